@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from rote.inspection import bench_machine
-from rote.inspection.tail import p99
+from rote.bench import machine as bench_machine
+from rote.bench.profile.times import p99
 
 Call = Callable[[], object]
 
@@ -156,7 +156,7 @@ def bare_replay(graphed: Any) -> Call | None:
     Values that the host reads are not read here, where only one was ever recorded.
     """
     entries = list(graphed._keys.entries.values())
-    found = [variant for entry in entries for variant in entry.variants if variant.recorded]
+    found = [variant for entry in entries for variant in entry.recordings if variant.recorded]
     if len(found) != 1:
         return None
     replays: list[Call] = []

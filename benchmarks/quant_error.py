@@ -21,8 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from rote.quant import DuQuantConfig
-from rote.quant.build import Seen, build_layer, find_transform
-from rote.quant.measure import output_errors
+from rote.quant.converting.build import build_layer
+from rote.quant.converting.measure import output_errors
+from rote.quant.numerics import InputSample, find_transform
 
 from . import common
 
@@ -105,7 +106,7 @@ def peaks(seeds: int) -> dict[str, float]:
         _, x = layer_and_inputs("down", seed, (1024, 64))
         weight = torch.zeros(1, 1024)
         for name, recipe in (("input", PLAIN), ("R1", RECIPES["R1"]), ("R1 P R2", SEARCH)):
-            chain = find_transform([weight], recipe.replace(seed=seed), Seen.of(x))
+            chain = find_transform([weight], recipe.replace(seed=seed), InputSample.of(x))
             found[name].append(chain.apply(x).abs().max().item())
     return {name: statistics.mean(values) for name, values in found.items()}
 

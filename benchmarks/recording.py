@@ -28,12 +28,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import rote
-from rote.backends.cuda.session import CudaSession
-from rote.backends.host.session import HostSession
-from rote.recording.entry import Entry
-from rote.recording.lesson import Lesson
-from rote.recording.run import TracedCall
-from rote.signature.modes import DispatchMode
+from rote.runtime.backends.cuda.session import CudaSession
+from rote.runtime.backends.host.session import HostSession
+from rote.runtime.capture.run import TracedCall
+from rote.runtime.engine.settling import Settling
+from rote.runtime.engine.specialization import Specialization
+from rote.runtime.pytorch.modes import DispatchMode
 
 from .common import Outcome, Settings, now, statistic
 
@@ -49,8 +49,8 @@ PHASES = {
     "capture": [(CudaSession, "run"), (HostSession, "run")],
     "begin": [(CudaSession, "begin"), (HostSession, "begin")],
     "end, instantiate, first launch": [(CudaSession, "end"), (HostSession, "end")],
-    "walk of the state": [(Entry, "walk")],
-    "judge and keep": [(Lesson, "learn")],
+    "walk of the state": [(Specialization, "walk")],
+    "judge and keep": [(Settling, "learn")],
     "finish (lowering, code, memory)": [(CudaSession, "finish"), (HostSession, "finish")],
 }
 
@@ -189,7 +189,7 @@ def one_round(subject: Subject, settings: Settings, out: Outcome) -> tuple[dict[
     nodes = [
         node
         for entry in graphed._keys.entries.values()
-        for each in entry.variants
+        for each in entry.recordings
         for node in each.root.walk()
     ]
     operations = sum(len(node.events) for node in nodes)

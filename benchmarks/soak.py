@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 import rote
-from rote.backends.select import PROCESS
-from rote.memory.budget import LEDGERS
+from rote.runtime.backends.select import PROCESS
+from rote.runtime.memory.budget import LEDGERS
 
 from .common import Outcome, Settings
 
@@ -152,7 +152,7 @@ def many_calls(device: torch.device, calls: int) -> Phase:
     infer, layers = graph(net), graph(net.layers)
     branch = graph(lambda x: x * 2 if x.sum() > 0 else x - 1)
     forward, step = graph(learner), graph(train(learner))
-    padded = graph(lambda x: x * 2, shapes="buckets", buckets={"x": {0: "powers"}})
+    padded = rote.padded(lambda x: x * 2, axes={"x": {0: "powers"}}, keep=True)
     held: list[Any] = []
     for number in range(calls):
         x = torch.randn(1 + number // 6 % 2, 16, device=device)

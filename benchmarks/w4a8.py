@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rote.quant.kernels import Transform
+from benchmarks.w4a8_operators import Transform
 
 from . import w4a8_peers
 from .common import device_name, first_line, machine_state, versions

@@ -15,10 +15,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rote.quant import arithmetic
-from rote.quant.arithmetic import Quantized
-from rote.quant.kernels import Activation, PackedWeight, Transform, ops, pack_weight, transform
-from rote.quant.kernels.table import Cut, Tile
+from benchmarks.w4a8_operators import Activation, PackedWeight, Transform, pack_weight, quantize_rows
+from rote.quant.kernels import ops, transform
+from rote.quant.kernels.table import RowCut as Cut
+from rote.quant.kernels.table import Tile
+from rote.quant.kernels.target import quantizing
+from rote.quant.numerics import arithmetic
+from rote.quant.numerics.arithmetic import Quantized
 
 WIDE = [(16384, 2048), (2048, 16384)]
 EXPERT = [(8192, 1024), (2560, 1024), (1024, 2048), (1024, 4096)]
@@ -91,20 +94,20 @@ class Layer:
 
     def product(self, x: Tensor) -> Call:
         """The product alone, of rows that are quantized already."""
-        rows = ops.quantize_rows(x, self.change, self.grid)
+        rows = quantize_rows(x, self.change, self.grid)
         rest = (self.weight.scale, self.weight.zero, self.weight.sums, None, torch.bfloat16)
         return lambda i: ops.product_triton(*rows, self.codes[i % len(self.codes)], *rest)
 
     def transform(self, x: Tensor) -> Call:
         """The transform and quantization alone."""
-        return lambda i: ops.quantize_rows(x, self.change, self.grid)
+        return lambda i: quantize_rows(x, self.change, self.grid)
 
     def cut(self, x: Tensor, cut: Cut | None) -> Call:
         """The same, cut up as wished."""
         grid = self.grid
 
         def call(_: int) -> Quantized:
-            to = transform.quantizing(x, self.k, grid.bits, grid.symmetric, grid.clip, None, None)
+            to = quantizing(x, self.k, grid.bits, grid.symmetric, grid.clip, None, None)
             transform.launch(x, None, self.change.stages, to, None, False, cut)
             return to.rows, to.scale, to.zero, to.total
 
@@ -112,7 +115,7 @@ class Layer:
 
     def wanted(self, x: Tensor) -> Tensor:
         """The output by torch, from the codes that the kernel makes."""
-        rows = ops.quantize_rows(x, self.change, self.grid)
+        rows = quantize_rows(x, self.change, self.grid)
         w = self.weight
         y = ops.product_torch(*rows, w.codes, w.scale, w.zero, w.sums, None, torch.float32)
         return arithmetic.restore_rows(y, self.turn, None, self.n).bfloat16()

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from rote.quant.kernels import ops
-from rote.quant.kernels.table import ADDITIONS, Cut, Tile, bucket, rule, slug
+from rote.quant.kernels.table import ADDITIONS, Tile, bucket, rule, slug
+from rote.quant.kernels.table import RowCut as Cut
 
 from .common import first_line
 from .w4a8_layer import EXPERT, WIDE, Layer, measure

@@ -16,7 +16,9 @@ from examples.pi0_policy import Tabletop, build_policy, noise_sequence
 from transformers import LlamaConfig, LlamaModel
 
 import rote
-from rote.signature import dicts, held, quick, switches
+from rote.runtime.arguments import switches
+from rote.runtime.conditions import dicts, quick
+from rote.runtime.fingerprint import held
 
 from .common import Call, Outcome, Settings, describe, time_loops
 from .guards import Model

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.hidden import queued
 
-from rote.backends.cuda.backend import CudaBackend
-from rote.backends.host.backend import HostBackend
-from rote.recording.compat import current_pass
+from rote.runtime.backends.cuda.backend import CudaBackend
+from rote.runtime.backends.host.backend import HostBackend
+from rote.runtime.program.torch_private import current_pass
 
 
 class Clock:

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from rote import Graphed
-from rote.backends.cuda.backend import CudaBackend
-from rote.backends.host.backend import HostBackend
+from rote.api.report import ReasonReport
 from rote.base.location import Site
-from rote.front.report import ReasonReport
+from rote.runtime.backends.cuda.backend import CudaBackend
+from rote.runtime.backends.host.backend import HostBackend
 from rote.testing import assert_pool_empty, poisoned
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

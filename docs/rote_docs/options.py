@@ -6,8 +6,8 @@ import inspect
 import re
 from dataclasses import fields
 
-from rote import Options, Report
-from rote.front.report import InputReport, IslandReport, OutputReport, ReasonReport, RecordingReport
+from rote import Options, PaddedReport, Report
+from rote.api.report import InputReport, IslandReport, OutputReport, ReasonReport, RecordingReport
 
 _ATTRIBUTES = "Attributes:\n"
 
@@ -18,6 +18,7 @@ REPORTS = {
     "report.recordings[...].islands[...]": IslandReport,
     "report.output[...]": OutputReport,
     "report.reasons[...]": ReasonReport,
+    "rote.padded(...).report()": PaddedReport,
 }
 """The parts of a report, by how a program gets at them."""
 
@@ -28,7 +29,7 @@ def described(kind: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in re.split(r"\n    (?=\w+: )", "\n" + text.partition(_ATTRIBUTES)[2])[1:]:
         name, _, words = item.partition(": ")
-        words = re.sub(r":\w+:`~?(?:\w+\.)*?((?:rote\.)?\w+)`", r"`\1`", words)
+        words = re.sub(r":\w+:`~?\.*(?:\w+\.)*?((?:rote\.)?\w+)`", r"`\1`", words)
         found[name] = " ".join(words.replace("``", "`").split())
     return found
 

@@ -11,6 +11,7 @@ ELSEWHERE = frozenset({"rote.Options"})
 
 _MEMBERS: dict[str, tuple[str, ...]] = {
     "rote.Graphed": ("__call__", "report", "explain", "reset"),
+    "rote.Padded": ("__call__", "report", "explain", "reset"),
     "rote.quant.calibrate": (),
     "rote.quant.CalibrationStats": ("done", "end_batch", "skip_batch", "combine", "check", "save", "load"),
     "rote.quant.DuQuantLinear": (

@@ -1,4 +1,4 @@
-"""The life of a key, drawn and listed from the table in :mod:`rote.recording.states`.
+"""The life of a key, drawn and listed from the table in :mod:`rote.runtime.engine.states`.
 
 ``docs/write.py`` writes the drawing. Only the places of the boxes and the bends of the
 arrows are chosen here; which arrows there are, and what stands beside them, comes from the table.
@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
 
-from rote.recording.states import TABLE, Event, State
+from rote.runtime.engine.states import TABLE, LifeEvent, State
 
 DRAWING = Path(__file__).parents[1] / "diagrams" / "states.svg"
 
@@ -58,9 +58,9 @@ ARROWS = {
 }
 
 
-def arrows() -> dict[tuple[State, State], list[Event]]:
+def arrows() -> dict[tuple[State, State], list[LifeEvent]]:
     """The events that lead from one state to another, in the order of the table."""
-    found: dict[tuple[State, State], list[Event]] = {}
+    found: dict[tuple[State, State], list[LifeEvent]] = {}
     for source, row in TABLE.items():
         for event, target in row.items():
             found.setdefault((source, target), []).append(event)
@@ -136,7 +136,7 @@ def table() -> str:
     """All transitions as a Markdown table: a row for each event, a column for each state."""
     heads = " | ".join(state.value for state in TABLE)
     rows = [f"| what happens | {heads} |", f"| --- {'| --- ' * len(TABLE)}|"]
-    for event in Event:
+    for event in LifeEvent:
         cells = [row[event].value if event in row else "" for row in TABLE.values()]
         rows.append(f"| {event.value} | {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -177,13 +177,11 @@ def test_a_command_that_fails_or_hangs_is_told() -> None:
     assert set_run.run([sys.executable, "-c", "print('a'); raise SystemExit('no GPU')"], 60) == (1, "no GPU")
     told = "print('a'); print('rote: x raised E: no\\nmore of it'); print('the end'); raise SystemExit(2)"
     assert set_run.run([sys.executable, "-c", told], 60) == (2, "x raised E: no")
-    start = time.monotonic()
     # Where tests are started in the background, interrupts are ignored, unless a program says otherwise.
     listens = "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     hangs = f"{listens}try: time.sleep(60)\nexcept KeyboardInterrupt: print('stopped')"
     bare = "-ISc"  # no site, so that it hangs before its time is up, however busy the machine is
     assert set_run.run([sys.executable, bare, hangs], 4) == (None, "stopped")
-    assert time.monotonic() - start < 50
 
 
 @pytest.mark.slow

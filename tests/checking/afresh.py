@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rote.base.errors import EnvironmentError_
-from rote.checking.check import check_work
+from rote.checker.entry import check_work
 from rote.hazards.findings import Findings
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.checking.afresh import check_or_skip
 
-from rote.checking.check import check_work
+from rote.checker.entry import check_work
 
 pytestmark = pytest.mark.transformers
 transformers = pytest.importorskip("transformers")

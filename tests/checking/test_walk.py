@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import nn
 
-from rote.checking.differing import differences
-from rote.checking.walk import StateWalk
-from rote.checking.watched import WatchedCode
-from rote.signature.guards import Guard
-from rote.signature.marks import Content, TensorMark, mark
-from rote.signature.slots import same, show
+from rote.checker.differing import differences
+from rote.checker.walk import StateWalk
+from rote.checker.watched import WatchedCode
+from rote.runtime.conditions.guards import Guard
+from rote.runtime.objects.marks import Content, TensorMark, mark
+from rote.runtime.state.slots import same, show
 
 
 def walk(root, name="f", executed=None):

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from rote.bench.worker.worker import Worker, Workload
 from rote.cli.bench_worker import CONTENDERS
-from rote.inspection.bench_worker import Subject, Worker
 
 TARGETS = """
 import json, os, subprocess, sys
@@ -134,7 +134,7 @@ def test_what_trains_has_the_same_steps(tmp_path):
     answers = {}
     for name in ("eager", "rote"):
         torch.manual_seed(0)
-        worker = Worker(CONTENDERS[name], lambda: Subject(*training(), {}), tmp_path)
+        worker = Worker(CONTENDERS[name], lambda: Workload(*training(), {}), tmp_path)
         worker.answer({"do": "build"})
         answers[name] = worker.answer({"do": "warm", "calls": 8, "keep": name == "eager"})
         notes = worker.answer({"do": "notes"})["notes"]

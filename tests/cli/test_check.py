@@ -172,10 +172,18 @@ def test_what_cannot_be_checked(rote, policy, arguments, message):
 
 
 def test_a_target_that_never_ends(rote):
-    rote.write("slow.py", "import time\ndef build():\n    return (lambda: time.sleep(60)), ()\n")
-    done = rote("check", "slow.py:build", "--timeout", "3")  # it has to be reached before
+    rote.write(
+        "slow.py",
+        "import signal, time\n"
+        "def wait():\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.01, 1.0)\n"  # the time is up now, however long it took
+        "    time.sleep(600)\n"
+        "def build():\n"
+        "    return wait, ()\n",
+    )
+    done = rote("check", "slow.py:build", "--timeout", "600")
     assert done.exit_code == 1 or done.exit_code == 2
-    assert "the time limit of 3 s was reached at slow.py:3" in done.output
+    assert "the time limit of 600 s was reached at slow.py:4" in done.output
     rote.write("slow2.py", "import time\ntime.sleep(60)\ndef build():\n    return max\n")
     done = rote("check", "slow2.py:build", "--timeout", "0.5")
     assert done.exit_code == 2 and "while the target was being built" in done.output

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from rote.quant import DuQuantConfig, DuQuantLinear, load_quantized, storage
+from rote.quant import DuQuantConfig, DuQuantLinear, load_quantized
+from rote.quant.saving import storage
 
 BUILD = """
 import torch

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rote.backends.base import Backend, Segment, Session
-from rote.backends.host.backend import HostBackend
-from rote.backends.select import PROCESS
+from rote.runtime.backends.host.backend import HostBackend
+from rote.runtime.backends.protocol.base import Backend, Segment, Session
+from rote.runtime.backends.select import PROCESS
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import rote
-from rote.backends.select import PROCESS
 from rote.base.errors import NotReplayedError, OptionError
-from rote.memory.budget import LEDGERS
-from rote.recording import lesson
-from rote.recording.variant import Variant
+from rote.runtime.backends.select import PROCESS
+from rote.runtime.engine import settling
+from rote.runtime.memory.budget import LEDGERS
+from rote.runtime.recording.recording import Recording
 from rote.testing import count_recordings
 
 CALLS = rote.Options().warmup + 1
@@ -159,7 +159,7 @@ def test_what_alone_is_too_large_runs_eagerly(scale, reason):
 
 
 def test_what_turns_out_too_large_is_let_go(scale, reason, monkeypatch):
-    monkeypatch.setattr(lesson, "estimate_of", lambda *_: 1)
+    monkeypatch.setattr(settling, "estimate_of", lambda *_: 1)
     g = rote.graph(scale.work, budget=scale.one)
     drive(g, scale.work, scale.rows(200) if scale.device.type == "cpu" else scale.rows(80), 6)
     assert g.report().bytes_held == 0 and count_recordings(g) == 0
@@ -211,10 +211,10 @@ def test_outputs_stay_what_they_are_when_their_recording_goes(scale):
 
 def test_what_is_busy_never_goes(scale, monkeypatch, reason):
     busy = []
-    monkeypatch.setattr(Variant, "busy", property(lambda self: self in busy))
+    monkeypatch.setattr(Recording, "busy", property(lambda self: self in busy))
     g = rote.graph(scale.work, budget=scale.one)
     drive(g, scale.work, scale.rows(8), CALLS)
-    busy += [variant for entry in g._keys.entries.values() for variant in entry.variants]
+    busy += [variant for entry in g._keys.entries.values() for variant in entry.recordings]
     drive(g, scale.work, scale.rows(7), CALLS + 1)
     assert [recording.key.count("[8, ") for recording in g.report().recordings] == [1]
     assert "with this recording" in reason(g, "RT312").message

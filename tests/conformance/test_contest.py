@@ -17,11 +17,11 @@ from torch import nn
 
 import rote
 from rote import Graphed
-from rote.backends.cuda.backend import CudaBackend
-from rote.backends.host.backend import HostBackend
-from rote.backends.select import PROCESS
-from rote.front.report import ReasonReport
-from rote.recording.contest import CONFIRM, FIRST, PAIRS
+from rote.api.report import ReasonReport
+from rote.runtime.backends.cuda.backend import CudaBackend
+from rote.runtime.backends.host.backend import HostBackend
+from rote.runtime.backends.select import PROCESS
+from rote.runtime.recording.contest.contest import CONFIRM, FIRST_ROUND, PAIRS
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
 FIND = Callable[[Graphed, str], ReasonReport]
@@ -57,8 +57,8 @@ def calls(graphed: Graphed, device: torch.device, number: int, size: int = 4) ->
 WARM = 2
 """Calls before the first replay: one observed, one recorded."""
 
-ROUND = FIRST + 6 * PAIRS
-TWO_ROUNDS = FIRST + CONFIRM + 10 * PAIRS
+ROUND = FIRST_ROUND + 6 * PAIRS
+TWO_ROUNDS = FIRST_ROUND + CONFIRM + 10 * PAIRS
 
 
 @pytest.mark.usefixtures("clock")
@@ -227,7 +227,6 @@ def test_what_a_plain_call_raises_goes_to_the_caller(device: torch.device, clock
     [
         {"strict": True},
         {"verify": 1000},
-        {"shapes": "buckets", "buckets": {"x": {0: [8]}}},
     ],
     ids=lambda options: next(iter(options)),
 )
@@ -236,6 +235,15 @@ def test_what_is_not_measured(device: torch.device, clock: Clock, options: dict[
     g = rote.graph(doubled(clock), **options)
     calls(g, device, 2 * TWO_ROUNDS)
     assert not clock.timed and g.report().recordings
+
+
+def test_calls_that_a_wrapper_makes_in_another_shape_are_not_measured(
+    device: torch.device, clock: Clock
+) -> None:
+    clock.replay_s = 150e-6
+    g = rote.padded(doubled(clock), axes={"x": {0: [8]}})
+    calls(g, device, 2 * TWO_ROUNDS)
+    assert not clock.timed and g.report().graphed.recordings and g.report().padded > TWO_ROUNDS
 
 
 def policy(clock: Clock, device: torch.device) -> tuple[nn.Module, Callable[[torch.Tensor], torch.Tensor]]:
@@ -256,7 +264,7 @@ def test_results_that_require_grad_are_measured_while_nobody_walks_back(
     model, act = policy(clock, device)
     g = rote.graph(act)
     x = torch.ones(2, 4, device=device)
-    for _ in range(WARM + FIRST // 2):
+    for _ in range(WARM + FIRST_ROUND // 2):
         g(x)
     held, recordings = g(x), g.report().recordings
     assert recordings and clock.ticks.qsize() == WARM and held.requires_grad

@@ -18,15 +18,15 @@ from torch import nn
 
 import rote
 from rote import Graphed
-from rote.front.report import ReasonReport
-from rote.recording import umpire
-from rote.recording.contest import CONFIRM, FIRST, PAIRS
-from rote.recording.roundtrip import RoundTrip
+from rote.api.report import ReasonReport
+from rote.runtime.engine import umpire
+from rote.runtime.recording.contest.contest import CONFIRM, FIRST_ROUND, PAIRS
+from rote.runtime.recording.contest.roundtrip import RoundTrip
 
 FIND = Callable[[Graphed, str], ReasonReport]
 
-ROUND = FIRST + 6 * PAIRS
-TWO_ROUNDS = FIRST + CONFIRM + 10 * PAIRS
+ROUND = FIRST_ROUND + 6 * PAIRS
+TWO_ROUNDS = FIRST_ROUND + CONFIRM + 10 * PAIRS
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_some_calls_are_walked(device: torch.device, clock: Clock, walks: bool, 
     _, fn = layer(clock, device)
     g = rote.graph(fn)
     x = torch.ones(2, 4, device=device)
-    for _ in range(FIRST // 2):
+    for _ in range(FIRST_ROUND // 2):
         g(x).sum().backward()
     for number in range(8 * TWO_ROUNDS):
         y = g(x)
@@ -118,7 +118,7 @@ def test_both_ways_have_to_lose(device: torch.device, clock: Clock) -> None:
     x, kinds = torch.ones(2, 4, device=device), [True, True, True, True, False, False, False, False]
     for number in range(4 * TWO_ROUNDS):
         y = g(x)
-        if kinds[len(clock.timed) // 2 % len(kinds)] or number < FIRST:
+        if kinds[len(clock.timed) // 2 % len(kinds)] or number < FIRST_ROUND:
             y.sum().backward()
     assert g.report().recordings and clock.walked
 
@@ -180,7 +180,7 @@ def test_nothing_is_kept_alive(device: torch.device, clock: Clock) -> None:
     gc.disable()
     try:
         for walks in (True, False):
-            for _ in range(FIRST + 12):
+            for _ in range(FIRST_ROUND + 12):
                 marks: list[Any] = []
                 y = g(Marked.apply(x, marks))
                 if walks:
@@ -314,7 +314,7 @@ def test_no_call_under_saved_tensor_hooks(device: torch.device, clock: Clock) ->
     """There no call is a replay, so there is nothing to compare with."""
     _, fn = layer(clock, device)
     g = rote.graph(fn)
-    walk(g, device, FIRST + 2)
+    walk(g, device, FIRST_ROUND + 2)
     timed = len(clock.timed)
     with torch.autograd.graph.save_on_cpu():
         walk(g, device, ROUND)
@@ -344,7 +344,7 @@ def test_a_round_that_is_over_keeps_nothing(device: torch.device, clock: Clock) 
 
     _, fn = layer(clock, device)
     g = rote.graph(fn)
-    walk(g, device, FIRST + 4)
+    walk(g, device, FIRST_ROUND + 4)
     assert kept()
     walk(g, device, 8 * PAIRS)
     assert g.report().recordings and not kept()

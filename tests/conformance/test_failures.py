@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import rote
-from rote.backends.cuda.session import CudaSession
-from rote.backends.host.session import HostSession
 from rote.base.errors import CaptureError
+from rote.runtime.backends.cuda.session import CudaSession
+from rote.runtime.backends.host.session import HostSession
 from rote.testing import compare, count_recordings
 
 WARM = rote.Options().warmup + 1

@@ -9,23 +9,23 @@ import torch
 from torch import nn
 
 import rote
-from rote.front.newcomers import PATIENCE as KEYS
-from rote.recording.entry import Entry
-from rote.recording.states import FIRST_REST, LEAST_REST, PATIENCE, Event
+from rote.api.newcomers import PATIENCE as KEYS
+from rote.runtime.engine.specialization import Specialization
+from rote.runtime.engine.states import FIRST_REST, LEAST_REST, PATIENCE, LifeEvent
 
-REST, LONG = LEAST_REST[Event.FRUITLESS], LEAST_REST[Event.CROWDED]
+REST, LONG = LEAST_REST[LifeEvent.FRUITLESS], LEAST_REST[LifeEvent.CROWDED]
 
 
 @pytest.fixture
 def traced(monkeypatch):
     """The calls that ran under the tracer, as a list of keys."""
-    found, execute = [], Entry._execute
+    found, execute = [], Specialization._execute
 
     def counted(self, *args):
         found.append(self.description)
         return execute(self, *args)
 
-    monkeypatch.setattr(Entry, "_execute", counted)
+    monkeypatch.setattr(Specialization, "_execute", counted)
     return found
 
 
@@ -167,7 +167,7 @@ def test_a_long_rest_needs_no_general_path(device, monkeypatch, reason):
     call(g, range(20), device)
     rested = reason(g, "RT304").count
     with monkeypatch.context() as patch:
-        patch.setattr(Entry, "run", lambda *_: pytest.fail("the general path was taken"))
+        patch.setattr(Specialization, "run", lambda *_: pytest.fail("the general path was taken"))
         call(g, range(LONG - rested), device)
     assert reason(g, "RT304").count == LONG
     call(g, [1] * 5, device)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rote
-from rote.signature.leaves import flatten, repeated, unflatten
+from rote.runtime.arguments.leaves import flatten, repeated, unflatten
 
 
 @dataclasses.dataclass

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rote
-from rote.reads import WATCH
+from rote.runtime.reads.watch import WATCH
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ SAID = [
     ("__module__", None), ("__module__", 7), ("__module__", property(lambda self: 3)),
     ("__module__", Raises()), ("__module__", ""), ("__module__", "torch.nn.functional"),
     ("__module__", "builtins"), ("__module__", "numpy"),
-    ("__module__", "functools"), ("__module__", "rote.front"), ("__module__", "no.such.place"),
+    ("__module__", "functools"), ("__module__", "rote.api"), ("__module__", "no.such.place"),
     ("__qualname__", "a.b"), ("__qualname__", "partial"), ("__name__", "torch"), ("__name__", "dict"), None,
 ]  # fmt: skip
 

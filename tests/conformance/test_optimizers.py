@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import rote
-from rote.backends.cuda.compat import not_capturing
-from rote.recording.contest import PAIRS
+from rote.runtime.backends.cuda.torch_private import not_capturing
+from rote.runtime.recording.contest.contest import PAIRS
 from rote.testing import assert_same, compare
 
 STEPS = 200

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import rote
-from rote.backends.host.pool import Chunk
-from rote.backends.select import PROCESS
-from rote.backends.shortage import is_shortage
 from rote.base.errors import MemoryShortageError
-from rote.recording.inputs import StaticInputs
+from rote.runtime.backends.host.pool import Chunk
+from rote.runtime.backends.protocol.shortage import is_shortage
+from rote.runtime.backends.select import PROCESS
+from rote.runtime.recording.inputs import StaticInputs
 from rote.testing import assert_pool_empty, compare, count_recordings
 
 WARM = rote.Options().warmup + 1
@@ -160,7 +160,7 @@ def test_a_chunk_that_cannot_be_had(monkeypatch, times):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
 @pytest.mark.parametrize("times", [1, 9])
 def test_a_graph_that_cannot_be_instantiated(monkeypatch, times):
-    from rote.backends.cuda.session import CudaSession
+    from rote.runtime.backends.cuda.session import CudaSession
 
     device = torch.device("cuda")
     program, reference = Program(device), Program(device)

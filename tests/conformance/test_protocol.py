@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rote.backends.base import Backend, Capabilities
 from rote.base.errors import CaptureError
+from rote.runtime.backends.protocol.base import Backend, Capabilities
 
 
 def test_it_is_a_backend(backend):

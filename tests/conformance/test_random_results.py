@@ -89,7 +89,10 @@ def uses(*words):
     return st.lists(st.tuples(st.sampled_from(words), PLACES, PLACES), min_size=1, max_size=4)
 
 
-freely = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+freely = settings(
+    max_examples=30,
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
+)
 
 
 @freely

@@ -53,7 +53,7 @@ def test_json(used):
     assert data == json.loads(json.dumps(report.to_dict())) == json.loads(report.to_json(indent=None))
     assert set(data) == {
         "name", "calls", "replayed", "eager", "recorded", "backwards", "backwards_replayed",
-        "backwards_verified", "verified", "recordings", "reasons", "padded", "budget",
+        "backwards_verified", "verified", "recordings", "reasons", "budget",
         "output",
     }  # fmt: skip
     assert set(data["recordings"][0]) == {

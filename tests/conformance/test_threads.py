@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import rote
-from rote.backends import select
-from rote.recording.contest import PAIRS
+from rote.runtime.backends import select
+from rote.runtime.recording.contest.contest import PAIRS
 from rote.testing import count_recordings
 
 WARM = rote.Options().warmup + 1

@@ -18,7 +18,7 @@ from torch.autograd import grad_mode
 
 import rote
 from rote import InternalError, VerificationError
-from rote.backends.host.session import HostSession
+from rote.runtime.backends.host.session import HostSession
 from rote.testing import assert_same, compare
 
 WARM = rote.Options().warmup + 1
@@ -631,7 +631,7 @@ def test_recording_that_became_stale(device, make):
     for args in calls[:5]:
         g(*args)
     (entry,) = g._keys.entries.values()
-    (constant,) = entry.variants[0].root.constants.values()
+    (constant,) = entry.recordings[0].root.constants.values()
     constant.fill_(7.0)  # somebody wrote into the recording's memory
     error = failing(g, calls)
     assert error.output == "result" and "this one had become stale" in error.cause

@@ -30,7 +30,7 @@ from torch.optim.swa_utils import (
 from torch.utils.checkpoint import checkpoint
 
 import rote
-from rote.recording.contest import PAIRS
+from rote.runtime.recording.contest.contest import PAIRS
 from rote.testing import assert_same
 
 TIMED = 2 * PAIRS  # plain calls, to compare replays with

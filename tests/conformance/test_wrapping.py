@@ -355,7 +355,7 @@ def test_while_somebody_captures(device, monkeypatch):
     """The call is theirs. That a real capture is noticed is tried in tests/cuda/test_capture.py."""
     g = rote.graph(scaled)
     with monkeypatch.context() as patch:
-        patch.setattr("rote.front.graphed.is_captured", lambda: True)
+        patch.setattr("rote.api.graphed.is_captured", lambda: True)
         for _ in range(5):
             assert g(torch.ones(2, device=device)).tolist() == [2.0, 2.0]
     assert g.report().calls == 0
@@ -381,5 +381,5 @@ def test_it_dies_when_the_names_of_its_module_are_gone(device, monkeypatch):
     for _ in range(4):
         g(torch.ones(3, device=device))
     for name in ("sys", "functools", "weakref"):
-        monkeypatch.setattr(sys.modules["rote.front.graphed"], name, None)
+        monkeypatch.setattr(sys.modules["rote.api.graphed"], name, None)
     g.__del__()

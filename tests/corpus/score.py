@@ -19,7 +19,7 @@ from pathlib import Path
 from tests import packages
 
 import rote
-from rote.hazards.finding import Finding
+from rote.hazards.rules.finding import Finding
 from rote.hazards.scan import scan
 
 from .case import Case, in_package
@@ -76,14 +76,34 @@ def _line(case: Case, finding: Finding) -> Line:
     return in_package(finding.where.file, case.needs), finding.source
 
 
-def by_trial() -> Score:
-    """Check every case."""
+def by_trial(*chosen: Case) -> Score:
+    """Check cases; every one if none is given."""
     score = Score()
-    for case in cases():
+    for case in chosen or cases():
         seed()
         fn, args = case.build("cpu")
         score.add(case, rote.check(fn, *args))
     return score
+
+
+def on_page(text: str, title: str, among: Iterable[Case]) -> Score:
+    """The score that a page states for cases, from what it lists as missed and as false."""
+    listed = text.partition(f"## Missed and false: {title}\n")[2].partition("\n## ")[0].splitlines()
+    score = Score()
+    for case in among:
+        lines = _labelled(case)
+        score.missed += [(case.name, line) for line in lines if _missed(case.name, line) in listed]
+        score.right += [(case.name, line) for line in lines if _missed(case.name, line) not in listed]
+        for line in listed:
+            if line.startswith(f"- false: *{case.name}*, "):
+                place, _, code = line.partition("*, ")[2].rpartition(": ")
+                file, _, number = place.partition(" ")
+                score.false.append((case.name, (file, number), code))
+    return score
+
+
+def _missed(case: str, line: Line) -> str:
+    return f"- missed: *{case}*, {line[0]} {line[1]}"
 
 
 def by_source() -> Score:
@@ -124,7 +144,7 @@ def page(trial: Score, source: Score) -> str:
         lines.append(f"| {name} | {count} | {score.recall:.1%} | {score.precision:.1%} |")
     for name, score in (("trial run", trial), ("source alone", source)):
         lines += ["", f"## Missed and false: {name}", ""]
-        lines += [f"- missed: *{case}*, {line[0]} {line[1]}" for case, line in score.missed]
+        lines += [_missed(case, line) for case, line in score.missed]
         lines += [f"- false: *{case}*, {line[0]} {line[1]}: {code}" for case, line, code in score.false]
         if not score.missed and not score.false:
             lines.append("None.")

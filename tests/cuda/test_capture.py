@@ -11,7 +11,7 @@ import torch
 
 import rote
 from rote import CaptureError
-from rote.backends.select import PROCESS
+from rote.runtime.backends.select import PROCESS
 from rote.testing import compare
 
 pytestmark = [

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import rote
-from rote.backends.cuda import nodes
-from rote.backends.cuda.copy_kernel import CAPACITIES, CAPACITY
-from rote.backends.cuda.driver import DriverError, driver
-from rote.recording.entry import Entry
+from rote.runtime.backends.cuda import nodes
+from rote.runtime.backends.cuda.copy_kernel import CAPACITIES, CAPACITY
+from rote.runtime.backends.cuda.driver import DriverError, driver
+from rote.runtime.engine.specialization import Specialization
 
 pytestmark = [
     pytest.mark.cuda,
@@ -31,7 +31,7 @@ def on(*shape, fill=1.0):
 
 def copying(g):
     """The graphs with copies that a graphed callable has made."""
-    variants = [variant for entry in g._keys.entries.values() for variant in entry.variants]
+    variants = [variant for entry in g._keys.entries.values() for variant in entry.recordings]
     steps = [step for variant in variants for node in variant.root.walk() for step in node.steps or ()]
     made = [getattr(step, "_launcher", None) for step in steps]
     return [graph for graph in made if isinstance(graph, nodes.CopyingGraph)]
@@ -59,7 +59,7 @@ def test_they_are_used():
 def test_the_hot_path_answers(monkeypatch, count):
     w = on(8)
     g = warmed(lambda *xs: sum(xs, w) * 2, *[on(8) for _ in range(count)])
-    monkeypatch.setattr(Entry, "run", lambda *_: pytest.fail("the general path was taken"))
+    monkeypatch.setattr(Specialization, "run", lambda *_: pytest.fail("the general path was taken"))
     for n in range(5):
         xs = [on(8, fill=n + k) for k in range(count)]
         assert g(*xs).equal(sum(xs, w) * 2)
@@ -116,7 +116,7 @@ def test_graphs_that_have_none():
     many = warmed(lambda x: [x := x + 1 for _ in range(nodes.MOST_OPERATIONS + 1)][-1], on(3))
     draws = warmed(torch.rand_like, on(3))
     assert not copying(many) and not copying(draws)
-    (step,) = next(iter(many._keys.entries.values())).variants[0].root.steps
+    (step,) = next(iter(many._keys.entries.values())).recordings[0].root.steps
     assert isinstance(step._launcher, nodes.PlainGraph)
     assert many(on(3)).tolist() == [nodes.MOST_OPERATIONS + 2.0] * 3
 
@@ -217,7 +217,7 @@ for n in range(40):
     other = torch.empty((n % 5 + 1) << 20, device="cuda")
     del other
 assert hits > 5, hits
-steps = next(iter(g._keys.entries.values())).variants[0].root.steps
+steps = next(iter(g._keys.entries.values())).recordings[0].root.steps
 assert steps[0]._launcher.outputs and g.report().replayed > 30
 print("right", hits)
 """
@@ -235,7 +235,7 @@ def test_memory_that_was_given_back_and_mapped_again(expandable):
 
 def test_static_memory_as_an_argument():
     g = warmed(lambda x: x * 2, on(3))
-    static = next(iter(g._keys.entries.values())).variants[0].inputs.groups[0].static[0]
+    static = next(iter(g._keys.entries.values())).recordings[0].memory.inputs.groups[0].static[0]
     static.fill_(7)
     (graph,) = copying(g)
     assert graph.aim((static.data_ptr(), on(3).data_ptr())) is None

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import rote
-from rote.backends.select import PROCESS
-from rote.memory.budget import SLABS
+from rote.runtime.backends.select import PROCESS
+from rote.runtime.memory.budget import SLABS
 
 pytestmark = [
     pytest.mark.cuda,

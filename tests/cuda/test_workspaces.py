@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rote
-from rote.backends.cuda.compat import clear_workspaces
+from rote.runtime.backends.cuda.torch_private import clear_workspaces
 
 pytestmark = [
     pytest.mark.cuda,

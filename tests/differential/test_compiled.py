@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import rote
-from rote.inspection.profile_mode import AskingMode
-from rote.signature.modes import DispatchMode
+from rote.bench.profile.mode import AskingMode
+from rote.runtime.pytorch.modes import DispatchMode
 
 
 class Compiled:

@@ -23,7 +23,7 @@ import torch
 from tests.differential.harness import check, drive
 
 import rote
-from rote.signature.marks import ARRAY_BYTES
+from rote.runtime.objects.marks import ARRAY_BYTES
 
 Case = tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[], object]]
 

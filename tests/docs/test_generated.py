@@ -15,12 +15,12 @@ from rote_docs import benchmarks, limits, options, readme, reference, rules, sta
 import rote
 import rote.quant
 import rote.testing
-from rote.front import padding, shapes
-from rote.memory.budget import SLABS
+from rote.padding import approvals, rows
 from rote.quant import environment
-from rote.recording.entry import MAX_PENDING
-from rote.recording.patience import PAYS
-from rote.recording.states import FIRST_REST, PATIENCE, TABLE
+from rote.runtime.engine.patience import PAYS
+from rote.runtime.engine.specialization import MAX_PENDING
+from rote.runtime.engine.states import FIRST_REST, PATIENCE, TABLE
+from rote.runtime.memory.budget import SLABS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -51,7 +51,7 @@ def test_the_drawing_shows_every_state_and_every_event_of_the_table() -> None:
 def test_the_drawing_changes_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     before = states.drawing()
     row = dict(TABLE[states.State.EAGER])
-    row[states.Event.RECORDED] = states.State.REPLAYING  # an arrow without a place of its own
+    row[states.LifeEvent.RECORDED] = states.State.REPLAYING  # an arrow without a place of its own
     monkeypatch.setitem(TABLE, states.State.EAGER, row)
     assert states.drawing() != before
     assert "| recording finished |  | replaying | replaying | replaying |" in states.table()
@@ -199,8 +199,8 @@ def test_the_extras_are_those_of_the_package() -> None:
         ("call.md", f"After {PATIENCE} unsteady calls with fewer than {PAYS} replays between one"),
         ("call.md", f"a key runs eagerly for {FIRST_REST} calls"),
         ("training.md", f"up to {MAX_PENDING} are made for one state"),
-        ("memory.md", "two calls of each bucket" if shapes.CHECKS == 2 else "?"),
-        ("memory.md", "with five kinds of padding" if padding.VARIATIONS == 5 else "?"),
+        ("memory.md", "two calls of each padded shape" if approvals.CHECKS == 2 else "?"),
+        ("memory.md", "with five kinds of padding" if rows.VARIATIONS == 5 else "?"),
         ("memory.md", "slabs of an eighth of the limit" if SLABS == 8 else "?"),
         ("report.md", "its first `warmup + 2` calls"),
     ],

@@ -62,7 +62,7 @@ def test_every_rule_has_a_heading() -> None:
 @pytest.mark.parametrize(
     ("target", "path", "expected"),
     [
-        ("../src/rote/front/graph.py", "footguns.md", "`src/rote/front/graph.py`"),
+        ("../examples/graph.py", "footguns.md", "`examples/graph.py`"),
         ("../../tests/x.py", "rules/index.md", "graph (`tests/x.py`)"),
         ("../options.md", "reference/rote.md", "[graph](../options.md)"),
     ],

@@ -16,16 +16,16 @@ import pytest
 import torch
 
 import rote
-from rote.backends.cuda.session import CudaSession
-from rote.backends.host.compat import mode_counters
-from rote.backends.host.pool import Chunk, HostPool
-from rote.backends.host.segment import HostSegment
-from rote.backends.host.session import HostSession
-from rote.backends.select import PROCESS
 from rote.base.errors import CaptureError
-from rote.memory.holding import Holding
-from rote.recording.inputs import StaticInputs
-from rote.recording.run import tracing
+from rote.runtime.arguments import tracing
+from rote.runtime.backends.cuda.session import CudaSession
+from rote.runtime.backends.host.pool import Chunk, HostPool
+from rote.runtime.backends.host.segment import HostSegment
+from rote.runtime.backends.host.session import HostSession
+from rote.runtime.backends.host.torch_private import mode_counters
+from rote.runtime.backends.select import PROCESS
+from rote.runtime.memory.holding import Holding
+from rote.runtime.recording.inputs import StaticInputs
 from rote.testing import assert_pool_empty, assert_same
 
 from .injection import Injector

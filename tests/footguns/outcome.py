@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy
 import torch
 
-from rote.signature.leaves import flatten, paths
+from rote.runtime.arguments.leaves import flatten, paths
 
 from .case import Kind, Program, Wrap
 from .ways import Eager, Rote, Way, opened

@@ -79,19 +79,23 @@ def test_the_page_of_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "detail"),
+    ("program", "timeout_s", "detail"),
     [
-        ("import sys, time; print('ready', flush=True); input(); time.sleep(60)", "no answer in 1 s"),
-        ("import os; print('ready', flush=True); input(); os.abort()", "the process died (SIGABRT)"),
-        ("print('ready', flush=True); input(); raise SystemExit(3)", "the process died (exit status 3)"),
-        ("import os; os.close(0); print('ready', flush=True); raise SystemExit(4)", "exit status 4"),
+        ("import sys, time; print('ready', flush=True); input(); time.sleep(60)", 1.0, "no answer in 1 s"),
+        ("import os; print('ready', flush=True); input(); os.abort()", 60.0, "the process died (SIGABRT)"),
+        (
+            "print('ready', flush=True); input(); raise SystemExit(3)",
+            60.0,
+            "the process died (exit status 3)",
+        ),
+        ("import os; os.close(0); print('ready', flush=True); raise SystemExit(4)", 60.0, "exit status 4"),
     ],
     ids=["hangs", "aborts", "exits", "is gone before"],
 )
-def test_a_worker_that_fails_is_an_answer(program: str, detail: str) -> None:
+def test_a_worker_that_fails_is_an_answer(program: str, timeout_s: float, detail: str) -> None:
     worker = Worker("rote", "cpu", [sys.executable, "-c", program])
     try:
-        answer = worker.ask("outputs/held_over_many_calls", timeout_s=1.0)
+        answer = worker.ask("outputs/held_over_many_calls", timeout_s=timeout_s)
     finally:
         worker.stop()
     assert answer["outcome"] == "refused" and answer["healthy"] is False

@@ -11,10 +11,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rote
-from rote.backends.base import Session
-from rote.backends.select import PROCESS
-from rote.front.report import Report, explain
-from rote.signature.leaves import flatten, unflatten
+from rote.api.report import Report, explain
+from rote.runtime.arguments.leaves import flatten, unflatten
+from rote.runtime.backends.protocol.base import Session
+from rote.runtime.backends.select import PROCESS
 
 
 class Way(Protocol):

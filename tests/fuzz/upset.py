@@ -12,9 +12,9 @@ from itertools import chain, repeat
 from typing import Any
 
 import rote
-from rote.recording.contest import NEVER, Contest, Turn
-from rote.recording.entry import Entry
-from rote.recording.figures import Figures
+from rote.runtime.engine.specialization import Specialization
+from rote.runtime.recording.contest.contest import NEVER, Contest, Turn
+from rote.runtime.recording.contest.figures import Figures
 
 
 class Rigged(Contest):
@@ -40,7 +40,7 @@ class Rigged(Contest):
 def evict(graph: rote.Graphed) -> None:
     """Recordings give their memory back, those that somebody waits for excepted."""
     for entry in _entries(graph):
-        for variant in entry.variants:
+        for variant in entry.recordings:
             if variant.recorded and not variant.busy:
                 variant.evict("a scene took its memory")
 
@@ -48,8 +48,9 @@ def evict(graph: rote.Graphed) -> None:
 def contest(graph: rote.Graphed, lost: bool) -> None:
     """The next calls are a round of each recording against plain calls."""
     for entry in _entries(graph):
-        for variant in entry.variants:
-            variant.contest, variant.due = Rigged(lost), 0
+        for variant in entry.recordings:
+            variant.contest = Rigged(lost)
+            variant.compare_at(0)
 
 
 def wake(graph: rote.Graphed) -> None:
@@ -58,5 +59,5 @@ def wake(graph: rote.Graphed) -> None:
         entry.life.resting = 0
 
 
-def _entries(graph: Any) -> Iterator[Entry]:
+def _entries(graph: Any) -> Iterator[Specialization]:
     yield from graph._keys.entries.values()

@@ -24,9 +24,9 @@ import torch
 from tests import packages
 
 import rote
-from rote.hazards.finding import Finding
 from rote.hazards.findings import Findings
 from rote.hazards.rules import RULES, Finder, Rule
+from rote.hazards.rules.finding import Finding
 from rote.hazards.scan import scan
 
 FOLDER = Path(__file__).parent / "fixtures"
@@ -111,10 +111,13 @@ def told(found: Any) -> list[str]:
         return [steady(found)]
     if isinstance(found, Findings):
         return [steady(str(each)) for each in found]
-    if not isinstance(found, rote.Graphed):
+    if not isinstance(found, (rote.Graphed, rote.Padded)):
         return []
     report = found.report()
-    reasons = [f"{why.code} at {why.where}: {why.message}. {why.remedy}" for why in report.reasons]
+    padded = report.reasons if isinstance(report, rote.PaddedReport) else ()
+    report = report.graphed if isinstance(report, rote.PaddedReport) else report
+    whys = [*padded, *report.reasons]
+    reasons = [f"{why.code} at {why.where}: {why.message}. {why.remedy}" for why in whys]
     islands = [
         f"{island.code} at {island.where}: island {island.operation}"
         for recording in report.recordings

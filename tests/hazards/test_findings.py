@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import rote
+from rote.api.report import IslandReport, ReasonReport, RecordingReport, Report
 from rote.base.errors import MisuseError
 from rote.base.location import Site
-from rote.front.report import IslandReport, ReasonReport, RecordingReport, Report
 from rote.hazards import baseline
-from rote.hazards.finding import Finding, Severity
 from rote.hazards.findings import Findings, HazardError
 from rote.hazards.ignores import ignored_codes, remarks_of_scan, without_ignored
+from rote.hazards.rules.finding import Finding, Severity
 from rote.hazards.scan import scan_text
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rote
-from rote.backends.select import PROCESS
+from rote.runtime.backends.select import PROCESS
 from rote.testing import Arguments, assert_pool_empty, assert_same, compare, count_recordings, poisoned
 
 

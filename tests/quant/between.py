@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from rote.quant import DuQuantConfig, calibrate
-from rote.quant.folding import smooth_group
-from rote.quant.layers import candidates
+from rote.quant.calibrating.folding import smooth_group
+from rote.quant.calibrating.layers import candidates
 
 from .models import batches
 

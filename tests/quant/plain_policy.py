@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rote.quant.rotations import fixed_signs
-from rote.quant.weights import COARSE
+from rote.quant.numerics.rotations import fixed_signs
+from rote.quant.numerics.weights import COARSE
 
 
 @dataclass(frozen=True)

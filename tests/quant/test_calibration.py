@@ -7,7 +7,7 @@ import torch
 
 from rote import MisuseError, OptionError
 from rote.quant import CalibrationStats, DuQuantConfig, calibrate, quantize_
-from rote.quant.stats import LayerStats
+from rote.quant.calibrating.stats import LayerStats
 
 from .models import Tiny, batches
 
@@ -169,7 +169,7 @@ def test_bounds_are_the_largest_of_every_calls_percentile():
     config = DuQuantConfig.vla(calib_batches=3, block_size=8)
     model = Tiny()
     stats = run(model, calibrate(model, config), 3)
-    from rote.quant.build import find_transform
+    from rote.quant.numerics import find_transform
 
     layer = model.layers[0].mlp.up_proj
     chain = find_transform([layer.weight], config, None)

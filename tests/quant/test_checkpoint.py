@@ -18,9 +18,9 @@ from rote.quant import (
     load_quantized,
     quantize_,
     save_quantized,
-    storage,
 )
-from rote.quant.checkpoint import content_hash
+from rote.quant.saving import storage
+from rote.quant.saving.checkpoint import content_hash
 
 from .models import Tiny, batches
 

@@ -8,7 +8,7 @@ import pytest
 
 from rote import OptionError
 from rote.quant import DuQuantConfig
-from rote.quant.names import check_all_used, matches
+from rote.quant.config.names import check_all_used, matches
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch.nn.utils import prune
 
 from rote import MisuseError, OptionError
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, load_quantized, quantize_, save_quantized
-from rote.quant.groups import share, share_by_name
+from rote.quant.calibrating.groups import share, share_by_name
 
 from .models import Tiny, batches
 
@@ -200,7 +200,7 @@ def test_calibration_is_asked_for():
 
 
 def test_an_error_leaves_the_model_as_it_was(monkeypatch):
-    from rote.quant import convert
+    from rote.quant.converting import convert
 
     model = Tiny()
     real, calls = convert.fill_layer, []

@@ -7,7 +7,7 @@ import torch
 
 from rote import MisuseError
 from rote.quant import DuQuantConfig, calibrate, load_quantized, quantize_, save_quantized
-from rote.quant.folding import NotFoldedError, find_fold, source_of
+from rote.quant.calibrating.folding import NotFoldedError, find_fold, source_of
 
 from .models import Tiny, batches
 

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from rote import MisuseError
 from rote.quant import calibrate, load_quantized, quantize_, save_quantized
-from rote.quant.folding import smooth_group
-from rote.quant.stats import CalibrationStats
+from rote.quant.calibrating.folding import smooth_group
+from rote.quant.calibrating.stats import CalibrationStats
 
 from .between import ALLOWED, CONFIG, GROUPED, WIDTH, Between, calibrated
 from .models import Mlp, Tiny, batches
@@ -137,7 +137,7 @@ def test_a_layer_between_two_is_folded_into_and_smoothed():
 
 
 def test_an_error_leaves_layers_as_they_were(monkeypatch):
-    from rote.quant import convert
+    from rote.quant.converting import convert
 
     model = Between(ALLOWED["gated"])
     stats, before = calibrated(model), {k: v.clone() for k, v in model.state_dict().items()}

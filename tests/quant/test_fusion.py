@@ -21,7 +21,7 @@ from rote.quant import (
     unfuse_,
     warmup,
 )
-from rote.quant.fusion import Fused
+from rote.quant.layer.fusion import Fused
 
 from .models import Attention, Mlp, Tiny, batches
 
@@ -44,7 +44,7 @@ def quantized(config: DuQuantConfig = CONFIG, device: torch.device | str = "cpu"
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many layers each call of a group calculates."""
-    from rote.quant import fusion
+    from rote.quant.layer import fusion
 
     seen: list[int] = []
     real = fusion.together

@@ -9,8 +9,8 @@ import torch
 
 from rote import MisuseError, OptionError
 from rote.quant import DuQuantConfig
-from rote.quant.build import build_layer
-from rote.quant.linear import DuQuantLinear
+from rote.quant.converting.build import build_layer
+from rote.quant.layer.linear import DuQuantLinear
 
 VARIANTS = {
     "default": DuQuantConfig(block_size=16, rotation_steps=8),

@@ -7,7 +7,7 @@ import torch
 
 import rote
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
-from rote.quant.build import build_layer
+from rote.quant.converting.build import build_layer
 
 from .models import Tiny, batches
 

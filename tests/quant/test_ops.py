@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from rote.quant import DuQuantConfig
-from rote.quant.arithmetic import int_matmul, integer_product, quantize_rows
-from rote.quant.packing import layout
-from rote.quant.rotations import hadamard
-from rote.quant.weights import quantize_weight
+from rote.quant.numerics.arithmetic import int_matmul, integer_product, quantize_rows
+from rote.quant.numerics.packing import layout
+from rote.quant.numerics.rotations import hadamard
+from rote.quant.numerics.weights import quantize_weight
 
 OPS = torch.ops.rote_quant
 

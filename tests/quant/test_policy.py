@@ -9,8 +9,8 @@ import torch
 
 from rote import MisuseError
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
-from rote.quant.build import build_layer
-from rote.quant.transforms import pad_columns
+from rote.quant.converting.build import build_layer
+from rote.quant.numerics.transforms import pad_columns
 
 from .models import Tiny, batches
 from .plain_policy import plain_policy_layer

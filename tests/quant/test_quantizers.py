@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rote.quant import DuQuantConfig
-from rote.quant.grid import Grid, values
-from rote.quant.packing import pack, unpack
-from rote.quant.weights import quantize_weight, split
+from rote.quant.numerics.grid import Grid, values
+from rote.quant.numerics.packing import pack, unpack
+from rote.quant.numerics.weights import quantize_weight, split
 
 few = settings(max_examples=40, deadline=None)
 bits_ = st.integers(2, 8)

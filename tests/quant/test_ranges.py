@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from rote.quant import DuQuantConfig, calibrate, quantize_
-from rote.quant import ranges as ranges_module
-from rote.quant.build import build_layer
-from rote.quant.grid import Grid
-from rote.quant.ranges import activation_parameters, bounds_of, percentile
+from rote.quant.converting.build import build_layer
+from rote.quant.numerics import ranges as ranges_module
+from rote.quant.numerics.grid import Grid
+from rote.quant.numerics.ranges import activation_parameters, bounds_of, percentile
 
 from .models import Tiny, batches
 

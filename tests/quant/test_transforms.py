@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rote import OptionError
-from rote.quant.permutations import alternating, column_energy, zigzag
-from rote.quant.rotations import (
+from rote.quant.numerics.permutations import alternating, column_energy, zigzag
+from rote.quant.numerics.rotations import (
     block_basis,
     completed_basis,
     flat_row_basis,
@@ -19,7 +19,7 @@ from rote.quant.rotations import (
     hadamard,
     random_orthogonal,
 )
-from rote.quant.transforms import Chain, Permutation, Rotation, Smoothing
+from rote.quant.numerics.transforms import Chain, Permutation, Rotation, Smoothing
 
 few = settings(max_examples=25, deadline=None)
 sizes = st.sampled_from([2, 4, 8, 16, 32])

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from benchmarks.w4a8_operators import Activation, PackedWeight, Transform, pack_weight
 from torch import Tensor
-
-from rote.quant.kernels import Activation, PackedWeight, Transform, pack_weight
 
 CHAINS = ("nothing", "rotate", "permute", "rotate permute rotate", "permute rotate each", "three rotations")
 GRIDS = ("symmetric", "asymmetric", "four bits", "static", "static symmetric", "static from zero", "channels")

@@ -1,20 +1,28 @@
 """Triton's interpreter plays the kernels where there is no GPU; where there is one, they are compiled.
 
-The interpreter has to be chosen before Triton decorates the first kernel, so a process has one or the other.
+Triton decides which when it decorates a function, its own ones included. So it is imported here, with the
+interpreter chosen. Where something else imported it before (`torch._dynamo` does), kernels are compiled: so
+these tests have a process of their own in `make test`. Triton kernels of other tests stay what they are.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
-from typing import Any
+import sys
 
 import pytest
 import torch
 
+from rote.quant.kernels.launching import interpreted, module
+
 TRITON = importlib.util.find_spec("triton") is not None
-if TRITON and not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
+CHOICE = "TRITON_INTERPRET"
+
+if TRITON and "triton" not in sys.modules and not torch.cuda.is_available():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CHOICE, "1")
+        for name in ("gemm", "held", "spread", "transform", "turns"):
+            module(name)
 
 
 @pytest.fixture
@@ -22,15 +30,6 @@ def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skips where kernels cannot be interpreted."""
     if not TRITON:
         pytest.skip("Triton is not installed")
-    if os.environ.get("TRITON_INTERPRET") != "1":
-        pytest.skip("kernels are compiled in this process")
-    from triton.runtime import interpreter
-
-    patch = interpreter._patch_lang_tensor
-
-    def patched(tensor: Any, scope: Any) -> None:
-        """Bounds of loops are arrays of one number, which NumPy 2.4 does not take for an index any more."""
-        patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+    if not interpreted(module("gemm").product):
+        pytest.skip("kernels are compiled in this process: Triton was imported before, or there is a GPU")
+    monkeypatch.setenv(CHOICE, "1")  # some functions ask once more when they are called

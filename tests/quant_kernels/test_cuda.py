@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.w4a8_operators import Activation, Transform, linear, quantize_rows
 from tests.quant_kernels import cases
 
 from rote.quant import DuQuantConfig, warmup
-from rote.quant.build import build_layer
-from rote.quant.kernels import Activation, Transform, jit, linear, ops, quantize_rows, transform
-from rote.quant.kernels.table import Cut, Tile
+from rote.quant.converting.build import build_layer
+from rote.quant.kernels import launching as jit
+from rote.quant.kernels import ops, transform
+from rote.quant.kernels.table import RowCut, Tile
+from rote.quant.kernels.target import quantizing
 
 pytestmark = [
     pytest.mark.cuda,
@@ -86,21 +89,22 @@ def test_codes_of_wide_rows(dtype: torch.dtype, tokens: int, width: int):
     cases.assert_same_codes(ops.quantize_triton(x, *moved), ops.quantize_torch(x, *moved))
 
 
+GRIDS_CUT = ("symmetric", "static", "channels", "four bits")
 CUTS = [
-    *((Cut(16), tokens, 16384, "asymmetric", torch.bfloat16) for tokens in (1, 16, 51)),
-    *((Cut(16), 5, 11008, grid, torch.bfloat16) for grid in ("symmetric", "static", "channels", "four bits")),
-    (Cut(32, 8), 51, 16384, "asymmetric", torch.float32),
-    (Cut(1, 4, 3), 800, 2048, "asymmetric", torch.bfloat16),
-    (Cut(2, 8, 1), 800, 2048, "symmetric", torch.bfloat16),
-    (Cut(1, 8, 1), 300, 16384, "static", torch.bfloat16),
-    *((Cut(1, 8, 1, held=True), tokens, 16384, "asymmetric", torch.bfloat16) for tokens in (1, 51, 800)),
-    (Cut(1, 8, 1, held=True), 300, 16384, "symmetric", torch.bfloat16),
-    (Cut(1, 8, 1, held=True), 300, 8192, "asymmetric", torch.bfloat16),
+    *((RowCut(16), tokens, 16384, "asymmetric", torch.bfloat16) for tokens in (1, 16, 51)),
+    *((RowCut(16), 5, 11008, grid, torch.bfloat16) for grid in GRIDS_CUT),
+    (RowCut(32, 8), 51, 16384, "asymmetric", torch.float32),
+    (RowCut(1, 4, 3), 800, 2048, "asymmetric", torch.bfloat16),
+    (RowCut(2, 8, 1), 800, 2048, "symmetric", torch.bfloat16),
+    (RowCut(1, 8, 1), 300, 16384, "static", torch.bfloat16),
+    *((RowCut(1, 8, 1, held=True), tokens, 16384, "asymmetric", torch.bfloat16) for tokens in (1, 51, 800)),
+    (RowCut(1, 8, 1, held=True), 300, 16384, "symmetric", torch.bfloat16),
+    (RowCut(1, 8, 1, held=True), 300, 8192, "asymmetric", torch.bfloat16),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("cut", "tokens", "width", "grid", "dtype"), CUTS, ids=str)
-def test_codes_however_rows_are_cut_up(cut: Cut, tokens: int, width: int, grid: str, dtype: torch.dtype):
+def test_codes_however_rows_are_cut_up(cut: RowCut, tokens: int, width: int, grid: str, dtype: torch.dtype):
     """The same codes again and again, and zeros for the product that follows."""
     size = 64 if width % 128 else 128
     change = cases.transform_of("rotate permute rotate", width, width, size, smooth=False, dtype=dtype)
@@ -110,7 +114,7 @@ def test_codes_however_rows_are_cut_up(cut: Cut, tokens: int, width: int, grid: 
     wanted = ops.quantize_torch(x, *moved)
     earlier = None
     for _ in range(5):
-        to = transform.quantizing(x, width, *target)
+        to = quantizing(x, width, *target)
         work = torch.full((5000,), 7, dtype=torch.int32, device="cuda")
         transform.launch(x, smooth, stages, to, work, False, cut)
         assert (work == 0).all()
@@ -349,10 +353,10 @@ def test_ten_runs_are_the_same(tile: Tile | None):
 
 def compiled() -> int:
     """How many kernels Triton holds."""
-    spread = jit.module("jit_spread")
+    spread = jit.module("spread")
     kernels = [
-        jit.module("jit_gemm").product, jit.module("jit_gemm").products, jit.module("jit_transform").shared,
-        jit.module("jit_turns").turn, spread.first, spread.second, spread.codes,
+        jit.module("gemm").product, jit.module("gemm").products, jit.module("transform").shared,
+        jit.module("turns").turn, spread.first, spread.second, spread.codes,
     ]  # fmt: skip
     return sum(len(caches[0]) for kernel in kernels for caches in kernel.device_caches.values())
 

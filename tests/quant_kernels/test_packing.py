@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from benchmarks.w4a8_operators import pack_weight
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.base.errors import MisuseError
-from rote.quant.kernels import pack_weight
-from rote.quant.packing import codes_of, layout
+from rote.quant.numerics.packing import codes_of, layout
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.sampled_from([2, 3, 4, 5, 8]), st.integers(0, 99))

@@ -7,7 +7,7 @@ from importlib import resources
 
 import pytest
 
-from rote.quant.kernels.table import BUCKETS, Cut, Tile, bucket, choose, choose_cut, cut_rule, rule, slug
+from rote.quant.kernels.table import BUCKETS, RowCut, Tile, bucket, choose, choose_cut, cut_rule, rule, slug
 
 SHAPES = [(16384, 2048), (2048, 16384), (4096, 1024), (1024, 4096), (256, 2048), (1, 1), (130, 200)]
 KINDS = ["w4a8", "w8a8", "w4a16"]
@@ -55,7 +55,7 @@ def test_stored_cuts_run():
             width, size = map(int, shape.split("/"))
             assert width % size == 0
             for m, stored in buckets.items():
-                cut = Cut(**stored)
+                cut = RowCut(**stored)
                 assert int(m) in BUCKETS and cut.warps in (2, 4, 8, 16) and cut.programs >= 0
                 if cut.programs:
                     assert 16 * 32 * cut.warps <= 2 * cut.tokens * width <= 128 * 32 * cut.warps
@@ -65,7 +65,7 @@ def test_stored_cuts_run():
 
 def test_few_wide_rows_are_spread():
     for m in BUCKETS:
-        assert (cut_rule(m, 2048) is None) and (cut_rule(m, 16384) == (Cut(16) if m <= 16 else None))
+        assert (cut_rule(m, 2048) is None) and (cut_rule(m, 16384) == (RowCut(16) if m <= 16 else None))
         assert choose_cut("no such GPU", m, 16384, 128) == cut_rule(m, 16384)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from benchmarks.w4a8_operators import Activation, linear, product, quantize_rows, transform_rows
 from tests.quant_kernels import cases
 
-from rote.quant.kernels import Activation, linear, product, quantize_rows, transform_rows
 from rote.quant.kernels.transform import plan
 
 

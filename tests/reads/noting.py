@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rote.reads import WATCH, Noted, Watch
-from rote.recording.room import with_room
-from rote.signature.marks import Content
+from rote.base.stack import on_a_fresh_stack as with_room
+from rote.runtime.objects.marks import Content
+from rote.runtime.reads.trace.noted import Noted
+from rote.runtime.reads.watch import WATCH, Watch
 
 
 def noted(function: Callable[..., Any], *args: Any, watch: Watch = WATCH) -> Noted:

@@ -21,9 +21,9 @@ import pytest
 import torch
 from bytecode import Bytecode
 
-from rote.reads import WATCH
-from rote.reads.instrument import OpaqueError, instrument
-from rote.reads.notes import Notes
+from rote.runtime.reads.bytecode.instrument import OpaqueError, instrument
+from rote.runtime.reads.handlers.notes import Notes
+from rote.runtime.reads.watch import WATCH
 
 from .programs import PROGRAMS, RAISING
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dis
 import sys
 
-from rote.reads import opcodes
-from rote.reads.notes import Notes
+from rote.runtime.reads.bytecode import opcodes
+from rote.runtime.reads.handlers.notes import Notes
 
 
 def test_this_python_was_tried():

@@ -11,9 +11,9 @@ import textwrap
 
 import pytest
 
-from rote.reads import table
-from rote.reads.calls import called
-from rote.reads.shipped import GROUP, checked
+from rote.runtime.reads.handlers.calls import called
+from rote.runtime.reads.table import table
+from rote.runtime.reads.table.shipped import GROUP, checked
 
 WORDS = ("pure", "none", "reads", "clock")
 

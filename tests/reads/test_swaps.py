@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from rote.reads import WATCH
+from rote.runtime.reads.watch import WATCH
 
 
 def helper(x):

@@ -24,10 +24,12 @@ import pytest
 import torch
 
 import rote
-from rote.reads import handlers, table
-from rote.reads.calls import called
+from rote.runtime.reads.handlers import handlers
+from rote.runtime.reads.handlers.calls import called
+from rote.runtime.reads.table import table
 
 ROWS = tomllib.loads(Path(table.__file__).with_name("calls.toml").read_text())
+HANDLERS = ROWS.pop("handlers")
 KNOWN = {
     "pure", "fixed", "none", "reads", "writes", "argument", "ask", "clock", "environment", "thread", "shared", "io", "address",
     "process", "setting", "ambient", "members", "acting",

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from rote.reads import WATCH, notes
-from rote.signature.marks import Content
-from rote.signature.reads import Read
+from rote.runtime.objects.marks import Content
+from rote.runtime.reads.handlers import notes
+from rote.runtime.reads.watch import WATCH
+from rote.runtime.state.reads import Read
 
 from .noting import noted, values
 
@@ -388,7 +389,9 @@ def test_named_tuples_of_ours_are_made_for_the_notes_and_others_are_not():
         ours, users = Read.__new__.__code__, Pair.__new__.__code__
         assert trace.is_tool(ours) and trace.is_tool(type(trace).is_tool.__code__)
         assert not trace.is_tool(users) and not trace.is_tool(closure.__code__)
-        assert not trace.is_tool(namedtuple("Other", "a", module="rote.reads.trace").__new__.__code__)
+        assert not trace.is_tool(
+            namedtuple("Other", "a", module="rote.runtime.reads.trace.trace").__new__.__code__
+        )
     finally:
         WATCH.end(trace)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rote.signature.abandoned import abandoned
-from rote.signature.snapshot import ITEM, Entry
+from rote.runtime.conditions.abandonment import abandoned
+from rote.runtime.state import ITEM, Entry
 
 
 class Thing:

@@ -12,11 +12,12 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import rote
-from rote.signature import admission, compat
-from rote.signature.admission import Admission
-from rote.signature.compat import foreign_modes
-from rote.signature.key import bind
-from rote.signature.source import NOT_MINE, Source
+from rote.runtime.arguments import admission
+from rote.runtime.arguments.admission import Admission
+from rote.runtime.arguments.key import bind
+from rote.runtime.arguments.source import NOT_MINE, Source
+from rote.runtime.pytorch import torch_private as compat
+from rote.runtime.pytorch.torch_private import foreign_modes
 
 pytest.importorskip("hypothesis")
 
@@ -126,7 +127,6 @@ def test_a_call_is_admitted_if_it_has_the_key(fast, given_first, given_second, a
     patch = pytest.MonkeyPatch()
     if not fast:
         patch.setattr(admission, "metadata_check", lambda tensors: None)
-        patch.setattr(admission, "state_check", lambda: None)
     try:
         admits = check_of(call, sorts=sorts)
     finally:
@@ -236,7 +236,7 @@ def test_deterministic_algorithms():
     assert admits((torch.zeros(2),), {})
 
 
-def test_what_a_state_check_looks_at_beside():
+def test_what_is_no_part_of_the_key():
     """Neither a thread more nor a kind of determinism is a part of the key."""
     admits = check_of(bind((torch.zeros(2),), {}))
     torch.set_num_threads(2)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from rote.signature.alike import MOST, Alike
-from rote.signature.compat import leaves_lazy, resolve_lazily
-from rote.signature.modes import DispatchMode
+from rote.runtime.fingerprint.alike import MOST, Alike
+from rote.runtime.pytorch.modes import DispatchMode
+from rote.runtime.pytorch.torch_private import leaves_lazy, resolve_lazily
 
 
 def described(tensor):

@@ -11,7 +11,7 @@ import torch
 import rote
 from rote.base.collector import COLLECTOR
 from rote.base.location import Sites, user_site
-from rote.signature.executed import ExecutedCode, our_profiler
+from rote.runtime.state.executed import ExecutedCode, our_profiler
 
 FACTOR = 2.0
 

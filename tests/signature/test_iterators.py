@@ -10,12 +10,12 @@ from collections import OrderedDict, deque
 import pytest
 import torch
 
-from rote.checking.differing import differences
-from rote.checking.walk import StateWalk
-from rote.checking.watched import WatchedCode
-from rote.recording.pinpoint import line_that_advances
-from rote.signature.iterators import Position, is_iterator
-from rote.signature.iterators import position as look
+from rote.checker.differing import differences
+from rote.checker.walk import StateWalk
+from rote.checker.watched import WatchedCode
+from rote.runtime.autograd.graph.pinpoint import line_that_advances
+from rote.runtime.objects.iterators import Position, is_iterator
+from rote.runtime.objects.iterators import position as look
 
 
 def position(iterator):

@@ -9,7 +9,16 @@ import pytest
 import torch
 from torch import nn
 
-from rote.signature.key import OPAQUE, PARAMETER, PLAIN, TENSOR, bind, describe_key, explain_key, overlaps
+from rote.runtime.arguments.key import (
+    OPAQUE,
+    PARAMETER,
+    PLAIN,
+    TENSOR,
+    bind,
+    describe_key,
+    explain_key,
+    overlaps,
+)
 
 X = torch.arange(12.0)
 

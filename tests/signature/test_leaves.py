@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict, namedtuple
 import pytest
 import torch
 
-from rote.signature.leaves import flatten, paths, unflatten
+from rote.runtime.arguments.leaves import flatten, paths, unflatten
 
 Pair = namedtuple("Pair", "left right")
 

@@ -7,7 +7,7 @@ from collections import OrderedDict, namedtuple
 
 import pytest
 
-from rote.signature.leaves import flatten, paths, unflatten
+from rote.runtime.arguments.leaves import flatten, paths, unflatten
 
 pytest.importorskip("hypothesis")
 

@@ -7,15 +7,14 @@ import types
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reads.noting import noted
 
-from rote.signature.executed import ExecutedCode
-from rote.signature.guards import OFTEN, Guard
-from rote.signature.marks import Content
-from rote.signature.quick import QuickGuard
-from rote.signature.slots import look_again
+from rote.runtime.conditions.guards import OFTEN, Guard
+from rote.runtime.conditions.quick import QuickGuard
+from rote.runtime.objects.marks import Content
+from rote.runtime.state import ExecutedCode, look_again
 
 
 @dataclasses.dataclass
@@ -202,7 +201,7 @@ def shown(value: Any, numbers: dict[int, int]) -> Any:
     return kind, number, [shown(part, numbers) for part in (*parts, *cells)]
 
 
-LAW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=150)
 
 
 @LAW

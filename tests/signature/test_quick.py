@@ -15,16 +15,18 @@ import pytest
 import torch
 from torch import nn
 
-from rote.checking.walk import StateWalk
-from rote.checking.watched import WatchedCode
-from rote.recording.compat import swap_tensors
-from rote.signature import compat, dicts, epoch, held, quick
-from rote.signature.compat import dict_version, numbers_watched_dicts, plain_functions
-from rote.signature.conditions import Contents, SetMembers
-from rote.signature.dicts import RARELY
-from rote.signature.guards import Guard
-from rote.signature.layout import find_layout, find_version
-from rote.signature.quick import QuickGuard
+from rote.checker.walk import StateWalk
+from rote.checker.watched import WatchedCode
+from rote.runtime.conditions import dicts, quick
+from rote.runtime.conditions.conditions import Contents, Plain
+from rote.runtime.conditions.dicts import RARELY
+from rote.runtime.conditions.guards import Guard
+from rote.runtime.conditions.quick import QuickGuard
+from rote.runtime.fingerprint import epoch, held
+from rote.runtime.fingerprint.layout import find_layout, find_version
+from rote.runtime.program.torch_private import swap_tensors
+from rote.runtime.pytorch import torch_private as compat
+from rote.runtime.pytorch.torch_private import dict_version, numbers_watched_dicts, plain_functions
 
 pytest.importorskip("hypothesis")
 
@@ -385,7 +387,7 @@ def test_sets_and_the_environment_are_not_marked_anew():
     slots = [entry for each in checked._left if type(each) is Contents for entry in each.entries]
     marked = {entry.key for entry in slots} | {entry.kind for entry in slots}
     assert marked.isdisjoint({"names", "kinds", "frozen", "classes", "bulk"}) and "mixed" in marked
-    compared = [entry.key for each in checked._left if type(each) is SetMembers for entry in each.entries]
+    compared = [entry.key for each in checked._left if type(each) is Plain for entry in each.entries]
     assert {"names", "kinds", "classes"} <= set(compared) and "frozen" not in compared
 
 
@@ -498,8 +500,8 @@ def test_who_watches_a_dict_is_no_change_of_it(monkeypatch):
     world = make_world()
     checked = QuickGuard(make_guard(world))
     assert checked.holds()
-    for watched in (world.layer.__dict__, world.layer.sizes, world.layer.inner.__dict__):
-        dict_version()(watched)
+    for each in (world.layer.__dict__, world.layer.sizes, world.layer.inner.__dict__):
+        dict_version()(each)
     assert checked.holds() and checked.holds()
     assert not checked._dicts._busy
     monkeypatch.setattr(checked._guard, "holds", lambda: pytest.fail("the plain guard was asked"))

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 import rote
-from rote.signature import switches
-from rote.signature.switches import Switches, compat, read_switches
-from rote.signature.switches.compat import ACCESSORS, place_of_switches
-from rote.signature.words import NOTHING
+from rote.runtime.arguments import switches
+from rote.runtime.arguments.switches import Switches, read_switches
+from rote.runtime.fingerprint import NOTHING
+from rote.runtime.pytorch import ACCESSORS, place_of_switches
+from rote.runtime.pytorch import torch_private as compat
 
 
 def backend(name, values=(True, False)):
@@ -130,7 +131,7 @@ def test_every_switch_is_tried_here():
 
 
 def test_another_version_is_asked_by_name(monkeypatch):
-    monkeypatch.setattr(compat, "_PLACES", {})
+    monkeypatch.setattr(compat, "_KNOWN", ())
     switches._find.cache_clear()
     try:
         held = Switches(read_switches())
@@ -145,7 +146,7 @@ def test_places_that_say_something_else_are_not_taken(monkeypatch):
     """Were the object laid out in another way, flags that are on would seem off."""
     found = place_of_switches()
     assert found is not None
-    monkeypatch.setattr(compat, "_FLAGS", {"_get_cudnn_enabled": found[1].first + 1})
+    monkeypatch.setattr(compat, "_FLAGS", {"_get_cudnn_enabled": found.first + 1})
     switches._find.cache_clear()
     try:
         assert not Switches.readable()
@@ -155,7 +156,7 @@ def test_places_that_say_something_else_are_not_taken(monkeypatch):
 
 
 def test_nothing_is_read_where_memory_is_not():
-    text = "from rote.signature.switches import Switches; print(Switches.readable())"
+    text = "from rote.runtime.arguments.switches import Switches; print(Switches.readable())"
     environment = {**os.environ, "ROTE_READ_WORDS": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", text]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

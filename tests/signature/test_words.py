@@ -17,11 +17,9 @@ import pytest
 import torch
 from torch import nn
 
-from rote.signature import compat
-from rote.signature import layout as layouts
-from rote.signature.compat import sizes_of_objects
-from rote.signature.held import Held
-from rote.signature.layout import (
+from rote.runtime.fingerprint import layout as layouts
+from rote.runtime.fingerprint.held import Held
+from rote.runtime.fingerprint.layout import (
     CHANGES,
     DICT_CHANGES,
     find_attributes,
@@ -34,12 +32,12 @@ from rote.signature.layout import (
     place_of_table,
     shows_changes,
 )
-from rote.signature.words import (
+from rote.runtime.fingerprint.words import (
     EVERYTHING,
     NEVER,
     PORTION,
     Layout,
-    Noted,
+    NotedWords,
     Words,
     expecting,
     is_readable,
@@ -49,6 +47,8 @@ from rote.signature.words import (
     word,
     words_at,
 )
+from rote.runtime.pytorch import torch_private as compat
+from rote.runtime.pytorch.torch_private import sizes_of_objects
 
 
 @pytest.fixture
@@ -356,7 +356,7 @@ def is_same(stage):
 @pytest.mark.parametrize("kind", [dict, collections.OrderedDict, collections.defaultdict, list])
 def test_whether_containers_are_empty(kind):
     found = [kind() for _ in range(5)]
-    lengths = Noted([place for each in found for place in places(id(each), [find_lengths()[kind]])])
+    lengths = NotedWords([place for each in found for place in places(id(each), [find_lengths()[kind]])])
     for container in found:
         assert lengths.same()
         full = [(1, 2)]
@@ -370,7 +370,7 @@ def test_whether_containers_are_empty(kind):
 
 
 def test_no_words_are_always_the_same():
-    assert Noted([]).same() and Noted().same()
+    assert NotedWords([]).same() and NotedWords().same()
 
 
 def test_what_a_cell_holds():
@@ -398,7 +398,7 @@ def version():
 @pytest.mark.parametrize("kind", [dict, lambda given: collections.defaultdict(int, given)])
 def test_every_change_to_a_dict_shows(version, kind, name):
     found = kind({"a": 1, "b": 2})
-    number = Noted(places(id(found), [version]))
+    number = NotedWords(places(id(found), [version]))
     assert found["a"] == 1 and list(found.items()) and "c" not in found and found.copy() == found
     found["a"] = found["a"]
     assert number.same() and number.same()
@@ -436,11 +436,11 @@ def test_attributes_of_an_instance_show(version, write):
     }
     one = Plain()
     assign(one, -1)
-    number = Noted(places(id(one.__dict__), [version]))
+    number = NotedWords(places(id(one.__dict__), [version]))
     for n in range(200):
         writes[write](one, n)
         assert not number.same()
-        number = Noted(places(id(one.__dict__), [version]))
+        number = NotedWords(places(id(one.__dict__), [version]))
         assert number.same()
 
 
@@ -453,7 +453,7 @@ def test_globals_and_attributes_of_classes_show(version):
     (of_class,) = gc.get_referents(vars(Plain))
     for of in (space, of_class):
         for n in range(200):
-            number = Noted(places(id(of), [version]))
+            number = NotedWords(places(id(of), [version]))
             assert number.same()
             space["write"](n + 1000)
             assert not number.same()
@@ -462,7 +462,7 @@ def test_globals_and_attributes_of_classes_show(version):
 def test_stages_that_are_joined():
     one, other = {"a": 1}, {"b": 1}
     at = find_lengths()[dict]
-    first, second = Noted(places(id(one), [at])).stages[0], Noted(places(id(other), [at])).stages[0]
+    first, second = NotedWords(places(id(one), [at])).stages[0], NotedWords(places(id(other), [at])).stages[0]
     for changed in (one, other):
         read, where, were = joined(first, second)
         assert read(where).tobytes() == were
@@ -477,7 +477,7 @@ def test_stages_that_are_joined():
 @pytest.mark.parametrize("count", [1, PORTION, PORTION + 1, 3 * PORTION + 7])
 def test_what_is_read_in_portions(count):
     numbers = numpy.arange(count, dtype=numpy.uint64)
-    noted = Noted(places(numbers.ctypes.data, range(count)))
+    noted = NotedWords(places(numbers.ctypes.data, range(count)))
     parts = portions(noted.stages[0])
     assert [len(where) for _, where, _ in parts[:-1]] == [PORTION] * (len(parts) - 1)
     assert sum([len(where) for _, where, _ in parts]) == count

@@ -1,1 +1,26 @@
 """What every layer uses and needs only the standard library: errors, source locations, settings."""
+
+from __future__ import annotations
+
+from . import picture
+from .address import identity
+from .collector import COLLECTOR
+from .errors import (
+    CaptureError,
+    EnvironmentError_,
+    InternalError,
+    MemoryShortageError,
+    MisuseError,
+    NotReplayedError,
+    OptionError,
+    RoteError,
+    VerificationError,
+)
+from .floats import bits_of, complex_of, float_bits, float_of
+from .location import NOWHERE, TORCH_NEEDS, Site, Sites, is_internal, is_own, traceback_site, user_site
+from .picture import NO_MATPLOTLIB
+from .settings import ENVIRONMENT, READERS, read_duquant, read_settings
+from .stack import on_a_fresh_stack
+from .text import cut
+from .version import __version__
+from .writes import count_writes

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
-from .identity import identity
+from .address import identity
 
 TORCH_NEEDS = (
     "sympy", "mpmath", "networkx", "jinja2", "typing_extensions.py", "filelock", "fsspec", "triton", "numpy",

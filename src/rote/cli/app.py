@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .. import __version__
+from ..base import __version__
 from .bench import bench
 from .check import check
 from .explain import explain

@@ -17,13 +17,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from ..base.errors import MisuseError, RoteError
-from .target import Target
+from ..base import MisuseError, RoteError
+from .target import CommandTarget
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def model_of(target: Target) -> nn.Module:
+def model_of(target: CommandTarget) -> nn.Module:
     """The module that a target calls.
 
     Raises:
@@ -38,7 +38,7 @@ def model_of(target: Target) -> nn.Module:
     )
 
 
-def batches_of(target: Target, most: int) -> list[Call]:
+def batches_of(target: CommandTarget, most: int) -> list[Call]:
     """The arguments of the first batches.
 
     Args:
@@ -66,7 +66,7 @@ def _call(batch: Any, kwargs: dict[str, Any]) -> Call:
 
 
 @torch.no_grad()
-def run(target: Target, call: Call, place: str) -> None:
+def run(target: CommandTarget, call: Call, place: str) -> None:
     """Run one batch.
 
     Args:

@@ -14,12 +14,11 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from ..base.errors import MisuseError
-from ..inspection import bench_plot, bench_table
-from ..inspection.bench import Bench
-from ..inspection.bench_plan import Plan
-from ..inspection.bench_report import BenchReport
-from ..inspection.contenders import EAGER, Contender
+from ..base import MisuseError
+from ..bench import Bench, BenchPlan, BenchReport
+from ..bench import plot as bench_plot
+from ..bench import table as bench_table
+from ..bench.worker import EAGER, Contender
 from .bench_worker import CONTENDERS
 from .failures import HERE, check_places, told
 
@@ -64,7 +63,7 @@ def bench(
             wanted = {"target": target, "arguments": arguments, "contender": name, "folder": str(folder)}
             return [sys.executable, "-m", "rote.cli.bench_worker", json.dumps(wanted)]
 
-        plan = Plan(target, arguments, _chosen(only), command, seconds, limit, cold=not cache)
+        plan = BenchPlan(target, arguments, _chosen(only), command, seconds, limit, cold=not cache)
         with _progress() as say:
             report = Bench(plan, say).run()
         figures = json.dumps(report.to_dict(), indent=2)

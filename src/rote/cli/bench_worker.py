@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import MisuseError
-from ..front.graph import graph
-from ..front.graphed import Graphed
-from ..inspection.bench_worker import Subject, Worker, serve
-from ..inspection.contenders import EAGER, PEERS, Contender
+from ..api import Graphed, graph
+from ..base import MisuseError
+from ..bench.worker import EAGER, PEERS, Contender, Worker, Workload, serve
+from ..padding import Padded
 from .target import load
 
 
@@ -46,11 +45,11 @@ def main() -> None:
     os.dup2(2, 1)
     wanted: dict[str, Any] = json.loads(sys.argv[1])
 
-    def build() -> Subject:
+    def build() -> Workload:
         target = load(wanted["target"], wanted["arguments"])
-        if isinstance(target.function, Graphed):
+        if isinstance(target.function, (Graphed, Padded)):
             raise MisuseError(f"{target.name} returns a graphed callable; return the plain one")
-        return Subject(target.function, target.args, target.kwargs)
+        return Workload(target.function, target.args, target.kwargs)
 
     contender = CONTENDERS[wanted["contender"]]
     serve(lambda say: Worker(contender, build, Path(wanted["folder"]), say), questions, answers)

@@ -8,14 +8,11 @@ from typing import Annotated
 
 import typer
 
-from ..base.errors import MisuseError
-from ..checking.check import LIMIT_S, check_work
-from ..hazards import baseline
-from ..hazards.finding import Finding, Remark
-from ..hazards.findings import Findings
-from ..hazards.ignores import remarks_of_scan, silenced, without_ignored
-from ..hazards.scan import scanned
-from ..hazards.scan.files import python_files
+from ..base import MisuseError
+from ..checker import LIMIT_S, check_work
+from ..hazards import Findings, baseline, remarks_of_scan, silenced, without_ignored
+from ..hazards.rules import Finding, Remark
+from ..hazards.scan import python_files, scanned
 from .failures import HERE, UNABLE, check_places, told
 from .fixing import offer_files, offer_found
 from .target import check_arguments, load

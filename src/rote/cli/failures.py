@@ -9,8 +9,7 @@ from pathlib import Path
 
 import typer
 
-from ..base.errors import EnvironmentError_, InternalError, MisuseError, RoteError
-from ..base.picture import NO_MATPLOTLIB
+from ..base import NO_MATPLOTLIB, EnvironmentError_, InternalError, MisuseError, RoteError
 
 UNABLE = 2
 """Exit status of a command that could not do its work."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
-from ..base.errors import MisuseError
-from ..hazards.finding import Finding
+from ..base import MisuseError
 from ..hazards.fix import Fix, fix, fix_found, write
+from ..hazards.rules import Finding
 
 
 def offer_files(paths: list[Path], *, agreed: bool) -> bool:

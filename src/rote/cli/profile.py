@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..base.errors import MisuseError, RoteError
-from ..inspection.profile import CALLS, profile_calls
-from ..inspection.profile_result import Cost, Profile
+from ..base import MisuseError, RoteError
+from ..bench.profile import CALLS, OperationCost, Profile, profile_calls
 from . import target as targets
 from .bench import PIPED_WIDTH
 from .failures import HERE, check_places, told
@@ -58,7 +57,7 @@ def profile(
     _show(found, top)
 
 
-def _measured(target: targets.Target, calls: int) -> Profile:
+def _measured(target: targets.CommandTarget, calls: int) -> Profile:
     try:
         given = target.function, target.args, target.kwargs
         return profile_calls(*given, calls=calls, name=target.name, outside=target.site)
@@ -85,7 +84,7 @@ def _show(found: Profile, top: int) -> None:
     console.print(found.verdict, style="bold", highlight=False)
 
 
-def _table(title: str, costs: tuple[Cost, ...], found: Profile) -> Table:
+def _table(title: str, costs: tuple[OperationCost, ...], found: Profile) -> Table:
     on_host = found.backend == "host"
     table = Table(padding=(0, 1))
     table.add_column(title, overflow="fold")

@@ -19,23 +19,23 @@ from typing import Annotated, Any
 import typer
 from torch import nn
 
-from ..base.errors import EnvironmentError_, MisuseError, OptionError
-from ..base.settings import read_duquant
+from ..base import EnvironmentError_, MisuseError, OptionError, read_duquant
 from ..quant import (
     CalibrationStats,
     DuQuantConfig,
+    EnvironmentPlan,
     QuantReport,
     calibrate,
     draw,
     quantize_,
     quantize_from_env,
+    read_plan,
     save_quantized,
 )
-from ..quant.environment import EnvironmentPlan, read_plan
 from .batches import batches_of, model_of, run
 from .failures import told
 from .quant_table import progress, show
-from .target import Target, load
+from .target import CommandTarget, load
 
 HERE = Path("-")
 """Standard output."""
@@ -61,7 +61,7 @@ class Request:
         notes: What a reader of the report should know.
     """
 
-    target: Target
+    target: CommandTarget
     model: nn.Module
     config: DuQuantConfig
     include: list[str] | None

@@ -21,15 +21,14 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from ..base.errors import MisuseError
-from ..base.location import NOWHERE, Site, is_internal, traceback_site
-from ..hazards.scan.files import FROM_NOTEBOOK, NOTEBOOK
+from ..base import NOWHERE, MisuseError, Site, is_internal, traceback_site
+from ..hazards.scan import FROM_NOTEBOOK, NOTEBOOK
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
 
 
 @dataclass(frozen=True)
-class Target:
+class CommandTarget:
     """Something to run.
 
     Attributes:
@@ -47,7 +46,7 @@ class Target:
     site: Site = NOWHERE
 
 
-def load(name: str, arguments: Iterable[str] = ()) -> Target:
+def load(name: str, arguments: Iterable[str] = ()) -> CommandTarget:
     """Import a target's builder and call it.
 
     Args:
@@ -95,7 +94,7 @@ def said(error: BaseException) -> str:
     return text
 
 
-def check_arguments(target: Target) -> None:
+def check_arguments(target: CommandTarget) -> None:
     """Whether a target's callable takes the arguments that came with it, before it is run.
 
     Args:
@@ -232,9 +231,9 @@ def _argument(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _target(name: str, made: Any) -> Target:
+def _target(name: str, made: Any) -> CommandTarget:
     if callable(made):
-        return Target(name, made, (), {})
+        return CommandTarget(name, made, (), {})
     parts = list(cast("tuple[Any, ...]", made)) if isinstance(made, tuple) else []
     if not parts or not callable(parts[0]) or len(parts) > 3:
         raise MisuseError(f"{name} returned {_kind(made)}; a target returns {SHAPES}")
@@ -244,7 +243,7 @@ def _target(name: str, made: Any) -> Target:
             f"{name} returned {_kind(made)}; args is to be a tuple and kwargs a dict, as in (fn, (x,)): "
             f"a target returns {SHAPES}"
         )
-    return Target(name, parts[0], tuple(cast("Any", args)), dict(cast("dict[str, Any]", kwargs)))
+    return CommandTarget(name, parts[0], tuple(cast("Any", args)), dict(cast("dict[str, Any]", kwargs)))
 
 
 def _kind(made: Any) -> str:

@@ -1,1 +1,16 @@
 """The rules: every reason why a call is not replayed, with its code and remedy."""
+
+from __future__ import annotations
+
+from . import baseline
+from .findings import Findings, HazardError, finding_at, findings_of
+from .ignores import (
+    Ignore,
+    ignores_in,
+    remarks_of_scan,
+    silenced,
+    unused,
+    without_ignored,
+    without_ignored_in,
+)
+from .pages import finders

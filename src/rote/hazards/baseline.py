@@ -12,10 +12,8 @@ from collections.abc import Collection, Iterable, Set
 from pathlib import Path
 from typing import Any, cast
 
-from ..base.errors import MisuseError
-from ..base.location import Site
-from .finding import Finding, Remark
-from .rules import RULES, Finder
+from ..base import MisuseError, Site
+from .rules import RULES, Finder, Finding, Remark
 
 VERSION = 1
 Key = tuple[str, str, str]

@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ..base.errors import NotReplayedError
-from ..base.location import NOWHERE, Site
-from .finding import Finding, Remark, Severity
-from .rules import RULES, Reason
+from ..base import NOWHERE, NotReplayedError, Site
+from .rules import RULES, Finding, Reason, Remark, Severity
 from .sarif import to_sarif
 
 SEVERE = {

@@ -13,9 +13,8 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..base.location import Site
-from .finding import Finding, Remark
-from .rules import RULES, Finder
+from ..base import Site
+from .rules import RULES, Finder, Finding, Remark
 
 _COMMENT = re.compile(r"#\s*rote:\s*ignore\b(?:\[([^\]]*)\])?")
 

@@ -1,4 +1,4 @@
-"""The rules as text: one page of Markdown for each group, and one for all.
+"""The rules as text: one page of Markdown for each topic, and one for all.
 
 ``python -m rote.hazards.pages docs/rules`` writes them; a test compares.
 """
@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .finding import Severity
-from .rules import RULES, Finder, Group, Rule
+from .rules import RULES, Finder, Rule, Severity, Topic
 from .scan import BLIND_SPOTS
 
 _MEANINGS = {
@@ -44,10 +43,10 @@ def rule_text(rule: Rule) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def group_page(group: Group) -> str:
-    """The page of a group."""
-    rules = [rule for rule in RULES.values() if rule.group is group]
-    title = group.value[0].upper() + group.value[1:]
+def topic_page(topic: Topic) -> str:
+    """The page of a topic."""
+    rules = [rule for rule in RULES.values() if rule.topic is topic]
+    title = topic.value[0].upper() + topic.value[1:]
     listed = "\n".join(f"- [{rule.code}](#{rule.code.lower()}): {rule.title}" for rule in rules)
     return f"# {title}\n\n{listed}\n\n" + "\n".join(rule_text(rule) for rule in rules)
 
@@ -55,12 +54,12 @@ def group_page(group: Group) -> str:
 def index_page() -> str:
     """The page that lists all rules."""
     rows = "\n".join(
-        f"| [{rule.code}]({rule.group.page}.md#{rule.code.lower()}) | {rule.title} | {rule.severity} "
+        f"| [{rule.code}]({rule.topic.page}.md#{rule.code.lower()}) | {rule.title} | {rule.severity} "
         f"| {_letters(rule)} |"
         for rule in RULES.values()
     )
     meanings = "\n".join(f"- **{severity}**: {meaning}." for severity, meaning in _MEANINGS.items())
-    groups = ", ".join(f"[{group.value}]({group.page}.md)" for group in _groups())
+    groups = ", ".join(f"[{topic.value}]({topic.page}.md)" for topic in Topic)
     spots = "\n".join(f"- {spot}." for spot in BLIND_SPOTS)
     return (
         "# Rules\n\n"
@@ -77,12 +76,7 @@ def index_page() -> str:
 
 def pages() -> dict[str, str]:
     """All pages by file name."""
-    return {"index.md": index_page(), **{f"{group.page}.md": group_page(group) for group in _groups()}}
-
-
-def _groups() -> Iterator[Group]:
-    used = {rule.group for rule in RULES.values()}
-    yield from (group for group in Group if group in used)
+    return {"index.md": index_page(), **{f"{topic.page}.md": topic_page(topic) for topic in Topic}}
 
 
 def finders(rule: Rule) -> Iterator[str]:

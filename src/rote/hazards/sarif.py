@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .finding import Finding, Remark, Severity
-from .rules import RULES, Rule
+from .rules import RULES, Finding, Remark, Rule, Severity
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {

@@ -19,22 +19,15 @@ captured and replayed.
 
 from __future__ import annotations
 
-from .calibration import calibrate as calibrate
-from .checkpoint import load_quantized as load_quantized
-from .checkpoint import save_quantized as save_quantized
-from .config import DuQuantConfig as DuQuantConfig
-from .convert import quantize_ as quantize_
-from .environment import quantize_from_env as quantize_from_env
-from .fusion import fuse_ as fuse_
-from .fusion import unfuse_ as unfuse_
-from .linear import DuQuantLinear as DuQuantLinear
-from .picture import draw as draw
-from .report import LayerReport as LayerReport
-from .report import QuantReport as QuantReport
-from .stats import CalibrationStats as CalibrationStats
-from .warming import warmup as warmup
+from .calibrating import CalibrationStats, calibrate
+from .config import DuQuantConfig
+from .converting import LayerReport, QuantReport, draw, quantize_
+from .environment import EnvironmentPlan, quantize_from_env, read_plan
+from .layer import DuQuantLinear, fuse_, unfuse_, warmup
+from .saving import load_quantized, save_quantized
 
 __all__ = [
-    "CalibrationStats", "DuQuantConfig", "DuQuantLinear", "LayerReport", "QuantReport", "calibrate", "draw",
-    "fuse_", "load_quantized", "quantize_", "quantize_from_env", "save_quantized", "unfuse_", "warmup",
+    "CalibrationStats", "DuQuantConfig", "DuQuantLinear", "EnvironmentPlan", "LayerReport", "QuantReport",
+    "calibrate", "draw", "fuse_", "load_quantized", "quantize_", "quantize_from_env", "read_plan",
+    "save_quantized", "unfuse_", "warmup",
 ]  # fmt: skip

@@ -35,16 +35,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..base.errors import MisuseError, OptionError
-from ..base.settings import read_duquant
-from .calibration import calibrate
-from .checkpoint import load_quantized, save_quantized
-from .config import DuQuantConfig
-from .convert import quantize_
-from .linear import DuQuantLinear
-from .names import matches
-from .report import QuantReport
-from .stats import CalibrationStats
+from ..base import MisuseError, OptionError, read_duquant
+from .calibrating import CalibrationStats, calibrate
+from .config import DuQuantConfig, matches
+from .converting import QuantReport, quantize_
+from .layer import DuQuantLinear
+from .saving import load_quantized, save_quantized
 
 OWN = "ROTE_DUQUANT_"
 PREFIXES = (OWN, "OPENPI_DUQUANT_")
@@ -111,7 +107,7 @@ def read_plan(variables: Mapping[str, str]) -> EnvironmentPlan | None:
     """What variables ask for; None if there are none.
 
     Args:
-        variables: By full name, as :func:`rote.base.settings.read_duquant` gives them.
+        variables: By full name, as :func:`..base.settings.read_duquant` gives them.
 
     Raises:
         OptionError: A name is unknown, a value impossible, or two names say different things.

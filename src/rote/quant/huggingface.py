@@ -11,7 +11,7 @@ and, for configurations that need no calibration, dense checkpoints are quantize
 
     AutoModel.from_pretrained(name, quantization_config=RoteDuQuantConfig.of(config))
 
-What a checkpoint's ``config.json`` says is checked as the metadata of :mod:`~rote.quant.checkpoint` are.
+What a checkpoint's ``config.json`` says is checked as the metadata of :mod:`~.saving.checkpoint` are.
 Transforms that layers share are written once for each layer, because transformers wants every tensor under
 its own name.
 """
@@ -30,15 +30,11 @@ from transformers.quantizers.auto import (
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from ..base.errors import MisuseError
-from .buffers import InputTransform
-from .checkpoint import check_values
+from ..base import MisuseError
 from .config import DuQuantConfig
-from .convert import quantize_
-from .fusion import fuse_
-from .layers import replace
-from .linear import DuQuantLinear
-from .manifest import entries_of, read_entries
+from .converting import quantize_
+from .layer import DuQuantLinear, InputTransform, fuse_, replace
+from .saving import check_values, entries_of, read_entries
 
 METHOD = "rote_duquant"
 

@@ -20,9 +20,9 @@ from torchao.quantization.transform_module import (  # pyright: ignore[reportMis
     register_quantize_module_handler,
 )
 
-from ..base.errors import MisuseError
-from .build import build_layer
+from ..base import MisuseError
 from .config import DuQuantConfig
+from .converting import build_layer
 
 _Base: Any = AOBaseConfig
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .comparison import Arguments as Arguments
-from .comparison import compare as compare
-from .equality import assert_same as assert_same
-from .pool import assert_pool_empty as assert_pool_empty
-from .pool import poisoned as poisoned
-from .recordings import count_recordings as count_recordings
+from .comparison import Arguments, compare
+from .equality import assert_same
+from .pool import assert_pool_empty, poisoned
+from .recordings import count_recordings
 
 __all__ = ["Arguments", "assert_pool_empty", "assert_same", "compare", "count_recordings", "poisoned"]

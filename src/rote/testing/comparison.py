@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 
-from ..front.graph import graph
-from ..front.graphed import Graphed
-from ..signature.compat import is_lazy_zero
-from ..signature.key import TENSOR, Call, bind
-from ..signature.leaves import flatten, unflatten
+from ..api import Graphed, OptionKeywords, graph, shows_options
+from ..runtime.arguments import TENSOR, Call, bind, flatten, unflatten
+from ..runtime.pytorch import is_lazy_zero
 from .equality import assert_same
 
 _COPIED = (torch.Tensor, int, float, bool, str, bytes, complex, type(None))
@@ -35,6 +33,7 @@ class _Ran:
     random: list[torch.Tensor]
 
 
+@shows_options
 def compare(
     fn: Callable[..., Any],
     calls: Iterable[Any],
@@ -43,7 +42,7 @@ def compare(
     states: tuple[Callable[[], Any], Callable[[], Any]] | None = None,
     seed: int = 0,
     tolerance: float = 0.0,
-    **options: Any,
+    **options: Unpack[OptionKeywords],
 ) -> Graphed:
     """Make calls to a callable twice, as it is and through ``rote.graph``, and check that they do the same.
 
@@ -62,7 +61,7 @@ def compare(
             ``plain``.
         seed: Seed of the first call; each later call has the next one.
         tolerance: See :func:`assert_same`.
-        **options: Options of :func:`rote.graph`.
+        **options: Options of :func:`..graph`.
 
     Returns:
         The graphed callable, to ask for its report.

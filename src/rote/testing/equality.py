@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-from ..base.text import cut
-from ..signature.bits import bytes_of, sharing
-from ..signature.leaves import flatten, paths
+from ..base import cut
+from ..runtime.arguments import bytes_of, flatten, paths, sharing
 
 
 def assert_same(actual: Any, expected: Any, what: str = "result", *, tolerance: float = 0.0) -> None:

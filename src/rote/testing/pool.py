@@ -10,8 +10,8 @@ from typing import cast
 
 import torch
 
-from ..backends.host.backend import HostBackend
-from ..backends.select import PROCESS
+from ..runtime.backends import PROCESS
+from ..runtime.backends.host import HostBackend
 
 PATIENCE = 10
 """How often to look again."""

@@ -297,7 +297,7 @@ def table_looked_up(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i % 3, device))
 
 
-@case(Kind.WRONG)
+@case(Kind.REFUSED)
 def factorization_that_fails(wrap: Wrap, device: torch.device) -> Items:
     """A Cholesky factorization raises for some inputs, and the next call is right again."""
     g, held = wrap(lambda x: torch.linalg.cholesky(x) * 2), []  # stops

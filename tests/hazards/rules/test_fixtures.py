@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rote.hazards import pages, rules
-from rote.hazards.rules import RULES, Finder, Group
+from rote.hazards.rules import RULES, Finder, Topic
 
 from ..fixture import ALL, FOLDER, both, codes, skip_without, told_when_run
 from ..golden import golden, said
@@ -20,7 +20,7 @@ PARTS = ("what", "why", "remedy", "tried", "limits", "unchecked", "bad", "good")
 
 def test_there_are_enough_rules_in_every_group():
     assert len(RULES) >= 40
-    assert {rule.group for rule in RULES.values()} == set(Group)
+    assert {rule.topic for rule in RULES.values()} == set(Topic)
     assert all(rule.code == code for code, rule in RULES.items())
 
 

@@ -14,7 +14,7 @@ from rote.hazards.rules import RULES, Finder, Rule
 from ..fixture import ALL
 
 ROOMS = Path(rote.__file__).parent
-RUNTIME = ("backends", "front", "memory", "partition", "recording", "signature")
+RUNTIME = ("api", "padding", "runtime")
 NAMES = dict(vars(rules))
 CHECKED = Finder.SCAN | Finder.TRIAL
 
@@ -32,7 +32,7 @@ def named_in(*rooms):
     "finder, rooms",
     [
         (Finder.SCAN, ("hazards/scan",)),
-        (Finder.TRIAL, ("checking",)),
+        (Finder.TRIAL, ("checker",)),
         (Finder.RUNTIME, RUNTIME),
     ],
 )

@@ -104,6 +104,7 @@ def sizes(x: Tensor, lengths: Tensor):
 
 
 def shapes(x: Tensor, mask: torch.BoolTensor):
+    known = x.sum().is_nonzero()  # RT101
     a = torch.nonzero(x)  # RT111
     b = x.masked_select(mask)  # RT111
     c = torch.where(x > 0)  # RT111

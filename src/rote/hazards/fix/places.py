@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from ...base.location import is_internal
-from ..finding import Finding
+from ...base import is_internal
+from ..rules import Finding
 
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
-from ...base.errors import MisuseError
-from ..finding import Finding
-from ..rules import CONSTANT, DEVICE_COPY, DYNAMIC_SHAPE, SCALE_ON_SELF
+from ...base import MisuseError
+from ..rules import CONSTANT, DEVICE_COPY, DYNAMIC_SHAPE, SCALE_ON_SELF, Finding
 from .constants import Say, filled, placed, summed
 from .scales import Scale, movable
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from functools import cached_property
 
-from ...base.location import Site
-from ..finding import Severity
+from ...base import Site
 from .documentation import Documentation, documentation
+from .finding import Severity
 
 
-class Group(Enum):
-    """What a rule is about; a group has one page of documentation."""
+class Topic(Enum):
+    """What a rule is about; a topic has one page of documentation."""
 
     HOST_READS = "host reads"
     HOST_DATA = "host data"
@@ -64,14 +64,14 @@ class Rule:
         code: Stable code, ``RT`` and three digits. A code is never given a new meaning.
         title: What it is, in a few words.
         severity: What it costs, of a graph captured by hand or of rote's.
-        group: What it is about.
+        topic: What it is about.
         found_by: Who can find it.
     """
 
     code: str
     title: str
     severity: Severity
-    group: Group
+    topic: Topic
     found_by: Finder = Finder.RUNTIME
 
     @cached_property

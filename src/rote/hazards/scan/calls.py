@@ -3,163 +3,117 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from .. import rules
-from ..finding import Severity
-from . import factories, methods, reads, stores
-from .known import KNOWN, Known
-from .libraries import library_call, made_by_library
-from .names import text_of
-from .program import GRAPHERS, Reach
-from .values import (
-    COUNTING,
-    DRAWS,
-    FACTORIES,
-    HOST_FUNCTIONS,
-    MASKS,
-    MAYBE,
-    NUMBER,
-    TENSOR,
-    UNKNOWN,
-    Kind,
-    Value,
-)
+from .known import known_function, known_keywords, known_object, made_by_library
+from .program import GRAPHERS
+from .scope import Scope
+from .stores import advanced
+from .syntax import is_literal, keyword, text_of
+from .transfers import copied, factory, formatted, repeated, shaped, taken
+from .values import DRAWS, FACTORIES, MASKS, MAYBE, NUMBER, TENSOR, UNKNOWN, Inferred, Type, made
 
-if TYPE_CHECKING:
-    from .reader import Reader
-
-
+_HOST_FUNCTIONS = frozenset({
+    "is_tensor", "is_grad_enabled", "is_inference_mode_enabled", "is_floating_point", "is_complex",
+    "numel", "finfo", "iinfo", "Size", "dtype", "get_default_dtype", "get_default_device",
+    "broadcast_shapes", "promote_types", "result_type", "can_cast", "is_autocast_enabled",
+    "get_autocast_dtype", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast",
+    "compile", "is_storage", "typename", "get_rng_state", "are_deterministic_algorithms_enabled",
+    "initial_seed", "Generator", "Stream", "Event", "get_num_threads", "get_float32_matmul_precision",
+    "is_autocast_cache_enabled", "get_autocast_gpu_dtype", "manual_seed", "seed", "load", "save",
+    "set_default_dtype", "set_default_device", "get_device_module", "equal", "allclose", "is_nonzero",
+    "is_same_size", "is_distributed", "is_conj", "is_neg",
+})  # fmt: skip
+"""Functions of ``torch`` whose results are no tensors."""
+_COUNTING = frozenset({
+    "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adadelta", "Adagrad",
+})  # fmt: skip
+"""Optimizers that keep a step count, on the host unless told otherwise."""
 _SHAPED = {
-    "torch.nonzero": None,
-    "torch.argwhere": None,
-    "torch.masked_select": None,
-    "torch.unique": None,
+    "torch.nonzero": None, "torch.argwhere": None, "torch.masked_select": None, "torch.unique": None,
     "torch.unique_consecutive": None,
     "torch.bincount": "Give minlength, clamp the values, and use torch.zeros(n).scatter_add_ instead.",
-}
+}  # fmt: skip
 _COMPARED = frozenset({"torch.equal", "torch.allclose", "torch.is_nonzero"})
 _CONVERSIONS = frozenset({"int", "float", "bool", "complex", "round"})
 _MOSTLY_TENSORS = ("torch.ops.", "torch.func.", "torch.autograd.grad", "torch.utils.checkpoint.")
-_MATH = ("math.", "cmath.")
-_OBJECTS = {
-    "torch.Generator": Kind.GENERATOR, "torch.cuda.Stream": Kind.STREAM, "torch.Stream": Kind.STREAM,
-    "torch.cuda.current_stream": Kind.STREAM, "torch.cuda.Event": Kind.EVENT, "torch.Event": Kind.EVENT,
-    "torch.amp.GradScaler": Kind.SCALER, "torch.cuda.amp.GradScaler": Kind.SCALER,
-    "torch.device": Kind.DEVICE, "random.Random": Kind.DICE, "random.SystemRandom": Kind.DICE,
-    "numpy.random.default_rng": Kind.DICE, "numpy.random.RandomState": Kind.DICE,
-    "collections.deque": Kind.CONTAINER, "collections.defaultdict": Kind.CONTAINER, "dict": Kind.CONTAINER,
-    "list": Kind.CONTAINER, "set": Kind.CONTAINER, "collections.OrderedDict": Kind.CONTAINER,
-    "collections.Counter": Kind.CONTAINER, "torch.cuda.CUDAGraph": Kind.GRAPH,
+_RESULTS = {
+    "torch.Generator": Type.GENERATOR, "torch.cuda.Stream": Type.STREAM, "torch.Stream": Type.STREAM,
+    "torch.cuda.current_stream": Type.STREAM, "torch.cuda.Event": Type.EVENT, "torch.Event": Type.EVENT,
+    "torch.amp.GradScaler": Type.SCALER, "torch.cuda.amp.GradScaler": Type.SCALER,
+    "torch.device": Type.DEVICE, "random.Random": Type.DICE, "random.SystemRandom": Type.DICE,
+    "numpy.random.default_rng": Type.DICE, "numpy.random.RandomState": Type.DICE,
+    "collections.deque": Type.CONTAINER, "collections.defaultdict": Type.CONTAINER, "dict": Type.CONTAINER,
+    "list": Type.CONTAINER, "set": Type.CONTAINER, "collections.OrderedDict": Type.CONTAINER,
+    "collections.Counter": Type.CONTAINER, "torch.cuda.CUDAGraph": Type.GRAPH,
 }  # fmt: skip
 
 
-def call(reader: Reader, node: ast.Call) -> Value:
+def function_call(scope: Scope, node: ast.Call, dotted: str) -> Inferred:
     """What a call gives; reports what is wrong with it."""
-    dotted = reader.names.resolve(node.func)
-    if not dotted and isinstance(node.func, ast.Attribute):
-        return methods.method(reader, node, node.func)
-    values = arguments(reader, node)
-    known = KNOWN.get(dotted)
-    if known is not None:
-        _known(reader, node, known)
-    if dotted.startswith(("random.", "numpy.random.", "secrets.")) and dotted not in _OBJECTS:
-        reader.found(rules.HOST_RANDOM, node, f"{reader.says(node)} draws on the host, once for all replays")
-        return Value(Kind.ARRAY) if dotted.startswith("numpy.") else NUMBER
-    library_call(reader, node, dotted)
-    made = made_by_library(dotted)
-    if made is not None:
-        return Value(made, local=True)
-    if dotted in _OBJECTS:
-        return Value(_OBJECTS[dotted], local=True)
+    values = [scope.evaluate(part) for part in node.args]
+    for each in node.keywords:
+        scope.evaluate(each.value)
+    known_function(scope, node, dotted)
+    if dotted.startswith(("random.", "numpy.random.", "secrets.")) and dotted not in _RESULTS:
+        scope.found(rules.HOST_RANDOM, node, "draws on the host, once for all replays")
+        return Inferred(Type.ARRAY) if dotted.startswith("numpy.") else NUMBER
+    known_keywords(scope, node)
+    result = made_by_library(dotted) or _RESULTS.get(dotted)
+    if result is not None:
+        return made(result)
     if dotted.startswith("torch."):
-        return _torch(reader, node, dotted, values)
+        return _torch(scope, node, dotted, values)
     if dotted.startswith("numpy."):
-        return _numpy(reader, node, values)
-    if dotted:
-        return _plain(reader, node, dotted, values)
-    return _unknown(reader, node, values)
+        for part, value in zip(node.args, values, strict=False):
+            if value.on_device:
+                text = f"numpy works on the memory of {text_of(part)}"
+                scope.report(rules.MEMORY_ESCAPE, part, text)
+        return made(Type.ARRAY)
+    return _plain(scope, node, dotted, values) if dotted else _unknown(scope, node, values)
 
 
-def arguments(reader: Reader, node: ast.Call) -> list[Value]:
-    """What the positional arguments are; keyword arguments are read too."""
-    values = [reader.evaluate(part) for part in node.args]
-    for keyword in node.keywords:
-        reader.evaluate(keyword.value)
-    return values
-
-
-def keyword(node: ast.Call, name: str) -> ast.expr | None:
-    """A keyword argument."""
-    return next((each.value for each in node.keywords if each.arg == name), None)
-
-
-def is_true(node: ast.expr | None) -> bool:
-    """Whether an expression is the constant True."""
-    return isinstance(node, ast.Constant) and node.value is True
-
-
-def _known(reader: Reader, node: ast.Call, known: Known) -> None:
-    if known.rule is rules.NESTED_CAPTURE and reader.reach < Reach.FORWARD:
-        return
-    severity = None
-    if known.rule is rules.STREAM_INSIDE and _is_joined(reader):
-        severity = Severity.ISLAND
-    reader.found(known.rule, node, f"{text_of(node.func)}() {known.message}", severity=severity)
-
-
-def _is_joined(reader: Reader) -> bool:
-    """Whether the function forks a stream and joins it again."""
-    waits = 0
-    if reader.function is not None:
-        for node in reader.function.nodes():
-            if isinstance(node, ast.Attribute) and node.attr in ("wait_stream", "wait_event"):
-                waits += 1
-    return waits >= 2
-
-
-def _torch(reader: Reader, node: ast.Call, dotted: str, values: list[Value]) -> Value:
-    name = dotted.rpartition(".")[2]
-    space = dotted.removesuffix("." + name)
+def _torch(scope: Scope, node: ast.Call, dotted: str, values: list[Inferred]) -> Inferred:
+    space, _, name = dotted.rpartition(".")
+    single = len(node.args) == 1
     if dotted in _SHAPED:
-        reads.shaped(reader, node, f"{dotted}()", _SHAPED[dotted])
+        shaped(scope, node, f"{dotted}()", _SHAPED[dotted])
         return TENSOR
     if dotted in _COMPARED:
-        reads.read(reader, node, f"{reader.says(node)} gives a Python value")
+        scope.found(rules.HOST_READ, node, "gives a Python value")
         return NUMBER
-    if dotted == "torch.where" and len(node.args) == 1 and not node.keywords:
-        reads.shaped(reader, node, "torch.where() of one argument")
+    if dotted == "torch.where" and single and not node.keywords:
+        shaped(scope, node, "torch.where() of one argument")
         return TENSOR
     if dotted == "torch.compile":
-        _compiled(reader, node)
-        return Value(Kind.MODULE, local=True)
-    if (
-        dotted == "torch.nn.functional.one_hot"
-        and len(node.args) == 1
-        and keyword(node, "num_classes") is None
-    ):
-        reads.shaped(reader, node, "one_hot() without num_classes", "Give num_classes.")
+        mode = keyword(node, "mode")
+        if is_literal(mode, "reduce-overhead") or is_literal(mode, "max-autotune"):
+            scope.found(rules.NESTED_CAPTURE, node, "makes graphs of its own")
+        else:
+            scope.found(rules.COMPILED_INSIDE, node, "compiles in every call")
+        return made(Type.MODULE)
+    if dotted == "torch.nn.functional.one_hot" and single and keyword(node, "num_classes") is None:
+        shaped(scope, node, "one_hot() without num_classes", "Give num_classes.")
+    elif dotted == "torch.repeat_interleave":
+        repeated(scope, node, values[1:], alone=single)
         return TENSOR
-    if dotted == "torch.repeat_interleave":
-        methods.repeated(reader, node, values[1:], alone=len(node.args) == 1)
-        return TENSOR
-    if dotted == "torch.nn.utils.clip_grad_norm_" and is_true(keyword(node, "error_if_nonfinite")):
-        reader.found(rules.NORM_CHECKED, node, f"{reader.says(node)} reads the norm")
+    elif dotted == "torch.nn.utils.clip_grad_norm_" and is_literal(keyword(node, "error_if_nonfinite"), True):
+        scope.found(rules.NORM_CHECKED, node, "reads the norm")
         return TENSOR
     if space == "torch" and name in FACTORIES:
-        return factories.made(reader, node, name, values)
+        return factory(scope, node, name, values)
     if dotted.startswith("torch.cuda.") and name.endswith("Tensor"):
-        factories.copied(reader, node, values)
+        copied(scope, node, values)
         return TENSOR
     if dotted in ("torch.nn.Parameter", "torch.nn.Buffer", "torch.nn.UninitializedParameter"):
         return TENSOR
     if space == "torch.optim":
-        counting = name in COUNTING and not any(is_true(keyword(node, k)) for k in ("capturable", "fused"))
-        return Value(Kind.OPTIMIZER, counting=counting, local=True)
+        on_device = any(is_literal(keyword(node, each), True) for each in ("capturable", "fused"))
+        return Inferred(Type.OPTIMIZER, counting=name in _COUNTING and not on_device, local=True)
     if space == "torch.optim.lr_scheduler":
-        return Value(Kind.SCHEDULER, local=True)
+        return made(Type.SCHEDULER)
     if name[:1].isupper():
-        return Value(Kind.MODULE, local=True) if dotted.startswith("torch.nn.") else UNKNOWN
+        return made(Type.MODULE) if dotted.startswith("torch.nn.") else UNKNOWN
     if space == "torch":
         return _operation(name, values)
     if space in ("torch.nn.functional", "torch.special", "torch.linalg", "torch.fft", "torch.sparse"):
@@ -167,78 +121,57 @@ def _torch(reader: Reader, node: ast.Call, dotted: str, values: list[Value]) -> 
     return MAYBE if dotted.startswith(_MOSTLY_TENSORS) else UNKNOWN
 
 
-def _operation(name: str, values: list[Value]) -> Value:
-    if name in HOST_FUNCTIONS or name.startswith(("get_", "set_", "is_")):
+def _operation(name: str, values: list[Inferred]) -> Inferred:
+    if name in _HOST_FUNCTIONS or name.startswith(("get_", "set_", "is_")):
         return NUMBER
-    tensors = [value for value in values if value.is_tensor]
-    host = bool(tensors) and all(value.host for value in tensors) and len(tensors) == len(values)
-    drawn = any(value.drawn for value in tensors) or name in DRAWS
-    return Value(Kind.TENSOR, mask=name in MASKS, host=host, drawn=drawn, local=True)
+    host = bool(values) and all(value.is_tensor and value.host for value in values)
+    drawn = any(value.is_tensor and value.drawn for value in values) or name in DRAWS
+    return TENSOR._replace(mask=name in MASKS, host=host, drawn=drawn)
 
 
-def _compiled(reader: Reader, node: ast.Call) -> None:
-    mode = keyword(node, "mode")
-    if isinstance(mode, ast.Constant) and mode.value in ("reduce-overhead", "max-autotune"):
-        reader.found(rules.NESTED_CAPTURE, node, f"{reader.says(node)} makes graphs of its own")
-    else:
-        reader.found(rules.COMPILED_INSIDE, node, f"{reader.says(node)} compiles in every call")
-
-
-def _numpy(reader: Reader, node: ast.Call, values: list[Value]) -> Value:
-    for part, value in zip(node.args, values, strict=False):
-        if value.on_device:
-            reads.escaped(reader, part, f"numpy works on the memory of {reader.says(part)}")
-    return Value(Kind.ARRAY, local=True)
-
-
-def _plain(reader: Reader, node: ast.Call, dotted: str, values: list[Value]) -> Value:
+def _plain(scope: Scope, node: ast.Call, dotted: str, values: list[Inferred]) -> Inferred:
+    """A function of Python."""
     first = values[0] if values else UNKNOWN
     if dotted in _CONVERSIONS and node.args:
-        return reads.converted(reader, node, dotted, first)
+        taken(scope, node, first, f"{text_of(node)} reads a tensor")
+        return first if dotted == "round" and first.is_tensor else NUMBER
     if dotted in GRAPHERS:
-        return Value(Kind.GRAPH, local=True)
+        return made(Type.GRAPH)
     if dotted == "print" or dotted.startswith(("logging.", "wandb.", "loguru.")):
         for part, value in zip(node.args, values, strict=False):
-            reads.formatted(reader, part, value)
+            formatted(scope, part, value)
         return NUMBER
     if dotted in ("str", "repr", "format"):
         if node.args:
-            reads.formatted(reader, node.args[0], first)
+            formatted(scope, node.args[0], first)
         return NUMBER
-    if dotted.startswith(_MATH):
+    if dotted.startswith(("math.", "cmath.")) or dotted == "range":
         for part, value in zip(node.args, values, strict=False):
-            reads.taken(reader, part, value, f"{reader.says(node)} reads a tensor")
-        return NUMBER
-    if dotted == "range":
-        for part, value in zip(node.args, values, strict=False):
-            reads.taken(reader, part, value, f"{reader.says(node)} reads a tensor")
+            taken(scope, part, value, f"{text_of(node)} reads a tensor")
         return NUMBER
     if dotted in ("any", "all", "sorted") or (dotted in ("min", "max") and len(values) > 1):
         for part, value in zip(node.args, values, strict=False):
-            reads.taken(reader, part, value, f"{dotted}() of {reader.says(part)} reads a tensor")
+            taken(scope, part, value, f"{dotted}() of {text_of(part)} reads a tensor")
     if dotted == "next" and node.args:
-        stores.advanced(reader, node, node.args[0])
+        advanced(scope, node, node.args[0])
     if dotted == "iter" or dotted.startswith("itertools."):
-        return Value(Kind.ITERATOR, local=True)
+        return made(Type.ITERATOR)
     if dotted in ("len", "isinstance", "hasattr", "type", "any", "all"):
         return NUMBER
     if dotted in ("sum", "abs", "min", "max") and any(value.is_tensor for value in values):
         return TENSOR
-    if dotted in ("enumerate", "zip", "reversed", "list", "tuple", "iter", "sorted", "map"):
-        return UNKNOWN
-    return _unknown(reader, node, values) if "." in dotted else UNKNOWN
+    return _unknown(scope, node, values) if "." in dotted else UNKNOWN
 
 
-def _unknown(reader: Reader, node: ast.Call, values: list[Value]) -> Value:
+def _unknown(scope: Scope, node: ast.Call, values: list[Inferred]) -> Inferred:
     """A function that is not known: of tensors it probably gives one."""
-    target = reader.value(node.func.id) if isinstance(node.func, ast.Name) else reader.evaluate(node.func)
-    if target.kind is Kind.MODULE:
+    target = scope.value(node.func.id) if isinstance(node.func, ast.Name) else scope.evaluate(node.func)
+    if target.type is Type.MODULE:
         return TENSOR
-    if target.kind is Kind.NORMALIZER:
-        text = f"{reader.says(node)} makes tensors of the mean and the deviation"
-        reader.found(rules.NORMALIZED, node, text)
+    if target.type is Type.NORMALIZER:
+        known_object(scope, node, target.type)
         return TENSOR
-    if target.kind is Kind.MIXER:
-        reader.found(rules.MIXUP, node, f"{reader.says(node)} draws with numpy")
+    if target.type is Type.MIXER:
+        known_object(scope, node, target.type, "with numpy")
         return MAYBE
-    return MAYBE if any(value.kind in (Kind.TENSOR, Kind.MAYBE) for value in values) else UNKNOWN
+    return MAYBE if any(value.may_be_tensor for value in values) else UNKNOWN

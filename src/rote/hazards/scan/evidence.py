@@ -4,45 +4,45 @@ from __future__ import annotations
 
 import ast
 
-from .names import Names
-from .values import MASK, NUMBER, SHARED_NAMES, TENSOR, TENSOR_NAMES, UNKNOWN, Kind, Value, is_mask_name
+from .syntax import Imports, text_literal
+from .values import MASK, NUMBER, SHARED_NAMES, TENSOR, TENSOR_NAMES, UNKNOWN, Inferred, Type, is_mask_name
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
-_PLAIN = frozenset({"int", "float", "bool", "str", "bytes", "complex", "slice", "Path", "Callable", "Any"})
 _HOLDERS = frozenset(
     {"list", "tuple", "dict", "List", "Tuple", "Dict", "Sequence", "Iterable", "Mapping", "set"}
 )
-
-
-def parameters_of(node: FunctionNode) -> list[ast.arg]:
-    """All parameters, in order, without ``*args`` and ``**kwargs``."""
-    return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+_OPERATIONS = frozenset({
+    "isnan", "exp", "log", "sum", "mean", "matmul", "bmm", "einsum", "where", "clamp", "softmax",
+    "relu", "sigmoid", "tanh", "sqrt", "abs", "norm", "nonzero", "masked_select", "unique", "bincount",
+    "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "equal",
+    "allclose", "split", "chunk", "unbind", "flatten", "roll", "cumsum", "topk", "sort", "argsort",
+    "argmax", "isfinite", "nan_to_num", "max", "min", "add", "mul", "transpose", "permute", "squeeze",
+    "unsqueeze", "repeat_interleave", "addmm",
+})  # fmt: skip
+_PARTS = {"Module": Type.MODULE, "Optimizer": Type.OPTIMIZER, "ndarray": Type.ARRAY}
 
 
 def defaults_of(node: FunctionNode) -> dict[str, ast.expr]:
     """Default values by parameter."""
-    positional = [*node.args.posonlyargs, *node.args.args]
-    last = positional[len(positional) - len(node.args.defaults) :]
-    found = {each.arg: default for each, default in zip(last, node.args.defaults, strict=True)}
-    for each, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        if default is not None:
-            found[each.arg] = default
-    return found
+    positional, given = [*node.args.posonlyargs, *node.args.args], node.args.defaults
+    last = positional[len(positional) - len(given) :]
+    pairs = (*zip(last, given, strict=True), *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True))
+    return {each.arg: default for each, default in pairs if default is not None}
 
 
-def parameter_values(node: FunctionNode, names: Names, owner: str) -> dict[str, Value]:
+def parameter_values(node: FunctionNode, imports: Imports, owner: str) -> dict[str, Inferred]:
     """What each parameter is, as far as can be told.
 
     Args:
         node: The function.
-        names: Imports of its file.
+        imports: Those of its file.
         owner: What it calls ``self``; empty if it is no method.
     """
     defaults = defaults_of(node)
-    used = _uses(node, names)
-    found: dict[str, Value] = {}
-    for parameter in parameters_of(node):
+    used = _uses(node, imports)
+    found: dict[str, Inferred] = {}
+    for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
         name = parameter.arg
         if name == owner:
             continue
@@ -55,50 +55,44 @@ def parameter_values(node: FunctionNode, names: Names, owner: str) -> dict[str, 
     return found
 
 
-def tensor_parameters(node: FunctionNode, names: Names, owner: str) -> list[str]:
+def tensor_parameters(node: FunctionNode, imports: Imports, owner: str) -> list[str]:
     """The parameters that are tensors by annotation or use."""
-    values = parameter_values(node, names, owner)
+    values = parameter_values(node, imports, owner)
     return [name for name, value in values.items() if value.is_tensor]
 
 
-def annotated(annotation: ast.expr | None) -> Value | None:
+def annotated(annotation: ast.expr | None) -> Inferred | None:
     """What an annotation says; None if it says nothing."""
     if annotation is None:
         return None
-    text = (
-        annotation.value if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str) else ""
-    )
-    text = text or ast.unparse(annotation)
+    text = text_literal(annotation) or ast.unparse(annotation)
     outer = text.partition("[")[0].rpartition(".")[2]
     if outer in _HOLDERS:
-        return Value(Kind.CONTAINER)
+        return Inferred(Type.CONTAINER)
     if "BoolTensor" in text:
         return MASK
     if "Tensor" in text:
         return TENSOR if not any(part in text for part in ("int", "float", "list", "tuple")) else None
-    if "Module" in text:
-        return Value(Kind.MODULE)
-    if "Optimizer" in text:
-        return Value(Kind.OPTIMIZER)
-    if "ndarray" in text:
-        return Value(Kind.ARRAY)
+    for part, kind in _PARTS.items():
+        if part in text:
+            return Inferred(kind)
     words = {word.strip(" []|.,") for word in text.replace("[", " ").replace("|", " ").split()}
     if words & {"int", "float", "bool", "str"}:
         return NUMBER
-    return UNKNOWN if outer in _PLAIN or text != "Any" else None
+    return UNKNOWN
 
 
-def _defaulted(default: ast.expr | None) -> Value | None:
+def _defaulted(default: ast.expr | None) -> Inferred | None:
     if isinstance(default, ast.Constant) and default.value is not None:
         return NUMBER
     if isinstance(default, ast.UnaryOp) and isinstance(default.operand, ast.Constant):
         return NUMBER
     if isinstance(default, (ast.List, ast.Dict, ast.Set, ast.Tuple)):
-        return Value(Kind.CONTAINER)
+        return Inferred(Type.CONTAINER)
     return None
 
 
-def _uses(node: FunctionNode, names: Names) -> set[str]:
+def _uses(node: FunctionNode, imports: Imports) -> set[str]:
     """Names with which only a tensor can do what is done with them."""
     found: set[str] = set()
     for each in ast.walk(node):
@@ -107,8 +101,10 @@ def _uses(node: FunctionNode, names: Names) -> set[str]:
             if isinstance(each.value, (ast.Name, ast.BinOp, ast.Compare)) and not shared:
                 found.update(_operands(each.value))
         elif isinstance(each, ast.Call) and each.args:
-            dotted = names.resolve(each.func)
-            if dotted.startswith("torch.nn.functional.") or _is_operation(dotted):
+            dotted = imports.resolve(each.func)
+            if dotted.startswith("torch.nn.functional.") or (
+                dotted.startswith("torch.") and dotted.removeprefix("torch.") in _OPERATIONS
+            ):
                 found.update(_operands(each.args[0]))
         elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.MatMult):
             found.update(_operands(each))
@@ -129,26 +125,13 @@ def _operands(node: ast.expr) -> set[str]:
         case ast.Name():
             return {node.id}
         case ast.BinOp():
-            return _operands(node.left) | _operands(node.right)
+            parts = [node.left, node.right]
         case ast.Compare():
-            return _operands(node.left).union(*(_operands(part) for part in node.comparators))
+            parts = [node.left, *node.comparators]
         case ast.UnaryOp():
-            return _operands(node.operand)
+            parts = [node.operand]
         case ast.Subscript():
-            return _operands(node.value)
+            parts = [node.value]
         case _:
-            return set()
-
-
-_OPERATIONS = frozenset({
-    "isnan", "exp", "log", "sum", "mean", "matmul", "bmm", "einsum", "where", "clamp", "softmax",
-    "relu", "sigmoid", "tanh", "sqrt", "abs", "norm", "nonzero", "masked_select", "unique", "bincount",
-    "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "equal",
-    "allclose", "split", "chunk", "unbind", "flatten", "roll", "cumsum", "topk", "sort", "argsort",
-    "argmax", "isfinite", "nan_to_num", "max", "min", "add", "mul", "transpose", "permute", "squeeze",
-    "unsqueeze", "repeat_interleave", "addmm",
-})  # fmt: skip
-
-
-def _is_operation(dotted: str) -> bool:
-    return dotted.startswith("torch.") and dotted.removeprefix("torch.") in _OPERATIONS
+            parts = []
+    return {name for part in parts for name in _operands(part)}

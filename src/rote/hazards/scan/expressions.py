@@ -3,241 +3,230 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
-from . import reads
-from .calls import call
-from .names import self_attribute
-from .values import HOST_ATTRIBUTES, MASK, MAYBE, NUMBER, SHAPE, TENSOR, UNKNOWN, Kind, Value, join
+from .. import rules
+from .calls import function_call
+from .methods import method_call
+from .scope import Scope
+from .syntax import parts_of_index, self_attribute, text_literal, text_of
+from .transfers import formatted, is_mask, listed, selected, tested
+from .values import MASK, MAYBE, NUMBER, SHAPE, TENSOR, UNKNOWN, Inferred, Type, item_of, join, made
 
-if TYPE_CHECKING:
-    from .reader import Reader
+_HOST_ATTRIBUTES = frozenset({
+    "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_cpu", "layout", "names", "itemsize",
+    "nbytes", "is_leaf", "is_sparse", "is_nested", "is_meta", "is_quantized", "grad_fn", "_version",
+    "name",
+})  # fmt: skip
+_ATTRIBUTES = {"shape": SHAPE, "device": Inferred(Type.DEVICE), "dtype": Inferred(Type.DTYPE)}
 
 
-def evaluate(reader: Reader, node: ast.expr) -> Value:
+def evaluate(scope: Scope, node: ast.expr) -> Inferred:
     """What an expression is."""
     match node:
         case ast.Constant():
             return NUMBER
         case ast.Name():
-            return reader.value(node.id)
+            return scope.value(node.id)
         case ast.Attribute():
-            return _attribute(reader, node)
+            return _attribute(scope, node)
         case ast.Call():
-            return call(reader, node)
+            dotted = scope.imports.resolve(node.func)
+            if not dotted and isinstance(node.func, ast.Attribute):
+                return method_call(scope, node, node.func)
+            return function_call(scope, node, dotted)
         case ast.BinOp():
-            return _binary(reader, node)
+            return _binary(scope, node)
         case ast.UnaryOp():
-            return _unary(reader, node)
+            value = scope.evaluate(node.operand)
+            if isinstance(node.op, ast.Not):
+                tested(scope, node.operand, "not", value)
+                return NUMBER
+            return value.derived if value.is_tensor else value
         case ast.Compare():
-            return _compare(reader, node)
+            return _compare(scope, node)
         case ast.BoolOp():
-            return _bool(reader, node)
+            return _bool(scope, node)
         case ast.IfExp():
-            return _choice(reader, node)
+            return _choice(scope, node)
         case ast.Subscript():
-            return _subscript(reader, node)
+            return _subscript(scope, node)
         case ast.JoinedStr():
-            return _text(reader, node)
+            for part in node.values:
+                if isinstance(part, ast.FormattedValue):
+                    formatted(scope, part.value, scope.evaluate(part.value))
+            return NUMBER
         case ast.NamedExpr():
-            value = reader.evaluate(node.value)
-            reader.env[node.target.id] = value
+            value = scope.env[node.target.id] = scope.evaluate(node.value)
             return value
         case ast.List() | ast.Tuple() | ast.Set():
-            return _display(reader, node)
+            return _display(scope, node)
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-            return _comprehension(reader, node)
+            return _comprehension(scope, node)
         case ast.Dict():
-            for value in node.values:
-                reader.evaluate(value)
-            return Value(Kind.CONTAINER, local=True)
+            for each in node.values:
+                scope.evaluate(each)
+            return made(Type.CONTAINER)
         case ast.Starred() | ast.Await():
-            return reader.evaluate(node.value)
+            return scope.evaluate(node.value)
         case _:
             return UNKNOWN
 
 
-def _choice(reader: Reader, node: ast.IfExp) -> Value:
-    reads.truth(reader, node.test, reader.evaluate(node.test), "if")
-    narrowed, before = reads.narrowed(node.test), dict(reader.env)
-    values: list[Value] = []
+def narrowed(test: ast.expr) -> tuple[str, bool] | None:
+    """A name that a test finds to be a tensor (True) or no tensor (False)."""
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    call = test.operand if isinstance(test, ast.UnaryOp) and negated else test
+    if not isinstance(call, ast.Call) or not call.args or not isinstance(call.args[0], ast.Name):
+        return None
+    text = ast.unparse(call)
+    if text.startswith("torch.is_tensor(") or (text.startswith("isinstance(") and text.endswith("Tensor)")):
+        return call.args[0].id, not negated
+    return None
+
+
+def _choice(scope: Scope, node: ast.IfExp) -> Inferred:
+    tested(scope, node.test, "if")
+    name, before = narrowed(node.test), dict(scope.env)
+    values: list[Inferred] = []
     for part, holds in ((node.body, True), (node.orelse, False)):
-        if narrowed is not None:
-            reader.env[narrowed[0]] = TENSOR if narrowed[1] is holds else NUMBER
-        values.append(reader.evaluate(part))
-        reader.env = dict(before)
+        if name is not None:
+            scope.env[name[0]] = TENSOR if name[1] is holds else NUMBER
+        values.append(scope.evaluate(part))
+        scope.env = dict(before)
     return join(*values)
 
 
-def _attribute(reader: Reader, node: ast.Attribute) -> Value:
-    name = self_attribute(node, reader.self_name)
+def _attribute(scope: Scope, node: ast.Attribute) -> Inferred:
+    name = self_attribute(node, scope.self_name)
+    if name in scope.attributes:
+        return scope.attributes[name]._replace(local=False)
     if name:
-        known = reader.attributes.get(name)
-        if known is not None:
-            return known._replace(local=False)
-        return Value(Kind.DEVICE) if name == "device" else UNKNOWN
-    dotted = reader.names.resolve(node)
+        return Inferred(Type.DEVICE) if name == "device" else UNKNOWN
+    dotted = scope.imports.resolve(node)
     if dotted.startswith("torch."):
-        return Value(Kind.DTYPE) if dotted.count(".") == 1 else UNKNOWN
-    base = reader.evaluate(node.value)
-    if node.attr == "shape":
-        return SHAPE
-    if node.attr == "device":
-        return Value(Kind.DEVICE)
-    if node.attr == "dtype":
-        return Value(Kind.DTYPE)
+        return Inferred(Type.DTYPE) if dotted.count(".") == 1 else UNKNOWN
+    base = scope.evaluate(node.value)
+    if node.attr in _ATTRIBUTES:
+        return _ATTRIBUTES[node.attr]
     if base.is_tensor:
-        return NUMBER if node.attr in HOST_ATTRIBUTES else base._replace(argument="")
-    if base.kind is Kind.MODULE:
-        return TENSOR if node.attr in ("weight", "bias") else Value(Kind.MODULE)
-    return MAYBE if base.kind is Kind.MAYBE else UNKNOWN
+        return NUMBER if node.attr in _HOST_ATTRIBUTES else base.derived
+    if base.type is Type.MODULE:
+        return TENSOR if node.attr in ("weight", "bias") else Inferred(Type.MODULE)
+    return MAYBE if base.type is Type.MAYBE else UNKNOWN
 
 
-def _binary(reader: Reader, node: ast.BinOp) -> Value:
-    left, right = reader.evaluate(node.left), reader.evaluate(node.right)
-    if isinstance(node.op, ast.Mod) and _is_text(node.left):
-        parts = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
-        for part in parts:
-            reads.formatted(reader, part, reader.evaluate(part))
+def _binary(scope: Scope, node: ast.BinOp) -> Inferred:
+    values = left, right = scope.evaluate(node.left), scope.evaluate(node.right)
+    is_text = isinstance(node.left, ast.JoinedStr) or bool(text_literal(node.left))
+    if isinstance(node.op, ast.Mod) and is_text:
+        for part in node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]:
+            formatted(scope, part, scope.evaluate(part))
         return NUMBER
-    if left.is_tensor or right.is_tensor:
-        return _combined(left, right)
-    if Kind.MAYBE in (left.kind, right.kind):
+    tensors = [value for value in values if value.is_tensor]
+    if tensors:
+        others = [value for value in values if not value.is_tensor]
+        return TENSOR._replace(
+            mask=all(value.mask for value in tensors) and not others,
+            host=all(v.host for v in tensors) and all(v.type is Type.NUMBER for v in others),
+            drawn=any(value.drawn for value in tensors),
+        )
+    if Type.MAYBE in (left.type, right.type):
         return MAYBE
-    if left.kind is Kind.NUMBER and right.kind is Kind.NUMBER:
+    if left.type is Type.NUMBER and right.type is Type.NUMBER:
         return NUMBER
-    if Kind.LIST in (left.kind, right.kind) or Kind.ARRAY in (left.kind, right.kind):
-        return left if left.kind in (Kind.LIST, Kind.ARRAY) else right
-    return UNKNOWN
+    return next((value for value in values if value.type in (Type.LIST, Type.ARRAY)), UNKNOWN)
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
-
-
-def _combined(left: Value, right: Value) -> Value:
-    tensors = [value for value in (left, right) if value.is_tensor]
-    others = [value for value in (left, right) if not value.is_tensor]
-    host = all(value.host for value in tensors) and all(value.kind is Kind.NUMBER for value in others)
-    drawn = any(value.drawn for value in tensors)
-    return Value(
-        Kind.TENSOR, mask=all(v.mask for v in tensors) and not others, host=host, drawn=drawn, local=True
-    )
-
-
-def _unary(reader: Reader, node: ast.UnaryOp) -> Value:
-    value = reader.evaluate(node.operand)
-    if isinstance(node.op, ast.Not):
-        reads.truth(reader, node.operand, value, "not")
-        return NUMBER
-    return value._replace(argument="") if value.is_tensor else value
-
-
-def _compare(reader: Reader, node: ast.Compare) -> Value:
-    values = [reader.evaluate(part) for part in (node.left, *node.comparators)]
+def _compare(scope: Scope, node: ast.Compare) -> Inferred:
+    values = [scope.evaluate(part) for part in (node.left, *node.comparators)]
     if any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
         return NUMBER
     if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
-        if values[-1].on_device or (values[0].on_device and values[-1].kind is Kind.LIST):
-            reads.read(reader, node, f"{reader.says(node)} compares on the host")
+        if values[-1].on_device or (values[0].on_device and values[-1].type is Type.LIST):
+            scope.found(rules.HOST_READ, node, "compares on the host")
         return NUMBER
     tensors = [value for value in values if value.is_tensor]
     if not tensors:
-        if any(value.kind is Kind.MAYBE for value in values):
+        if any(value.type is Type.MAYBE for value in values):
             return MAYBE
-        return UNKNOWN if any(value.kind in (Kind.UNKNOWN, Kind.ARRAY) for value in values) else NUMBER
+        return UNKNOWN if any(value.type in (Type.UNKNOWN, Type.ARRAY) for value in values) else NUMBER
     if len(node.ops) > 1 and any(value.on_device for value in tensors):
-        reads.read(reader, node, f"{reader.says(node)} is two comparisons, the first of which is read")
-    host = all(value.host for value in tensors)
-    return MASK._replace(host=host, drawn=any(value.drawn for value in tensors))
+        scope.found(rules.HOST_READ, node, "is two comparisons, the first of which is read")
+    host, drawn = all(value.host for value in tensors), any(value.drawn for value in tensors)
+    return MASK._replace(host=host, drawn=drawn)
 
 
-def _bool(reader: Reader, node: ast.BoolOp) -> Value:
-    values = [reader.evaluate(part) for part in node.values]
-    word = "and" if isinstance(node.op, ast.And) else "or"
+def _bool(scope: Scope, node: ast.BoolOp) -> Inferred:
+    values = [scope.evaluate(part) for part in node.values]
     for part, value in zip(node.values[:-1], values[:-1], strict=True):
-        reads.truth(reader, part, value, word)
+        tested(scope, part, "and" if isinstance(node.op, ast.And) else "or", value)
     return values[-1] if values[-1].is_tensor else NUMBER
 
 
-def _subscript(reader: Reader, node: ast.Subscript) -> Value:
-    base = reader.evaluate(node.value)
-    return indexed(reader, node, base)
-
-
-def indexed(reader: Reader, node: ast.Subscript, base: Value) -> Value:
+def _subscript(scope: Scope, node: ast.Subscript) -> Inferred:
     """What an indexed expression is; reports masks, lists and tensors among the indices."""
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    values = [_index(reader, part, base) for part in parts]
-    if base.kind in (Kind.LIST, Kind.SHAPE, Kind.CONTAINER):
-        for part, value in zip(parts, values, strict=True):
-            if value.on_device and base.kind is not Kind.CONTAINER:
-                reads.read(reader, part, f"{reader.says(node)} reads {reader.says(part)} to index a list")
-        return NUMBER if base.kind is Kind.SHAPE else UNKNOWN
+    base = scope.evaluate(node.value)
+    parts = parts_of_index(node)
+    indices = [(part, _index(scope, part, base)) for part in parts]
+    masks = [part for part, value in indices if value.is_mask]
+    loads = isinstance(node.ctx, ast.Load)
+    if base.type in (Type.LIST, Type.SHAPE, Type.CONTAINER):
+        for part, value in indices:
+            if value.on_device and base.type is not Type.CONTAINER:
+                text = f"{text_of(node)} reads {text_of(part)} to index a list"
+                scope.report(rules.HOST_READ, part, text)
+        return NUMBER if base.type is Type.SHAPE else UNKNOWN
     if base.is_tensor:
-        if isinstance(node.ctx, ast.Load):
-            for part, value in zip(parts, values, strict=True):
-                if value.mask and value.is_tensor:
-                    reads.selected(reader, node, part)
-        for part, value in zip(parts, values, strict=True):
-            if isinstance(part, ast.List) or (isinstance(part, ast.Name) and part.id in reader.lists):
-                reads.listed(reader, node, part, value)
-        return base._replace(argument="" if isinstance(node.ctx, ast.Load) else base.argument, local=True)
-    if base.kind is Kind.MAYBE or (base.kind is Kind.UNKNOWN and any(v.mask and v.is_tensor for v in values)):
-        if isinstance(node.ctx, ast.Load) and any(v.mask and v.is_tensor for v in values):
-            reads.selected(reader, node, parts[0])
+        for part in masks if loads else ():
+            selected(scope, node, part)
+        for part, value in indices:
+            if isinstance(part, ast.List) or (isinstance(part, ast.Name) and part.id in scope.lists):
+                listed(scope, node, part, value)
+        return base._replace(argument="" if loads else base.argument, local=True)
+    if base.type is Type.MAYBE or (base.type is Type.UNKNOWN and masks):
+        if loads and masks:
+            selected(scope, node, parts[0])
         return MAYBE
     return UNKNOWN
 
 
-def _index(reader: Reader, part: ast.expr, base: Value) -> Value:
+def _index(scope: Scope, part: ast.expr, base: Inferred) -> Inferred:
     if isinstance(part, ast.Slice):
         for bound in (part.lower, part.upper, part.step):
-            value = reader.evaluate(bound)
-            if value.on_device and bound is not None:
-                reads.read(reader, bound, f"the bound {reader.says(bound)} of a slice is read")
+            if bound is not None and scope.evaluate(bound).on_device:
+                scope.report(rules.HOST_READ, bound, f"the bound {text_of(bound)} of a slice is read")
         return UNKNOWN
-    value = reader.evaluate(part)
-    return MASK if base.is_tensor and reads.is_mask(reader, part) else value
+    value = scope.evaluate(part)
+    return MASK if base.is_tensor and is_mask(scope, part) else value
 
 
-def _text(reader: Reader, node: ast.JoinedStr) -> Value:
-    for part in node.values:
-        if isinstance(part, ast.FormattedValue):
-            reads.formatted(reader, part.value, reader.evaluate(part.value))
-    return NUMBER
-
-
-def _display(reader: Reader, node: ast.List | ast.Tuple | ast.Set) -> Value:
-    values = [reader.evaluate(part) for part in node.elts]
-    if values and all(value.kind is Kind.NUMBER for value in values):
-        return Value(Kind.LIST, local=True)
-    if any(value.is_tensor for value in values):
-        return Value(Kind.CONTAINER, local=True)
-    return Value(Kind.CONTAINER if not values else Kind.UNKNOWN, local=True)
+def _display(scope: Scope, node: ast.List | ast.Tuple | ast.Set) -> Inferred:
+    values = [scope.evaluate(part) for part in node.elts]
+    if values and all(value.type is Type.NUMBER for value in values):
+        return made(Type.LIST)
+    holds_tensors = any(value.is_tensor for value in values)
+    return made(Type.CONTAINER if holds_tensors or not values else Type.UNKNOWN)
 
 
 def _comprehension(
-    reader: Reader, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
-) -> Value:
-    before = dict(reader.env)
+    scope: Scope, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+) -> Inferred:
+    before = dict(scope.env)
     for part in node.generators:
-        items = reader.evaluate(part.iter)
-        item = items._replace(argument="") if items.is_tensor else UNKNOWN
-        if items.kind in (Kind.SHAPE, Kind.NUMBER, Kind.LIST):
-            item = NUMBER
+        items = scope.evaluate(part.iter)
+        item = UNKNOWN if items.type is Type.MAYBE else item_of(items)
         for name in ast.walk(part.target):
             if isinstance(name, ast.Name):
-                reader.env[name.id] = item
+                scope.env[name.id] = item
         for test in part.ifs:
-            reads.truth(reader, test, reader.evaluate(test), "if")
+            tested(scope, test, "if")
     if isinstance(node, ast.DictComp):
-        reader.evaluate(node.key)
-        reader.evaluate(node.value)
+        scope.evaluate(node.key)
+        scope.evaluate(node.value)
         value = UNKNOWN
     else:
-        value = reader.evaluate(node.elt)
-    reader.env = before
+        value = scope.evaluate(node.elt)
+    scope.env = before
     if isinstance(node, ast.GeneratorExp):
-        return Value(Kind.ITERATOR, local=True)
-    return Value(Kind.LIST if value.kind is Kind.NUMBER else Kind.CONTAINER, local=True)
+        return made(Type.ITERATOR)
+    return made(Type.LIST if value.type is Type.NUMBER else Type.CONTAINER)

@@ -1,14 +1,19 @@
-"""Functions that are findings by themselves: synchronisation, streams, clocks, seeds, files, collectives."""
+"""Calls that are findings by their names: synchronisation, clocks, seeds, files, collectives, libraries."""
 
 from __future__ import annotations
 
+import ast
 from typing import NamedTuple
 
 from .. import rules
-from ..rules import Rule
+from ..rules import Rule, Severity
+from .program import Reach
+from .scope import Scope
+from .syntax import is_literal, last_name, self_attribute, text_of
+from .values import Inferred, Type
 
 
-class Known(NamedTuple):
+class KnownCall(NamedTuple):
     """A function that is always worth a finding.
 
     Attributes:
@@ -20,8 +25,8 @@ class Known(NamedTuple):
     message: str
 
 
-KNOWN: dict[str, Known] = {
-    name: Known(rule, message)
+_FUNCTIONS: dict[str, KnownCall] = {
+    name: KnownCall(rule, message)
     for rule, message, names in (
         (rules.SYNCHRONIZE, "waits for the device", (
             "torch.cuda.synchronize", "torch.accelerator.synchronize", "torch.mps.synchronize",
@@ -66,6 +71,13 @@ KNOWN: dict[str, Known] = {
         (rules.SAVED_HOOKS, "runs Python in the backward pass", (
             "torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential",
             "torch.autograd.graph.saved_tensors_hooks", "torch.autograd.graph.save_on_cpu")),
+        (rules.BOXES_KEPT, "keeps as many boxes as the values say", (
+            "torchvision.ops.nms", "torchvision.ops.batched_nms", "torchvision.ops.remove_small_boxes",
+            "torchvision.ops.boxes.nms", "torchvision.ops.boxes.batched_nms",
+            "torchvision.ops.boxes.remove_small_boxes")),
+        (rules.NORMALIZED, "makes tensors of the mean and the deviation", (
+            "torchvision.transforms.functional.normalize", "torchvision.transforms.v2.functional.normalize",
+            "torchvision.transforms.v2.functional.normalize_image")),
         (rules.PACKED, "needs the lengths on the host", (
             "torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pad_packed_sequence",
             "torch.nn.utils.rnn.pack_sequence")),
@@ -97,4 +109,81 @@ KNOWN: dict[str, Known] = {
     )
     for name in names
 }  # fmt: skip
-"""Functions that are findings by themselves."""
+_WAITS = ("wait_stream", "wait_event")
+_GRIDS = frozenset({"grid_thw", "image_grid_thw", "video_grid_thw"})
+_COUNTERS = frozenset({
+    "AdaBelief", "Adafactor", "AdafactorBigVision", "Adan", "AdamP", "Lamb", "LaProp", "MADGRAD", "Mars",
+    "NAdam", "NvNovoGrad", "RAdam",
+})  # fmt: skip
+_AUGMENTS = ("Random", "ColorJitter", "AutoAugment", "RandAugment", "TrivialAugment", "AugMix", "ScaleJitter")
+
+
+def known_function(scope: Scope, node: ast.Call, dotted: str) -> None:
+    """A function or class that is called by its name."""
+    known, name = _FUNCTIONS.get(dotted), dotted.rpartition(".")[2]
+    if known is not None and (known.rule is not rules.NESTED_CAPTURE or scope.reach >= Reach.FORWARD):
+        joined = known.rule is rules.STREAM_INSIDE and _joins_streams(scope)
+        shown = name if known.rule in (rules.BOXES_KEPT, rules.NORMALIZED) else text_of(node.func)
+        text = f"{shown}() {known.message}"
+        scope.report(known.rule, node, text, severity=Severity.ISLAND if joined else None)
+    if dotted.startswith(("transformers.", ".")) and (
+        ("masking_utils." in dotted and name.startswith("create_")) or "modeling_attn_mask_utils." in dotted
+    ):
+        scope.report(rules.MASK_INSIDE, node, f"{name}() asks on the host whether anything is masked")
+
+
+def known_method(
+    scope: Scope, node: ast.Call, func: ast.Attribute, base: Inferred, values: list[Inferred]
+) -> None:
+    """A method of a library that is called by its name."""
+    name = func.attr
+    if name == "generate" and not self_attribute(func, scope.self_name) and (node.args or node.keywords):
+        if base.type in (Type.MODULE, Type.UNKNOWN) and not ast.unparse(func.value).startswith("super("):
+            scope.found(rules.GENERATE, node, "reads after each token whether to stop")
+    elif name == "set_timesteps":
+        scope.found(rules.TIMESTEPS_SET, node, "makes new tensors from numpy")
+    elif name == "step" and len(values) >= 2 and "scheduler" in last_name(func.value).lower():
+        scope.found(rules.SCHEDULER_STEP, node, "counts its position in Python")
+
+
+def known_keywords(scope: Scope, node: ast.Call) -> None:
+    """Keyword arguments that mean the same to every model of a library."""
+    for each in node.keywords:
+        if each.arg == "past_key_values":
+            value = scope.evaluate(each.value)
+            if value.type is Type.CACHE and not value.local:
+                scope.report(rules.DYNAMIC_CACHE, node, f"{text_of(each.value)} grows with every call")
+        elif each.arg in _GRIDS and not is_literal(each.value, None):
+            scope.report(rules.GRID, node, f"{each.arg} is turned into lists")
+
+
+def known_object(scope: Scope, node: ast.Call, kind: Type, draws: str = "on the host") -> None:
+    """A call of an object of a library."""
+    if kind is Type.NORMALIZER:
+        scope.found(rules.NORMALIZED, node, "makes tensors of the mean and the deviation")
+    elif kind in (Type.MIXER, Type.AUGMENT):
+        rule = rules.MIXUP if kind is Type.MIXER else rules.RANDOM_TRANSFORM
+        scope.found(rule, node, f"draws {draws}")
+
+
+def made_by_library(dotted: str) -> Type | None:
+    """What a constructor of a library makes, if it matters."""
+    name = dotted.rpartition(".")[2]
+    if dotted.startswith("transformers.") and name == "DynamicCache":
+        return Type.CACHE
+    if dotted.startswith("timm.data.") and name == "Mixup":
+        return Type.MIXER
+    if dotted.startswith("timm.optim.") and name in _COUNTERS:
+        return Type.COUNTER
+    if dotted.startswith("torchvision.transforms.") and name == "Normalize":
+        return Type.NORMALIZER
+    if dotted.startswith("torchvision.transforms.") and name.startswith(_AUGMENTS):
+        return Type.AUGMENT
+    return None
+
+
+def _joins_streams(scope: Scope) -> bool:
+    """Whether the function forks a stream and joins it again."""
+    nodes = scope.function.nodes() if scope.function is not None else ()
+    waits = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr in _WAITS]
+    return len(waits) >= 2

@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ...base.errors import MisuseError
-from ..finding import Finding
+from ...base import MisuseError, Site
+from .. import rules
+from ..rules import Finding, Rule
 from .evidence import annotated
-from .names import Names, last_name
-from .program import Class, Entries, Function, Program, Reach
-from .reader import Env, Reader
-from .values import TENSOR
-from .whole import whole_file, whole_function
+from .program import CAPTURES, GRAPHERS, Entries, Program, Reach, SourceClass, SourceFunction
+from .reader import Reader
+from .scope import Env, Report
+from .syntax import Imports, decorators, is_literal, keyword, last_name, text_literal, text_of
+from .values import FACTORIES, TENSOR, Type
 
 _REGISTERS = ("register_buffer", "register_parameter")
+_MEMOS = frozenset({"functools.lru_cache", "functools.cache"})
+_WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard")
 
 
 def scan_text(text: str, file: str, entries: Entries | None = None) -> list[Finding]:
@@ -37,7 +40,7 @@ def scan_text(text: str, file: str, entries: Entries | None = None) -> list[Find
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise MisuseError(f"{file}:{line}: this is not Python: {getattr(error, 'msg', error)}") from error
-    return _File(Program(tree, Names(tree), file, entries), text, entries is None).read()
+    return _File(Program(tree, Imports(tree), file, entries), text, entries is None).read()
 
 
 class _File:
@@ -48,7 +51,7 @@ class _File:
         self._lines = text.splitlines()
         self._whole = whole
         self._found: dict[tuple[int, int, str], Finding] = {}
-        self._env: dict[int, Env] = {}
+        self._env: dict[SourceFunction, Env] = {}
 
     def read(self) -> list[Finding]:
         """All findings."""
@@ -59,19 +62,18 @@ class _File:
         for function in self._program.functions:
             outside = {**top, **self._outer(function, top)}
             env = self._read(function, outside)
-            whole_function(self._program, function, {**outside, **env}, self._report)
+            _whole_function(self._program, function, {**outside, **env}, self._report)
         if self._whole:
-            whole_file(self._program, self._report)
+            _whole_file(self._program, self._report)
         return sorted(self._found.values(), key=lambda found: (found.where.line, found.column, found.code))
 
-    def _read(self, function: Function, outside: Env) -> Env:
-        if id(function) not in self._env:
-            self._env[id(function)] = {}  # a function that is reached from itself
-            reader = Reader(self._program, function, outside, self._report).read()
-            self._env[id(function)] = reader.env
-        return self._env[id(function)]
+    def _read(self, function: SourceFunction, outside: Env) -> Env:
+        if function not in self._env:
+            self._env[function] = {}  # a function that is reached from itself
+            self._env[function] = Reader(self._program, function, outside, self._report).read().env
+        return self._env[function]
 
-    def _outer(self, function: Function, top: Env) -> Env:
+    def _outer(self, function: SourceFunction, top: Env) -> Env:
         """The names of the functions around a function."""
         if function.outer is None:
             return {}
@@ -79,7 +81,7 @@ class _File:
         outside = {**around, **self._read(function.outer, {**top, **around})}
         return {name: value._replace(argument="", local=False) for name, value in outside.items()}
 
-    def _attributes(self, owner: Class) -> None:
+    def _attributes(self, owner: SourceClass) -> None:
         """What ``self`` has: from ``__init__``, the class body and the base classes of this file."""
         for base in owner.node.bases:
             known = self._program.classes.get(base.id) if isinstance(base, ast.Name) else None
@@ -87,26 +89,112 @@ class _File:
                 owner.attributes.update(known.attributes)
         silent = Reader(self._program, None, {}, lambda found: None)
         for statement in owner.node.body:
-            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-                owner.attributes[statement.targets[0].id] = silent.evaluate(statement.value)
-            elif (
-                isinstance(statement, ast.AnnAssign)
-                and isinstance(statement.target, ast.Name)
-                and (known := annotated(statement.annotation)) is not None
-            ):
-                owner.attributes[statement.target.id] = known
+            match statement:
+                case ast.Assign(targets=[ast.Name(name), *_]):
+                    owner.attributes[name] = silent.evaluate(statement.value)
+                case ast.AnnAssign(ast.Name(name), annotation):
+                    stated = annotated(annotation)
+                    owner.attributes.update({} if stated is None else {name: stated})
+                case _:
+                    pass
         made = owner.methods.get("__init__")
-        if made is None:
-            return
-        reader = Reader(self._program, replace(made, reach=Reach.NONE), {}, lambda found: None).read()
-        owner.attributes.update(reader.attributes)
-        for node in made.nodes():
-            if isinstance(node, ast.Call) and last_name(node.func) in _REGISTERS and node.args:
-                name = node.args[0]
-                if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                    owner.attributes[name.value] = TENSOR
+        if made is not None:
+            reader = Reader(self._program, replace(made, reach=Reach.NONE), {}, lambda found: None).read()
+            owner.attributes.update(reader.attributes)
+            for node in made.nodes():
+                if isinstance(node, ast.Call) and last_name(node.func) in _REGISTERS and node.args:
+                    owner.attributes |= {name: TENSOR for name in [text_literal(node.args[0])] if name}
 
     def _report(self, found: Finding) -> None:
         line = found.where.line
         source = self._lines[line - 1].strip() if 0 < line <= len(self._lines) else ""
         self._found.setdefault((line, found.column, found.code), replace(found, source=source))
+
+
+# ------------------------------------------------------------------ what only the whole shows
+
+
+def _whole_file(program: Program, report: Report) -> None:
+    """Autocast around captures, wrappers of several processes, experts that are looped over."""
+    for node in ast.walk(program.tree):
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            _autocast(program, node, report)
+        elif isinstance(node, ast.Call):
+            if last_name(node.func) in _WRAPPERS and program.captures:
+                text = f"{text_of(node)} wraps a model in a file that captures graphs"
+                _report(program, report, rules.WRAPPED, node, text)
+            if is_literal(keyword(node, "experts_implementation"), "eager"):
+                text = f"{text_of(node)} loops over the experts on the host"
+                _report(program, report, rules.EXPERTS, node, text)
+
+
+def _whole_function(program: Program, function: SourceFunction, env: Env, report: Report) -> None:
+    """Memoized tensors, gradients dropped around a graph."""
+    if not isinstance(function.node, ast.Lambda):
+        _memoized(program, function.node, report)
+        _gradients(program, function, env, report)
+
+
+def _memoized(program: Program, node: ast.FunctionDef | ast.AsyncFunctionDef, report: Report) -> None:
+    for decorator, called in decorators(node):
+        if program.imports.resolve(called) not in _MEMOS:
+            continue
+        if node.returns is not None:
+            tensors = "Tensor" in ast.unparse(node.returns)
+        else:
+            calls = (program.imports.resolve(e.func) for e in ast.walk(node) if isinstance(e, ast.Call))
+            tensors = any(name.removeprefix("torch.") in FACTORIES for name in calls)
+        if tensors:
+            text = f"{node.name} keeps tensors of earlier calls"
+            _report(program, report, rules.MEMOIZED, decorator, text, node.name)
+
+
+def _gradients(program: Program, function: SourceFunction, env: Env, report: Report) -> None:
+    def is_replay(node: ast.Call) -> bool:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        return last_name(node.func) == "replay" or (name in env and env[name].type is Type.GRAPH)
+
+    nodes = list(function.nodes())
+    replays = any(isinstance(node, ast.Call) and is_replay(node) for node in nodes)
+    if not replays or function.reach is not Reach.NONE:
+        return
+    for node in nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) == "zero_grad":
+            place = None if is_literal(keyword(node, "set_to_none"), False) else node
+            does = "drops the gradients"
+        elif isinstance(node, ast.Assign):
+            grads = [each for each in node.targets if isinstance(each, ast.Attribute) and each.attr == "grad"]
+            place, does = node.targets[0] if grads else None, "replaces a gradient"
+        else:
+            continue
+        if place is not None:
+            text = f"{text_of(node)} {does} that a graph may add into"
+            _report(program, report, rules.GRADIENT_MOVED, place, text, function.name)
+
+
+def _autocast(program: Program, node: ast.With | ast.AsyncWith, report: Report) -> None:
+    """``with autocast`` around a capture, in one statement or in the next."""
+    contexts = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+    casts = [
+        each
+        for each in contexts
+        if program.imports.resolve(each.func).startswith("torch.")
+        and last_name(each.func) == "autocast"
+        and not is_literal(keyword(each, "cache_enabled"), False)
+    ]
+    inside = (part for statement in node.body for part in ast.walk(statement))
+    captures = (
+        isinstance(each, ast.Call)
+        and program.imports.resolve(each.func) in CAPTURES | GRAPHERS - {"rote.graph"}
+        for each in (*contexts, *inside)
+    )
+    if casts and any(captures):
+        text = f"{text_of(casts[0])} keeps casts that were made before or inside the capture"
+        _report(program, report, rules.AUTOCAST_AROUND, casts[0], text)
+
+
+def _report(
+    program: Program, report: Report, rule: Rule, node: ast.expr, text: str, function: str = "<module>"
+) -> None:
+    where = Site(program.file, node.lineno, function)
+    report(Finding(rule.code, rule.severity, where, text, rule.remedy, node.col_offset + 1))

@@ -8,14 +8,14 @@ same file. In whole-file mode every function with tensors among its parameters i
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from ...base.location import Site
+from ...base import Site
 from .evidence import FunctionNode, tensor_parameters
-from .names import Names, last_name, self_attribute
-from .values import Value
+from .syntax import Imports, decorators, last_name, self_attribute
+from .values import Inferred
 
 GRAPHERS = frozenset({
     "rote.graph", "torch.cuda.make_graphed_callables", "torch.cuda.graphs.make_graphed_callables",
@@ -24,7 +24,6 @@ CAPTURES = frozenset({"torch.cuda.graph", "torch.cuda.graphs.graph"})
 Entries = Set[tuple[str, int]]
 """Functions by qualified name (``Net.forward``) and the line of their ``def``."""
 
-_ENTRIES = ("forward",)
 _SETUP = (
     "main", "test", "load", "save", "init", "reset", "collate", "plot", "convert", "extra_repr",
     "export", "validate", "check", "compare", "train", "evaluate", "show", "log", "print", "draw",
@@ -45,7 +44,7 @@ class Reach(IntEnum):
 
 
 @dataclass(eq=False)
-class Class:
+class SourceClass:
     """A class of the file.
 
     Attributes:
@@ -59,12 +58,12 @@ class Class:
     node: ast.ClassDef
     is_module: bool
     is_function: bool
-    methods: dict[str, Function] = field(default_factory=dict)
-    attributes: dict[str, Value] = field(default_factory=dict)
+    methods: dict[str, SourceFunction] = field(default_factory=dict)
+    attributes: dict[str, Inferred] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
-class Function:
+class SourceFunction:
     """A function of the file.
 
     Attributes:
@@ -80,21 +79,22 @@ class Function:
 
     node: FunctionNode
     name: str
-    owner: Class | None
-    outer: Function | None
+    owner: SourceClass | None
+    outer: SourceFunction | None
     self_name: str
     reach: Reach = Reach.NONE
     path: tuple[Site, ...] = ()
-    inner: dict[str, Function] = field(default_factory=dict)
+    inner: dict[str, SourceFunction] = field(default_factory=dict)
+
+    @property
+    def qualified(self) -> str:
+        """``Net.forward``, as ``__qualname__`` has it, without ``<locals>``."""
+        around = self.outer.qualified.split(".") if self.outer is not None else []
+        return ".".join([*around, *([self.owner.node.name] if self.owner is not None else []), self.name])
 
     def nodes(self) -> Iterator[ast.AST]:
         """Its nodes, without those of functions and classes inside (lambdas count as its own)."""
-        todo: list[ast.AST] = list(ast.iter_child_nodes(self.node))
-        while todo:
-            node = todo.pop()
-            yield node
-            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                todo.extend(ast.iter_child_nodes(node))
+        return _nodes(self.node)
 
 
 class Program:
@@ -102,7 +102,7 @@ class Program:
 
     Args:
         tree: The file.
-        names: Its imports.
+        imports: Its imports.
         file: Its name.
         entries: The functions that a capture runs; if None, they are found, and functions of tensors are
             added.
@@ -115,40 +115,28 @@ class Program:
         captures: Whether it captures graphs.
     """
 
-    def __init__(self, tree: ast.Module, names: Names, file: str, entries: Entries | None = None) -> None:
+    def __init__(self, tree: ast.Module, imports: Imports, file: str, entries: Entries | None = None) -> None:
         self.tree = tree
-        self.names = names
+        self.imports = imports
         self.file = file
-        self.functions: list[Function] = []
-        self.classes: dict[str, Class] = {}
-        self.every_class: list[Class] = []
-        self.top: dict[str, Function] = {}
+        self.functions: list[SourceFunction] = []
+        self.classes: dict[str, SourceClass] = {}
+        self.every_class: list[SourceClass] = []
+        self.top: dict[str, SourceFunction] = {}
         self._collect(tree, None, None)
-        self.captures = self._uses(CAPTURES | GRAPHERS | {"torch.cuda.CUDAGraph"})
+        self.captures = self._uses(ast.walk(tree), CAPTURES | GRAPHERS | {"torch.cuda.CUDAGraph"})
         if entries is None:
             self._find_entries()
         else:
             for function in self.functions:
-                if (self.qualified(function), function.node.lineno) in entries:
+                if (function.qualified, function.node.lineno) in entries:
                     function.reach = Reach.GRAPHED
         self._follow()
         if entries is None:
             self._add_functions_of_tensors()
             self._follow()
 
-    def qualified(self, function: Function) -> str:
-        """``Net.forward``, as ``__qualname__`` has it, without ``<locals>``."""
-        parts = [function.name]
-        at: Function | None = function
-        while at is not None:
-            if at.owner is not None:
-                parts.append(at.owner.node.name)
-            at = at.outer
-            if at is not None:
-                parts.append(at.name)
-        return ".".join(reversed(parts))
-
-    def lookup(self, function: Function | None, name: str) -> Function | None:
+    def lookup(self, function: SourceFunction | None, name: str) -> SourceFunction | None:
         """The function that a name means inside of another function."""
         while function is not None:
             if name in function.inner:
@@ -156,7 +144,7 @@ class Program:
             function = function.outer
         return self.top.get(name)
 
-    def method(self, owner: Class | None, name: str) -> Function | None:
+    def method(self, owner: SourceClass | None, name: str) -> SourceFunction | None:
         """A method of a class or of its bases in this file."""
         seen: set[int] = set()
         while owner is not None and id(owner) not in seen:
@@ -168,25 +156,26 @@ class Program:
             )
         return None
 
-    def _collect(self, node: ast.AST, owner: Class | None, outer: Function | None) -> None:
+    def _collect(self, node: ast.AST, owner: SourceClass | None, outer: SourceFunction | None) -> None:
+        """The functions and classes below a node of a class or a function."""
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.ClassDef):
-                found = self._class(child)
-                self._collect(child, found, outer)
+                self._collect(child, self._class(child), outer)
             elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                self._function(child, owner, outer)
+                self._collect(child, None, self._function(child, owner, outer))
             else:
                 self._collect(child, owner, outer)
 
-    def _function(self, node: FunctionNode, owner: Class | None, outer: Function | None) -> None:
-        name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
-        is_static = not isinstance(node, ast.Lambda) and any(
-            last_name(each) in ("staticmethod", "classmethod") for each in node.decorator_list
-        )
-        positional = [*node.args.posonlyargs, *node.args.args]
-        is_method = owner is not None and not is_static and not isinstance(node, ast.Lambda)
-        self_name = positional[0].arg if is_method and positional else ""
-        function = Function(node, name, owner, outer, self_name)
+    def _function(
+        self, node: FunctionNode, owner: SourceClass | None, outer: SourceFunction | None
+    ) -> SourceFunction:
+        name, self_name = "<lambda>", ""
+        if not isinstance(node, ast.Lambda):
+            name = node.name
+            positional = [*node.args.posonlyargs, *node.args.args]
+            static = any(last_name(e) in ("staticmethod", "classmethod") for e in node.decorator_list)
+            self_name = positional[0].arg if owner is not None and positional and not static else ""
+        function = SourceFunction(node, name, owner, outer, self_name)
         self.functions.append(function)
         if owner is not None:
             owner.methods.setdefault(name, function)
@@ -194,59 +183,47 @@ class Program:
             outer.inner.setdefault(name, function)
         else:
             self.top[name] = function
-        for child in ast.iter_child_nodes(node):
-            self._collect_inside(child, function)
+        return function
 
-    def _collect_inside(self, node: ast.AST, function: Function) -> None:
-        if isinstance(node, ast.ClassDef):
-            found = self._class(node)
-            self._collect(node, found, function)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            self._function(node, None, function)
-        else:
-            for child in ast.iter_child_nodes(node):
-                self._collect_inside(child, function)
-
-    def _class(self, node: ast.ClassDef) -> Class:
-        bases = [self.names.resolve(base) or last_name(base) for base in node.bases]
+    def _class(self, node: ast.ClassDef) -> SourceClass:
+        bases = [self.imports.resolve(base) or last_name(base) for base in node.bases]
         is_function = any(base.endswith("autograd.Function") for base in bases)
         has_forward = any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in node.body)
         inherited = any(base in self.classes and self.classes[base].is_module for base in bases)
         named = any(base.endswith(_BASES) for base in bases)
-        found = Class(
+        found = SourceClass(
             node, bool(node.bases) and (has_forward or named or inherited) and not is_function, is_function
         )
         self.classes[node.name] = found
         self.every_class.append(found)
         return found
 
-    def _uses(self, dotted: frozenset[str]) -> bool:
+    def _uses(self, nodes: Iterable[ast.AST], dotted: Set[str]) -> bool:
         return any(
-            isinstance(node, (ast.Attribute, ast.Name)) and self.names.resolve(node) in dotted
-            for node in ast.walk(self.tree)
+            isinstance(node, (ast.Attribute, ast.Name)) and self.imports.resolve(node) in dotted
+            for node in nodes
         )
 
     def _find_entries(self) -> None:
         for function in self.functions:
-            owner = function.owner
-            if (owner is not None and owner.is_module and function.name in _ENTRIES) or (
-                owner is not None and owner.is_function and function.name in ("forward", "backward", "vmap")
+            owner, node = function.owner, function.node
+            if owner is not None and (
+                (owner.is_module and function.name == "forward")
+                or (owner.is_function and function.name in ("forward", "backward", "vmap"))
             ):
                 function.reach = Reach.FORWARD
-            if not isinstance(function.node, ast.Lambda):
-                for decorator in function.node.decorator_list:
-                    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                    if self.names.resolve(called) in GRAPHERS:
-                        function.reach = Reach.GRAPHED
+            if not isinstance(node, ast.Lambda) and any(
+                self.imports.resolve(called) in GRAPHERS for _, called in decorators(node)
+            ):
+                function.reach = Reach.GRAPHED
         for scope in (None, *self.functions):
-            nodes = scope.nodes() if scope is not None else _top_nodes(self.tree)
-            for node in nodes:
-                if isinstance(node, ast.Call) and node.args and self.names.resolve(node.func) in GRAPHERS:
+            for node in _nodes(self.tree if scope is None else scope.node):
+                if isinstance(node, ast.Call) and node.args and self.imports.resolve(node.func) in GRAPHERS:
                     target = self._target(node.args[0], scope)
                     if target is not None:
                         target.reach = Reach.GRAPHED
 
-    def _target(self, node: ast.expr, scope: Function | None) -> Function | None:
+    def _target(self, node: ast.expr, scope: SourceFunction | None) -> SourceFunction | None:
         if isinstance(node, ast.Lambda):
             return next((each for each in self.functions if each.node is node), None)
         if isinstance(node, ast.Name):
@@ -268,9 +245,9 @@ class Program:
                     called.path = (*function.path, Site(self.file, line, function.name))
                     todo.append(called)
 
-    def _called(self, function: Function) -> Iterator[tuple[Function, int]]:
+    def _called(self, function: SourceFunction) -> Iterator[tuple[SourceFunction, int]]:
         for node in function.nodes():
-            found: Function | None = None
+            found: SourceFunction | None = None
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 name = self_attribute(node.func, function.self_name)
                 found = self.method(function.owner, name) if name else None
@@ -286,22 +263,19 @@ class Program:
         for function in self.functions:
             if function.reach or self._is_setup(function):
                 continue
-            if tensor_parameters(function.node, self.names, function.self_name):
+            if tensor_parameters(function.node, self.imports, function.self_name):
                 function.reach = Reach.TENSORS
 
-    def _is_setup(self, function: Function) -> bool:
+    def _is_setup(self, function: SourceFunction) -> bool:
         """Whether a function by its name or its doing is not part of a call."""
         name = function.name.lstrip("_")
         if function.name.startswith("__") or any(f"{name}_".startswith(f"{word}_") for word in _SETUP):
             return True
-        return any(
-            isinstance(node, (ast.Attribute, ast.Name)) and self.names.resolve(node) in CAPTURES | GRAPHERS
-            for node in function.nodes()
-        )
+        return self._uses(function.nodes(), CAPTURES | GRAPHERS)
 
 
-def _top_nodes(tree: ast.Module) -> Iterator[ast.AST]:
-    todo: list[ast.AST] = list(tree.body)
+def _nodes(root: ast.AST) -> Iterator[ast.AST]:
+    todo = list(ast.iter_child_nodes(root))
     while todo:
         node = todo.pop()
         yield node

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 
-class Kind(Enum):
+class Type(Enum):
     """What an expression gives.
 
     MAYBE is the result of an unknown function of tensors: probably a tensor. NUMBER is any Python value.
@@ -40,11 +40,11 @@ class Kind(Enum):
     ITERATOR = auto()
 
 
-class Value(NamedTuple):
+class Inferred(NamedTuple):
     """What is known of an expression.
 
     Attributes:
-        kind: What it is.
+        type: What it is.
         mask: A tensor of truth values.
         host: A tensor that was made on the default device, without ``device=``.
         drawn: Random numbers were drawn for it.
@@ -55,7 +55,7 @@ class Value(NamedTuple):
         number: It was made by ``torch.tensor`` of a single number, on the default device.
     """
 
-    kind: Kind = Kind.UNKNOWN
+    type: Type = Type.UNKNOWN
     mask: bool = False
     host: bool = False
     drawn: bool = False
@@ -68,44 +68,36 @@ class Value(NamedTuple):
     @property
     def is_tensor(self) -> bool:
         """Whether it is known to be a tensor."""
-        return self.kind is Kind.TENSOR
+        return self.type is Type.TENSOR
 
     @property
     def on_device(self) -> bool:
         """Whether it is a tensor that may lie on the device."""
-        return self.kind is Kind.TENSOR and not self.host
+        return self.type is Type.TENSOR and not self.host
+
+    @property
+    def may_be_tensor(self) -> bool:
+        """Whether it is a tensor or probably one."""
+        return self.type in (Type.TENSOR, Type.MAYBE)
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether it is known to be a mask."""
+        return self.mask and self.is_tensor
+
+    @property
+    def derived(self) -> Inferred:
+        """What is computed from it: of the same type, but no argument any more."""
+        return self._replace(argument="")
 
 
-UNKNOWN = Value()
-NUMBER = Value(Kind.NUMBER)
-TENSOR = Value(Kind.TENSOR, local=True)
-MASK = Value(Kind.TENSOR, mask=True, local=True)
-MAYBE = Value(Kind.MAYBE)
-SHAPE = Value(Kind.SHAPE)
+UNKNOWN = Inferred()
+NUMBER = Inferred(Type.NUMBER)
+TENSOR = Inferred(Type.TENSOR, local=True)
+MASK = Inferred(Type.TENSOR, mask=True, local=True)
+MAYBE = Inferred(Type.MAYBE)
+SHAPE = Inferred(Type.SHAPE)
 
-HOST_ATTRIBUTES = frozenset({
-    "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_cpu", "layout", "names", "itemsize",
-    "nbytes", "is_leaf", "is_sparse", "is_nested", "is_meta", "is_quantized", "grad_fn", "_version",
-    "name",
-})  # fmt: skip
-HOST_METHODS = frozenset({
-    "dim", "ndimension", "numel", "nelement", "stride", "element_size", "storage_offset", "data_ptr",
-    "get_device", "is_contiguous", "is_floating_point", "is_complex", "is_inference", "is_pinned",
-    "is_shared", "has_names", "is_same_size", "is_signed", "is_set_to", "untyped_storage", "storage",
-    "register_hook", "type",
-})  # fmt: skip
-HOST_FUNCTIONS = frozenset({
-    "is_tensor", "is_grad_enabled", "is_inference_mode_enabled", "is_floating_point", "is_complex",
-    "numel", "finfo", "iinfo", "Size", "dtype", "get_default_dtype", "get_default_device",
-    "broadcast_shapes", "promote_types", "result_type", "can_cast", "is_autocast_enabled",
-    "get_autocast_dtype", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast",
-    "compile", "is_storage", "typename", "get_rng_state", "are_deterministic_algorithms_enabled",
-    "initial_seed", "Generator", "Stream", "Event", "get_num_threads", "get_float32_matmul_precision",
-    "is_autocast_cache_enabled", "get_autocast_gpu_dtype", "manual_seed", "seed", "load", "save",
-    "set_default_dtype", "set_default_device", "get_device_module", "equal", "allclose", "is_nonzero",
-    "is_same_size", "is_distributed", "is_conj", "is_neg",
-})  # fmt: skip
-"""Functions of ``torch`` whose results are no tensors."""
 
 MASKS = frozenset({
     "eq", "ne", "gt", "lt", "ge", "le", "greater", "less", "greater_equal", "less_equal", "not_equal",
@@ -124,8 +116,6 @@ FACTORIES = frozenset({
 """Functions of ``torch`` that make a tensor on the default device."""
 
 DRAWS = frozenset({"rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "poisson"})
-SIZED = frozenset({"arange", "zeros", "ones", "empty", "rand", "randn", "full", "linspace"})
-"""Factories whose sizes and bounds are read on the host."""
 
 TENSOR_NAMES = frozenset({
     "shape", "size", "dtype", "device", "view", "reshape", "permute", "transpose", "sum", "mean",
@@ -147,30 +137,42 @@ SHARED_NAMES = frozenset(
 )
 """Of those, the ones that text, lists, files and modules have too: they speak for nothing by themselves."""
 
-COUNTING = frozenset({
-    "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adadelta", "Adagrad",
-})  # fmt: skip
-"""Optimizers that keep a step count, on the host unless told otherwise."""
-
-_MASK_NAME = re.compile(r"(^|_)masks?$")
-
 
 def is_mask_name(name: str) -> bool:
     """Whether a name says that the value is a mask."""
-    return _MASK_NAME.search(name) is not None
+    return re.search(r"(^|_)masks?$", name) is not None
 
 
-def join(one: Value, other: Value) -> Value:
+def made(kind: Type) -> Inferred:
+    """Something that the function makes."""
+    return Inferred(kind, local=True)
+
+
+def item_of(items: Inferred) -> Inferred:
+    """What an item of something is."""
+    if items.is_tensor:
+        return items.derived
+    if items.type in (Type.SHAPE, Type.NUMBER, Type.LIST):
+        return NUMBER
+    return MAYBE if items.type is Type.MAYBE else UNKNOWN
+
+
+def join(one: Inferred, other: Inferred) -> Inferred:
     """What a name is after two branches."""
     if one == other:
         return one
-    if one.kind is other.kind:
-        same = one.argument if one.argument == other.argument else ""
-        return Value(
-            one.kind, one.mask and other.mask, one.host and other.host, one.drawn or other.drawn,
-            one.constant and other.constant, same, one.counting or other.counting, one.local and other.local,
-        )  # fmt: skip
+    if one.type is other.type:
+        return Inferred(
+            one.type,
+            mask=one.mask and other.mask,
+            host=one.host and other.host,
+            drawn=one.drawn or other.drawn,
+            constant=one.constant and other.constant,
+            argument=one.argument if one.argument == other.argument else "",
+            counting=one.counting or other.counting,
+            local=one.local and other.local,
+        )
     for value, rest in ((one, other), (other, one)):
-        if value.is_tensor and rest.kind in (Kind.UNKNOWN, Kind.MAYBE):
+        if value.is_tensor and rest.type in (Type.UNKNOWN, Type.MAYBE):
             return value._replace(host=False, argument="")
     return UNKNOWN

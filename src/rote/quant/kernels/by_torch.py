@@ -8,10 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import arithmetic
-from ..arithmetic import Quantized
 from ..config import UNQUANTIZED
-from ..packing import codes_of
+from ..numerics import Quantized, arithmetic, codes_of
 
 
 def transform_torch(

@@ -8,11 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import arithmetic
-from ..arithmetic import Quantized
 from ..config import UNQUANTIZED
-from ..grid import Grid
-from ..packing import stored_bits
+from ..numerics import Grid, Quantized, arithmetic, stored_bits
 from . import gemm, transform, turns
 from .by_torch import (
     linear_torch,
@@ -25,6 +22,7 @@ from .by_torch import (
     turns_of,
 )
 from .table import Tile
+from .target import floating, quantizing
 from .turns import Turn
 
 
@@ -34,7 +32,7 @@ def transform_triton(
     """Transformed rows, by Triton."""
     if transform.obstacle(stages, width):
         return transform_torch(x, smooth, stages, width, dtype)
-    target = transform.floating(x, width, dtype)
+    target = floating(x, width, dtype)
     if x.shape[0]:
         with torch.cuda.device_of(x):
             transform.launch(x, smooth, stages, target, None, False)
@@ -46,7 +44,7 @@ def quantize_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int
     if not transform.holds(width):
         return quantize_torch(x, smooth, stages, width, *grid)
     x, smooth, stages = _left(x, smooth, stages, width)
-    target = transform.quantizing(x, width, *grid)
+    target = quantizing(x, width, *grid)
     if x.shape[0]:
         with torch.cuda.device_of(x):
             transform.launch(x, smooth, stages, target, None, False)
@@ -61,7 +59,7 @@ def rounded_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
     if not transform.holds(width):
         return rounded_torch(x, smooth, stages, width, *grid)
     rows, smooth, stages = _left(x, smooth, stages, width)
-    target = transform.quantizing(rows, width, *grid, dtype=x.dtype)
+    target = quantizing(rows, width, *grid, dtype=x.dtype)
     if rows.shape[0]:
         with torch.cuda.device_of(x):
             transform.launch(rows, smooth, stages, target, None, False)
@@ -211,7 +209,7 @@ def _multiply(
             found = found if len(every) > 1 else found[0]
             gemm.launch(found, None, None, None, factors, work, tile)
             return
-        to = transform.floating(rows, width, x.dtype) if whole else transform.quantizing(rows, width, *grid)
+        to = floating(rows, width, x.dtype) if whole else quantizing(rows, width, *grid)
         transform.launch(rows, smooth, stages, to, work, tile.pdl)
         scales = (None, None) if whole else (to.scale, to.zero)
         gemm.launch(to.rows, *scales, to.total, factors, work, tile)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..packing import BLOCK, stored_bits
-from .jit import gpu, interpreted, module, starts_early
-from .jit import launch as jit_launch
+from ..numerics import BLOCK, stored_bits
+from .launching import gpu, interpreted, module, starts_early
+from .launching import launch as jit_launch
 from .table import Tile, bucket, choose
 
 MOST_WEIGHTS = 3
@@ -94,7 +94,7 @@ def launch(
         work: ``tile.workspace`` zeros where the sum is split.
         tile: How the work is cut up.
     """
-    kernels = module("jit_gemm")
+    kernels = module("gemm")
     single = len(factors) == 1
     kernel = kernels.product if single else kernels.products
     asm = not interpreted(kernel)

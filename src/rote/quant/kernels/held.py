@@ -1,6 +1,6 @@
 """Launches of the kernel that takes wide rows one at a time, with the permutation and the matrices held.
 
-It does less than :mod:`~rote.quant.kernels.jit_transform`, and that faster: bfloat16 rows of whole blocks,
+It does less than :mod:`~.jit.transform`, and that faster: bfloat16 rows of whole blocks,
 without smoothing, to codes of 8 bits with scales of their own.
 """
 
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .jit import gpu, interpreted, module, starts_early
-from .table import Cut, bucket
-from .target import ASYMMETRIC, SYMMETRIC, Target
+from .launching import gpu, interpreted, module, starts_early
+from .table import RowCut, bucket
+from .target import ASYMMETRIC, SYMMETRIC, RowTarget
 
 
-def suits(x: Tensor, smooth: Tensor | None, r1: Tensor, r2: Tensor, to: Target) -> bool:
+def suits(x: Tensor, smooth: Tensor | None, r1: Tensor, r2: Tensor, to: RowTarget) -> bool:
     """Whether the kernel does it."""
     width, size = to.rows.shape[1], r1.shape[-1]
     blocks = width // size
@@ -27,11 +27,18 @@ def suits(x: Tensor, smooth: Tensor | None, r1: Tensor, r2: Tensor, to: Target) 
     if blocks < 16 or blocks & (blocks - 1) or blocks * size != width or width > 16384:
         return False
     plain = {x.dtype, r1.dtype, r2.dtype} == {torch.bfloat16}
-    return plain or interpreted(module("jit_held").held)
+    return plain or interpreted(module("held").held)
 
 
 def launch(
-    x: Tensor, r1: Tensor, order: Tensor, r2: Tensor, to: Target, work: Tensor | None, pdl: bool, cut: Cut
+    x: Tensor,
+    r1: Tensor,
+    order: Tensor,
+    r2: Tensor,
+    to: RowTarget,
+    work: Tensor | None,
+    pdl: bool,
+    cut: RowCut,
 ) -> None:
     """A rotation, a permutation, a rotation, and codes; also zeros in ``work``.
 
@@ -45,7 +52,7 @@ def launch(
         pdl: Whether the successor starts early.
         cut: How many warps, and programs for each multiprocessor.
     """
-    kernel = module("jit_held").held
+    kernel = module("held").held
     exact = interpreted(kernel)
     early = starts_early(x.device.index) and not exact
     tokens, width = to.rows.shape

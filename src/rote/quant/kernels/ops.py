@@ -4,7 +4,7 @@ They are registered by ``Library.define``, which costs a call a third of what ``
 allocates what it returns and what it works in, writes nothing else, reads nothing back to the host, and can
 be captured into a graph once its kernels are compiled (see ``warmup``). ``rote_quant::linear`` is a layer's
 whole work, ``rote_quant::linears`` that of some layers with the same input, in as many launches; both have a
-gradient (see :mod:`~rote.quant.gradients`), which costs each call as much as half a launch even where none is
+gradient (see :mod:`~..layer.gradients`), which costs each call as much as half a launch even where none is
 wanted, so ``linear_forward`` and ``linears_forward`` are the same without one. The parts are there for tests
 and measurements.
 
@@ -16,14 +16,12 @@ quantized. On a CPU everything is torch, with the same integers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .. import arithmetic
-from ..arithmetic import Quantized
+from ..numerics import Quantized, arithmetic
 from .by_torch import (
     linear_torch,
     linears_torch,
@@ -42,7 +40,6 @@ from .by_triton import (
     rounded_triton,
     transform_triton,
 )
-from .packing import PackedWeight
 
 NAMESPACE = "rote_quant"
 TRANSFORM = "Tensor? smooth, Tensor[] stages, int width"
@@ -56,90 +53,6 @@ GROUP = (
 )
 """Of layers with the same input; what they do not have are empty lists. With a static scale for each layer,
 each has its own stages, too, which follow each other in the list; otherwise they share all stages."""
-
-
-@dataclass(frozen=True)
-class Transform:
-    """What is done to activations before they are quantized.
-
-    Attributes:
-        smooth: What channels are divided by, of shape ``(width,)``, or None.
-        stages: In order: rotations, of shape ``(1, size, size)`` or ``(width / size, size, size)``, and
-            permutations, integers of shape ``(width,)``.
-        width: Channels after the transform; inputs are padded to it with zeros.
-    """
-
-    smooth: Tensor | None
-    stages: tuple[Tensor, ...]
-    width: int
-
-
-@dataclass(frozen=True)
-class Activation:
-    """How activations are quantized.
-
-    Attributes:
-        bits: 2 to 8; 16 leaves activations as they are.
-        symmetric: Without zero points.
-        clip: Factor on each token's range.
-        scale: None for a scale from each token; float32 of shape ``(1,)``; or of shape ``(width,)``, by which
-            channels are divided and which the weight has absorbed.
-        zero: The zero point of one static scale, int32 of shape ``(1,)``, or None for 0.
-    """
-
-    bits: int = 8
-    symmetric: bool = False
-    clip: float = 1.0
-    scale: Tensor | None = None
-    zero: Tensor | None = None
-
-
-def linear(
-    x: Tensor, change: Transform, grid: Activation, weight: PackedWeight, bias: Tensor | None = None
-) -> Tensor:
-    """Transform, quantize and multiply.
-
-    Args:
-        x: bfloat16, float16 or float32, of shape ``(..., features)``.
-        change: What is done to rows first.
-        grid: What they are quantized to.
-        weight: What they are multiplied with.
-        bias: Of shape ``(weight.rows,)``, or None.
-
-    Returns:
-        Of the type of ``x``, of shape ``(..., weight.rows)``.
-    """
-    return torch.ops.rote_quant.linear(
-        x, change.smooth, change.stages, change.width,
-        grid.bits, grid.symmetric, grid.clip, grid.scale, grid.zero,
-        weight.codes, weight.scale, weight.zero, weight.sums, None, bias, weight.rows,
-    )  # fmt: skip
-
-
-def quantize_rows(x: Tensor, change: Transform, grid: Activation) -> Quantized:
-    """Transform and quantize ``(tokens, features)``.
-
-    Returns:
-        int8 codes ``(tokens, width)``, float32 scales ``(tokens,)``, int32 zero points ``(tokens,)`` (empty
-        if there are none), and int32 sums of codes ``(tokens,)``.
-    """
-    return torch.ops.rote_quant.quantize_rows(
-        x, change.smooth, change.stages, change.width,
-        grid.bits, grid.symmetric, grid.clip, grid.scale, grid.zero,
-    )  # fmt: skip
-
-
-def transform_rows(x: Tensor, change: Transform, dtype: torch.dtype) -> Tensor:
-    """Transform ``(tokens, features)`` to ``(tokens, width)`` without quantizing."""
-    return torch.ops.rote_quant.transform_rows(x, change.smooth, change.stages, change.width, dtype)
-
-
-def product(rows: Quantized, weight: PackedWeight, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """What :func:`quantize_rows` returned times a weight; with ``torch.int32`` the bare sums of codes."""
-    return torch.ops.rote_quant.product(
-        *rows, weight.codes, weight.scale, weight.zero, weight.sums, bias, dtype
-    )
-
 
 library = torch.library.Library(NAMESPACE, "DEF")
 library.define(f"transform_rows(Tensor x, {TRANSFORM}, ScalarType dtype) -> Tensor")

@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .jit import interpreted, module, starts_early
-from .table import Cut
-from .target import ASYMMETRIC, SYMMETRIC, Target
+from .launching import interpreted, module, starts_early
+from .table import RowCut
+from .target import ASYMMETRIC, SYMMETRIC, RowTarget
 
 CHANNELS = 2048
 """Channels of a row that one program turns to codes."""
 
 
 def launch(
-    x: Tensor, smooth: Tensor | None, r1: Tensor, order: Tensor, r2: Tensor, to: Target, work: Tensor | None,
-    cut: Cut,
+    x: Tensor, smooth: Tensor | None, r1: Tensor, order: Tensor, r2: Tensor, to: RowTarget,
+    work: Tensor | None, cut: RowCut,
 ) -> None:  # fmt: skip
     """A rotation, a permutation, a rotation, and codes; also zeros in ``work``.
 
@@ -35,7 +35,7 @@ def launch(
         work: int32, of any size.
         cut: How many tokens a program has, and how many warps.
     """
-    kernels = module("jit_spread")
+    kernels = module("spread")
     exact = interpreted(kernels.first)
     early = starts_early(x.device.index) and not exact
     tokens, width = to.rows.shape

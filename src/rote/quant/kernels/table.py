@@ -75,7 +75,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Cut:
+class RowCut:
     """How a rotation, a permutation and a rotation of rows are cut up.
 
     Attributes:
@@ -84,7 +84,7 @@ class Cut:
         programs: Programs for each multiprocessor, which take whole rows in turn; 0 spreads a row over
             programs, a block of channels for each, in as many launches as there are steps.
         held: Take rows one at a time with what all share held (see
-            :mod:`~rote.quant.kernels.jit_held`); what that cannot do is cut up by its sizes.
+            :mod:`~.jit.held`); what that cannot do is cut up by its sizes.
     """
 
     tokens: int
@@ -135,7 +135,7 @@ def _table(name: str, part: str) -> dict[str, Any]:
 
 
 @functools.cache
-def choose_cut(gpu: str, m: int, width: int, size: int) -> Cut | None:
+def choose_cut(gpu: str, m: int, width: int, size: int) -> RowCut | None:
     """How a rotation, a permutation and a rotation of rows are cut up; None goes by their sizes.
 
     Args:
@@ -145,12 +145,12 @@ def choose_cut(gpu: str, m: int, width: int, size: int) -> Cut | None:
         size: Channels of a block.
     """
     stored = _table(slug(gpu), "cuts").get(f"{width}/{size}", {})
-    return Cut(**stored[str(m)]) if str(m) in stored else cut_rule(m, width)
+    return RowCut(**stored[str(m)]) if str(m) in stored else cut_rule(m, width)
 
 
-def cut_rule(m: int, width: int) -> Cut | None:
+def cut_rule(m: int, width: int) -> RowCut | None:
     """Rows are spread where they are wide, and so few that most multiprocessors would have none."""
-    return Cut(16) if width >= 8192 and m <= 16 else None
+    return RowCut(16) if width >= 8192 and m <= 16 else None
 
 
 def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:

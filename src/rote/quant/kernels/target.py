@@ -8,15 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arithmetic import has_zero
-from ..grid import Grid
+from ..numerics import Grid, has_zero
 
 FLOAT, SYMMETRIC, ASYMMETRIC, STATIC, FOLDED = range(5)
 """How rows are quantized, as the kernels number it."""
 
 
 @dataclass(frozen=True)
-class Target:
+class RowTarget:
     """Where a transform's last launch writes, and by which grid.
 
     Attributes:
@@ -47,14 +46,14 @@ class Target:
 def quantizing(
     x: Tensor, width: int, bits: int, symmetric: bool, clip: float, scale: Any, zero: Any,
     dtype: torch.dtype = torch.int8,
-) -> Target:  # fmt: skip
+) -> RowTarget:  # fmt: skip
     """Room for the codes of some rows; in a floating type, for what the codes stand for."""
     tokens, grid, shifted = x.shape[0], Grid(bits, symmetric), has_zero(symmetric, scale)
     if scale is None:
         mode = ASYMMETRIC if shifted else SYMMETRIC
     else:
         mode = FOLDED if scale.numel() > 1 else STATIC
-    return Target(
+    return RowTarget(
         rows=x.new_empty(tokens, width, dtype=dtype),
         scale=x.new_empty(tokens, dtype=torch.float32),
         zero=x.new_empty(tokens if shifted else 0, dtype=torch.int32),
@@ -64,8 +63,8 @@ def quantizing(
     )  # fmt: skip
 
 
-def floating(x: Tensor, width: int, dtype: torch.dtype) -> Target:
+def floating(x: Tensor, width: int, dtype: torch.dtype) -> RowTarget:
     """Room for transformed rows that stay numbers."""
     none = x.new_empty(0, dtype=torch.float32)
     total = x.new_empty(x.shape[0], dtype=torch.float32)
-    return Target(x.new_empty(x.shape[0], width, dtype=dtype), none, none, total)
+    return RowTarget(x.new_empty(x.shape[0], width, dtype=dtype), none, none, total)

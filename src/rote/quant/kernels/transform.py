@@ -3,7 +3,7 @@
 One launch does everything where rotations have one matrix for all blocks (up to a rotation, a permutation and
 a rotation), or where there is one rotation with a matrix for each block. Longer chains take one launch more
 for each such piece, through float32 rows in between. Few wide rows are spread over programs, in a launch for
-each step (see :mod:`~rote.quant.kernels.spread`). Rows of more than 32768 channels do not fit a program,
+each step (see :mod:`~.spread`). Rows of more than 32768 channels do not fit a program,
 nor do large matrices; those go through torch (see :func:`obstacle`).
 """
 
@@ -17,11 +17,9 @@ import torch
 from torch import Tensor
 
 from . import held, spread
-from .jit import gpu, interpreted, module, starts_early
-from .table import Cut, bucket, choose_cut
-from .target import Target as Target
-from .target import floating as floating
-from .target import quantizing as quantizing
+from .launching import gpu, interpreted, module, starts_early
+from .table import RowCut, bucket, choose_cut
+from .target import RowTarget, floating
 
 WIDEST = 32768
 """Channels that a program holds."""
@@ -79,8 +77,8 @@ def _shared(stage: Tensor) -> bool:
 
 
 def launch(
-    x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], target: Target, work: Tensor | None,
-    pdl: bool, cut: Cut | None = None,
+    x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], target: RowTarget, work: Tensor | None,
+    pdl: bool, cut: RowCut | None = None,
 ) -> None:  # fmt: skip
     """Fill a target, and clear ``work``; with ``pdl`` the successor starts early."""
     x = aligned(x)
@@ -102,7 +100,7 @@ def launch(
         x, smooth = to.rows, None
 
 
-def _cut(x: Tensor, smooth: Tensor | None, piece: Launch, to: Target) -> Cut | None:
+def _cut(x: Tensor, smooth: Tensor | None, piece: Launch, to: RowTarget) -> RowCut | None:
     """As the table has it, which is for matrices of bfloat16; others take more registers."""
     assert piece.first is not None and piece.second is not None
     tokens, width = to.rows.shape
@@ -141,10 +139,10 @@ def holds(width: int) -> bool:
 
 
 def _launch(
-    x: Tensor, smooth: Tensor | None, piece: Launch, to: Target, work: Tensor | None, pdl: bool,
-    cut: Cut | None = None,
+    x: Tensor, smooth: Tensor | None, piece: Launch, to: RowTarget, work: Tensor | None, pdl: bool,
+    cut: RowCut | None = None,
 ) -> None:  # fmt: skip
-    kernels = module("jit_transform")
+    kernels = module("transform")
     exact = interpreted(kernels.shared)
     early = starts_early(x.device.index) and not exact
     tokens, width = to.rows.shape

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..grid import Grid
+from ..numerics import Grid
 from .gemm import MOST_WEIGHTS
-from .jit import interpreted, module, starts_early
-from .jit import launch as jit_launch
+from .launching import interpreted, module, starts_early
+from .launching import launch as jit_launch
 
 Turn = tuple[Sequence[Tensor], Tensor | None]
 """A layer's stages, and the static scale of its input."""
@@ -38,7 +38,7 @@ def launch(x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, g
         work: Filled with zeros, for the product that follows.
         grid: Of the codes.
     """
-    kernel = module("jit_turns").turn
+    kernel = module("turns").turn
     early = starts_early(x.device.index) and not interpreted(kernel)
     tokens, width = x.shape[0], out.shape[-1]
     matrices, moved = every[0][0][-1], len(every[0][0]) > 1

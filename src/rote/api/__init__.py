@@ -1,0 +1,12 @@
+"""What users call: :func:`..graph`, the graphed callable, its options and its report."""
+
+from __future__ import annotations
+
+from .bound import GraphedMethod
+from .budget import set_budget
+from .callables import dress, place_of
+from .graphed import Graphed, HeldKey
+from .options import OptionKeywords, Options, shows_options
+from .purity import pure
+from .report import ReasonCounts, ReasonReport, Report, explain_reasons
+from .wrapping import graph

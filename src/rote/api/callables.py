@@ -1,0 +1,51 @@
+"""What a callable is called, and where it was defined."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from typing import Any
+
+import torch
+
+
+def name_of(function: Any) -> str:
+    """The name for messages: of a module its class, of a method class and method."""
+    if isinstance(function, torch.nn.Module):
+        return type(function).__name__
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, functools.partial):  # with an owner, if it is a partialmethod
+        return f"partial of {name_of(function.func)}"
+    name = getattr(function, "__qualname__", None) or type(function).__name__
+    return f"{type(owner).__name__}.{function.__name__}" if owner is not None else str(name)
+
+
+def dress(wrapper: Any, function: Any) -> None:
+    """Give a wrapper the names and the text of what it wraps, as far as that has any."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        with contextlib.suppress(Exception):  # a descriptor may raise anything
+            setattr(wrapper, name, getattr(function, name))
+    wrapper.__wrapped__ = function
+
+
+def place_of(function: Any) -> tuple[str, Any]:
+    """The name by which a callable was defined in its module, and what stands there now."""
+    name, module = (getattr(function, part, "") for part in ("__qualname__", "__module__"))
+    if not isinstance(name, str) or not isinstance(module, str):
+        return "", None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return name, found
+
+
+def takes_any_keyword(function: Any) -> bool:
+    """Whether the callable has a ``**kwargs`` parameter, so that it could see the order of keywords."""
+    target = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)

@@ -1,0 +1,447 @@
+"""The callable that users hold in place of their own."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+from torch.compiler import is_compiling, is_dynamo_compiling
+
+from ..base import MisuseError, NotReplayedError, Site, read_settings, user_site
+from ..hazards import Findings, findings_of, rules
+from ..hazards.rules import Reason, reason
+from ..runtime.arguments import (
+    NOT_MINE,
+    Call,
+    Openings,
+    bind,
+    explain_key,
+    is_captured,
+    remedy_of_key,
+    tracing,
+)
+from ..runtime.backends import PROCESS
+from ..runtime.engine import Answer, Specialization, Subject, Timed, Umpire, strict_reasons
+from ..runtime.memory import Account, parse_size
+from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
+from ..runtime.pytorch import foreign_modes
+from ..runtime.recording import Recording
+from ..runtime.replay import Counts
+from ..runtime.state import ExecutedCode
+from .bound import BoundWeakly, GraphedMethod, Kept
+from .callables import dress, name_of, place_of, takes_any_keyword
+from .keys import Keys
+from .newcomers import Newcomers
+from .options import Options
+from .paths import Paths
+from .recordings import output_reports, recording_reports
+from .report import ReasonCounts, Report, explain
+from .strictness import refusal
+
+
+@dataclass(frozen=True)
+class HeldKey:
+    """The key of one call, as :meth:`Graphed.hold` gives it.
+
+    Attributes:
+        entry: The key; it can run further calls with it, which are not counted.
+        call: The arguments.
+        answer: Makes the call, counts it and gives its value; PLAINLY if the function has to be called.
+    """
+
+    entry: Specialization
+    call: Call
+    answer: Callable[[], Any]
+
+
+class Graphed:
+    """A callable that records itself and replays.
+
+    Made by :func:`..graph`. Attributes that it does not have itself are those of the wrapped callable, so
+    a wrapped module still answers as a module does.
+
+    Args:
+        function: What to graph.
+        options: How.
+        account: Whose budget its recordings count against, if not one of its own.
+        newcomers: Whose new keys its new keys count among, likewise.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        account: Account | None = None,
+        newcomers: Newcomers | None = None,
+    ) -> None:
+        settings = read_settings()
+        self._function = function
+        self._options = options
+        self._enabled = options.enabled and not settings.disable
+        self._strict = options.strict or settings.strict
+        self._name = name_of(function)
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._executed = ExecutedCode()
+        self._tally = ReasonCounts()
+        self._counts = Counts()
+        self._recorded = 0
+        self._warm = False
+        self._verifier, checks = options.verifiers()
+        self._account = account or Account(self._name, parse_size(options.budget, "budget"))
+        self._backwards = BackwardLog(self._tally, self._strict, checks)
+        self._subject = Subject(
+            function,
+            self._name,
+            self._executed,
+            options.limits(self._account, strict=self._strict),
+            functools.partial(PROCESS.choose, options.backend),  # not a method: that would be a cycle
+            self._backwards,
+            ((self._name, function),),
+        )
+        self._newcomers = newcomers or Newcomers(options.max_keys)
+        self._openings = Openings()
+        self._keys = Keys(self._subject, options, self._tally, self._newcomers, self._openings)
+        self._sorts = not takes_any_keyword(function)  # then their order cannot matter
+        self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
+        self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
+        self._bound: dict[int, tuple[weakref.ref[Any], Callable[[], Graphed | None]]] = {}
+        self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
+        dress(self, function)
+        self._built = True
+
+    # ------------------------------------------------------------------ calling
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the callable, from a recording where there is one.
+
+        Raises:
+            EnvironmentError_: In a forked process that cannot use the device.
+            NotReplayedError: In strict mode, if the call would not be replayed wholly from graphs.
+            VerificationError: With ``verify``, if a replay did not give what the plain call gives.
+            Exception: What the callable raises, unchanged.
+        """
+        if is_dynamo_compiling():
+            return self._function(*args, **kwargs)
+        paths = self._paths
+        value = paths.newest.call(args, kwargs)
+        if value is NOT_MINE:
+            value = paths.answer(args, kwargs)
+        if value is not NOT_MINE:
+            return self._function(*args, **kwargs) if value is PLAINLY else value
+        # Where PyTorch compiles without its interpreter of frames, modes keep the paths above from answering.
+        if self.stands_aside():
+            return self._function(*args, **kwargs)
+        self._check_process()
+        if self._sorts and len(kwargs) > 1:
+            kwargs = dict(sorted(kwargs.items()))
+        if not PROCESS.take(self._lock):
+            self._call_plainly(self._beside(sys._getframe(1)))
+            return self._function(*args, **kwargs)
+        try:
+            value = self._call(args, kwargs, sys._getframe(1))
+        finally:
+            self._lock.release()
+        if type(value) is Timed:
+            return value.run(self._function, args, kwargs)
+        return self._function(*args, **kwargs) if value is PLAINLY else value
+
+    def stands_aside(self) -> bool:
+        """Whether a call would run plainly, uncounted: switched off, or in what others trace or capture."""
+        if is_dynamo_compiling() or is_compiling():
+            return True
+        return not self._enabled or bool(tracing.get() or foreign_modes() or is_captured())
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            for made in PROCESS.made():
+                made.check_process()
+            self._process = os.getpid()
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
+        """One call, with the wrapper's lock held; PLAINLY or a Timed if it has to run as it is."""
+        since = perf_counter()
+        try:
+            found = self._find(args, kwargs, caller)
+        except RecursionError:  # a container that contains itself
+            return PLAINLY
+        if isinstance(found, Reason):
+            return self._call_plainly(found)
+        entry, call = found
+        self._counts.calls += 1
+        if self._strict:
+            self._check_strict(entry, call, user_site(caller))
+        backend = entry.prepare(call)
+        if not PROCESS.take(backend.lock):
+            self._counts.calls -= 1
+            return self._call_plainly(self._beside(caller))
+        try:
+            value = self._umpire.run(entry, call, args, kwargs, caller, since)
+            if value is not NOT_MINE:
+                return value
+            result = self._run(entry, call, caller)
+            value = self.finish(entry, result)
+            if result.how != REPLAYED:
+                self._openings.learn()
+            if result.how == REPLAYED and result.recording is not None and self._is_quick(result.recording):
+                self._paths.learn(entry, result.recording, call, (args, kwargs))
+            elif value is PLAINLY and self._is_unwatched() and not self._strict:
+                self._paths.learn_plain(entry, call, self._tally, (args, kwargs))
+            return value
+        except BaseException:
+            self._paths.clear()
+            raise
+        finally:
+            backend.lock.release()
+
+    def _find(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
+    ) -> tuple[Specialization, Call] | Reason:
+        """The key of a call, which may be a new one, or why there is none."""
+        call = self._bind(args, kwargs)
+        if call.foreign is not None:
+            text = f"{call.foreign_name()} is {call.foreign}"
+            return reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller))
+        entry = self._keys.find(call)
+        if entry is None and self._keys.opens(call):
+            call = self._bind(args, kwargs)
+            entry = self._keys.find(call)
+        if entry is None:
+            why = self._keys.refuse(call, caller)
+            if why is not None:
+                return why
+            entry = self._keys.make(call, caller, tell=not self._strict)  # or it says so itself
+        return entry, call
+
+    def _run(self, entry: Specialization, call: Call, caller: FrameType) -> Answer:
+        if self._verifier is None:
+            return entry.run(call, caller)
+        return self._verifier.run(entry, call, caller, self._keys.entries.values())
+
+    @contextmanager
+    def hold(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
+    ) -> Generator[HeldKey | None]:
+        """Hold the key of a call and its locks, for a wrapper that has to know what will answer the call.
+
+        Nothing is called and nothing is counted. None where the call would run plainly: call it, and it does.
+
+        Args:
+            args: The arguments.
+            kwargs: The others, by name.
+            caller: The caller's frame.
+
+        Raises:
+            NotReplayedError: In strict mode, if the call would not be replayed wholly from graphs.
+        """
+        self._check_process()
+        if not PROCESS.take(self._lock):
+            yield None
+            return
+        try:
+            kwargs = dict(sorted(kwargs.items())) if self._sorts else kwargs
+            found = self._find(args, kwargs, caller)
+            if isinstance(found, Reason):
+                yield None
+                return
+            entry, call = found
+            if self._strict:
+                self._counts.calls += 1  # a refused call is one
+                self._check_strict(entry, call, user_site(caller))
+                self._counts.calls -= 1
+            backend = entry.prepare(call)
+            if not PROCESS.take(backend.lock):
+                yield None
+                return
+            try:
+                yield HeldKey(entry, call, functools.partial(self._answer, entry, call, caller))
+            except BaseException:
+                self._paths.clear()
+                raise
+            finally:
+                backend.lock.release()
+        finally:
+            self._lock.release()
+
+    def _answer(self, entry: Specialization, call: Call, caller: FrameType) -> Any:
+        self._counts.calls += 1
+        return self.finish(entry, self._run(entry, call, caller))
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Take the arguments apart, and objects among them as far as that can be."""
+        openings = self._openings
+        try:
+            return bind(args, kwargs, openings)
+        except RecursionError:
+            if not openings.open:
+                raise
+            openings.close_all("it contains itself")
+            return bind(args, kwargs, openings)
+
+    @staticmethod
+    def _beside(caller: FrameType) -> Reason:
+        """Why a call does not wait for another thread's traced call any longer."""
+        text = "another thread runs a callable that is being traced"
+        return reason(rules.NOT_YET, text, user_site(caller))
+
+    def _call_plainly(self, why: Reason) -> Any:
+        """Count a call that runs as it is.
+
+        Raises:
+            NotReplayedError: In strict mode, after the warm-up.
+        """
+        self._counts.calls += 1
+        self._tally.add([why])
+        if self._strict and self._warm:
+            text = f"{self._name} would not be replayed (strict mode):\n  {why}"
+            raise NotReplayedError(text, findings_of([why], self._name))
+        return PLAINLY
+
+    def finish(self, entry: Specialization, result: Result) -> Any:
+        """Count a result and give its value."""
+        if result.how == REPLAYED:
+            self._counts.replayed += 1
+            self._keys.prove(entry)
+        else:
+            if result.value is not PLAINLY or result.reasons is not entry.eager_reasons:
+                self._paths.clear()  # more happened than that a resting key is left alone
+            self._recorded += result.how == RECORDED
+            self._tally.add(result.reasons, None if entry.settled else entry.key)
+            if result.value is not PLAINLY:
+                self._keys.drop_abandoned(entry)
+            if result.how == RECORDED and not entry.settled:
+                entry.settled = True
+                self._tally.settle(entry.key)
+        self._warm = self._warm or entry.calls >= self._options.warmup + 2
+        return result.value
+
+    def _is_quick(self, variant: Recording) -> bool:
+        """Whether replays need nothing but to be made: no checks, no islands that may raise."""
+        return self._is_unwatched() and not (self._strict and strict_reasons(variant, self._subject.limits))
+
+    def _is_unwatched(self) -> bool:
+        """Whether nothing is done around the calls: no checks, no warm-up."""
+        return self._verifier is None and self._warm
+
+    # ------------------------------------------------------------------ strict mode
+
+    def _check_strict(self, entry: Specialization, call: Call, site: Site) -> None:
+        warm_calls = self._options.warmup + 2
+        if not self._warm or (0 < entry.calls < warm_calls):
+            return
+        reasons: list[Reason]
+        if entry.calls == 0:
+            del self._keys.entries[call.key]
+            known = next(iter(self._keys.entries.values()), None)
+            text = explain_key(known.key, call) if known is not None else "no key was seen before"
+            remedy = remedy_of_key(known.key, call) if known is not None else ""
+            reasons = [reason(rules.NEW_KEY, text, site, remedy)]
+        else:
+            variant, reasons = entry.would_replay(call)
+            if variant is not None and not reasons:
+                return
+        self._tally.add(reasons)
+        raise refusal(self._name, self._counts.calls, site, reasons, self._tally, self.findings())
+
+    # ------------------------------------------------------------------ reporting
+
+    def report(self) -> Report:
+        """What happened so far, as a frozen object."""
+        with self._lock:
+            return Report(
+                name=self._name,
+                calls=self._counts.calls,
+                replayed=self._counts.replayed,
+                eager=self._counts.calls - self._counts.replayed,
+                recorded=self._recorded,
+                backwards=self._backwards.calls,
+                backwards_replayed=self._backwards.replayed,
+                backwards_verified=self._backwards.verified,
+                verified=self._verifier.verified if self._verifier is not None else 0,
+                recordings=recording_reports(self._keys.entries.values(), self._account),
+                budget=self._account.limit,
+                reasons=self._tally.reports(),
+                output=output_reports(self._keys.entries.values()),
+            )
+
+    def explain(self) -> str:
+        """What replays, what does not, why, where, and what to do about it."""
+        return explain(self.report(), len(self._bound))
+
+    def findings(self) -> Findings:
+        """What keeps calls from being replayed wholly from graphs, in the form of :func:`..check`."""
+        return self.report().findings()
+
+    def reset(self) -> None:
+        """Free all recordings and forget everything that was observed."""
+        with self._lock:
+            self._keys.clear()
+            for bound in [known() for _, known in self._bound.values()]:
+                bound.reset() if bound is not None else None
+            self._tally.clear()
+            self._backwards.clear()
+            self._counts.calls = self._counts.replayed = self._recorded = 0
+            self._paths.clear()
+            self._warm = False
+            if self._verifier is not None:
+                self._verifier.verified = 0
+
+    # ------------------------------------------------------------------ answering as the wrapped callable
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: each instance has a graphed callable of its own, dropped with the instance.
+
+        Raises:
+            MisuseError: The instance cannot be referenced weakly.
+        """
+        if instance is None:
+            return self
+        known = self._bound.get(id(instance))
+        bound = known[1]() if known is not None and known[0]() is instance else None
+        if bound is not None:
+            return GraphedMethod(bound, instance)
+        table, key = self._bound, id(instance)
+        try:
+            alive = weakref.ref(instance, lambda _: table.pop(key, None))
+        except TypeError:
+            raise MisuseError(
+                f"{self._name} is graphed as a method, but {type(instance).__name__} cannot be referenced "
+                "weakly (it has __slots__ without __weakref__); graph the bound method: "
+                "rote.graph(instance.method)"
+            ) from None
+        function = BoundWeakly(self._function, alive)
+        made = Graphed(function, self._options, self._account, self._newcomers)
+        kept = Kept.by(instance)
+        if kept is not None:
+            kept.methods.append(made)
+        table[key] = (alive, weakref.ref(made) if kept is not None else lambda: made)
+        return GraphedMethod(made, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        function = self.__dict__.get("_function")
+        if function is None:
+            raise AttributeError(name)
+        return getattr(function, name)
+
+    def __repr__(self) -> str:
+        return f"<rote.graph of {self._name}: {self._counts.calls} calls, {self._counts.replayed} replayed>"
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles are the callable's own, graphed with the same options; recordings stay here."""
+        name, found = place_of(self._function)  # by the name of its place, as functions
+        return name if found is self else (type(self), (self._function, self._options))
+
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        keys = self.__dict__.get("_keys")
+        if keys is not None and not ends():  # by then the names of this module may be gone
+            keys.release()

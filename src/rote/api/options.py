@@ -1,0 +1,190 @@
+"""The options of :func:`..graph`, one frozen object."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict, TypeVar
+
+from ..base import OptionError
+from ..runtime.engine import Limits
+from ..runtime.memory import Account, parse_size
+from ..runtime.verify import Verifier
+
+_BACKENDS = ("auto", "cuda", "host")
+_COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0}
+
+REMOVED: Mapping[str, str] = {
+    "outputs": "results are copies, and there is no other way; leave the option out",
+    "chain": "no recording lends its results to another one any more; leave the option out",
+    **dict.fromkeys(("shapes", "buckets", "bucket_tolerance"), "use rote.padded(function, axes={...})"),
+}
+"""Options that there were, and what there is instead."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class OptionKeywords(TypedDict, total=False):
+    """The fields of :class:`Options`, as the type of ``**options: Unpack[OptionKeywords]``.
+
+    Editors complete it and type checkers check it as they do parameters. It is no list of parameters: four
+    signatures would repeat it with all defaults, which stand in :class:`Options` alone, and Python would
+    answer an unknown name with a TypeError before it could be said what became of it.
+    """
+
+    strict: bool
+    strict_output: bool
+    warmup: int
+    max_recordings: int
+    max_paths: int
+    max_keys: int
+    backend: Literal["auto", "cuda", "host"]
+    budget: int | str | None
+    verify: int
+    verify_tolerance: float
+    keep: bool
+    split_ops: Sequence[str]
+    enabled: bool
+
+
+def shows_options(function: _Function) -> _Function:
+    """Put the options and their defaults in place of ``**options``, for ``help`` and interactive shells."""
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
+        )
+        for each in fields(Options)
+    ]
+    vars(function)["__signature__"] = signature.replace(parameters=[*own, *options])
+    return function
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a callable is graphed.
+
+    Attributes:
+        strict: Raise :class:`~..NotReplayedError` for every call after the warm-up that would not be
+            replayed wholly from graphs. The warm-up of a key is its first ``warmup + 2`` calls (one for
+            lazy initialisation, ``warmup`` observed, one recorded); once one key is through, unseen keys
+            raise too.
+        strict_output: In strict mode, also refuse calls that write output (``print``, ``logging``,
+            ``warnings``, progress bars), which a replay does not repeat.
+        warmup: Calls that must agree before one is recorded. The recorded call is compared with them too, so
+            with 1 a recording is kept when two calls in a row agree.
+        max_recordings: Recordings alive at once for one key (the oldest is dropped for a new one), and how
+            many may be replaced before the key runs eagerly.
+        max_paths: Ways (combinations of values read by the host) that one recording may have. After 8 in a
+            row that are new, or half of these if that is more, the key runs eagerly for a while; after all of
+            them for long.
+        max_keys: Distinct signatures that are remembered; the least recently used is dropped. After 64 in a
+            row that were never replayed, a new one is looked at from its second call on, later from its
+            fourth, and so on.
+        backend: ``"auto"`` takes CUDA when an argument or a reachable tensor is there, else the host.
+        budget: Bytes (or ``"2GiB"``, ``"500 MB"``) that the recordings of this wrapper may hold on each
+            device, static inputs included; None for no limit but that of :func:`..set_budget`. After a
+            recording that exceeds it, others are evicted, those first that save the fewest operations for
+            each byte, recent replays counting more; an evicted one is recorded again when it is asked for.
+            What alone would exceed the budget runs eagerly. A wrapper with a budget shares memory with no
+            other one.
+        verify: Check the first replay of each recording, and every ``verify``-th one, by running the plain
+            callable as well, from the same state and with the same random numbers, and compare
+            everything a user can see; a difference raises :class:`~..VerificationError`. 0 checks nothing.
+            A checked call costs one plain call more, four copies of what the call changes (and of the
+            arguments), memory for two of them, and a wait for the device. It sees values, shapes, shared
+            memory, gradients, random state and Python state under guard; it does not see effects elsewhere
+            (queues, files), backward passes started later, or calls that were not checked.
+        verify_tolerance: Relative and absolute difference that floating-point values may have in such a
+            check. 0 compares bits (NaN equals NaN). Kernels with atomic additions on CUDA need it, or
+            ``torch.use_deterministic_algorithms(True)``.
+        keep: Keep a recording even if it is slower than plain calls. With False that is measured: after 64,
+            512, 4,096... replays of a recording a few calls are timed, for which two to ten run plainly.
+            A recording that loses twice in a row, by more than 5 % and 2 us, is dropped, and its key runs
+            plainly until ``reset()``; the report has both times. Nothing waits for the device. Where somebody
+            calls ``backward`` on the results, the walk back counts as part of the call. Not measured are
+            recordings in strict mode or with ``verify``; see
+            :mod:`..runtime.recording.contest`. With True, keys and values that never come again are
+            traced all the same, up to ``max_paths``.
+        split_ops: Names of operators that run between segments, for which one ends before and another begins
+            behind them: ``("mylib::op", "mylib::op.overload")``. Those that their author has tagged
+            ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:
+            ``"aten::addmm"``, not ``"aten::linear"``. Views are never split around.
+        enabled: False makes the wrapper a plain call.
+    """
+
+    strict: bool = False
+    strict_output: bool = False
+    warmup: int = 1
+    max_recordings: int = 32
+    max_paths: int = 16
+    max_keys: int = 256
+    backend: Literal["auto", "cuda", "host"] = "auto"
+    budget: int | str | None = None
+    verify: int = 0
+    verify_tolerance: float = 0.0
+    keep: bool = False
+    split_ops: Sequence[str] = ()
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        if self.backend not in _BACKENDS:
+            raise OptionError(f"backend={self.backend!r} is not one of {', '.join(map(repr, _BACKENDS))}")
+        for name, least in _COUNTS.items():
+            value: Any = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
+        parse_size(self.budget, "budget")
+        names: Any = self.split_ops
+        if isinstance(names, str) or not all(isinstance(each, str) and "::" in each for each in names):
+            raise OptionError(f'split_ops={names!r} must hold names of operators, as ("mylib::op",)')
+        tolerance: Any = self.verify_tolerance
+        if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
+            raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
+        for name in ("strict", "strict_output", "keep", "enabled"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
+
+    def verifiers(self) -> tuple[Verifier, Verifier] | tuple[None, None]:
+        """For calls, and for backward passes through them; none where nothing is verified."""
+        if not self.verify:
+            return None, None
+        every, tolerance = self.verify, self.verify_tolerance
+        return Verifier(every, tolerance), Verifier(every, tolerance)
+
+    def limits(self, account: Account, *, strict: bool) -> Limits:
+        """What bounds the keys of a wrapper.
+
+        Args:
+            account: Whose budget its recordings count against.
+            strict: Whether it is strict; it may be by the environment alone.
+        """
+        return Limits(
+            warmup=self.warmup,
+            max_recordings=self.max_recordings,
+            max_paths=self.max_paths,
+            account=account,
+            guess=not strict,
+            keep=self.keep or strict or bool(self.verify),
+            split=frozenset(self.split_ops),
+            silent=self.strict_output,
+        )
+
+    @classmethod
+    def make(cls, **wanted: Any) -> Options:
+        """Options from keyword arguments.
+
+        Raises:
+            OptionError: A name is unknown or no longer an option, or a value is impossible.
+        """
+        known = {field.name for field in fields(cls)}
+        for name in wanted:
+            if name in REMOVED:
+                raise OptionError(f"{name} is no option of rote.graph any more: {REMOVED[name]}")
+            if name not in known:
+                options = ", ".join(sorted(known))
+                raise OptionError(f"{name} is no option of rote.graph; the options are {options}")
+        return cls(**wanted)

@@ -1,0 +1,72 @@
+"""What a report says of each recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..runtime.backends import PROCESS
+from ..runtime.engine import Specialization
+from ..runtime.memory import LEDGERS, Account
+from ..runtime.program import InputFacts
+from ..runtime.recording import Recording
+from .report import InputReport, IslandReport, OutputReport, RecordingReport
+
+
+def recording_reports(entries: Iterable[Specialization], account: Account) -> tuple[RecordingReport, ...]:
+    """The recordings of all keys.
+
+    Args:
+        entries: The keys.
+        account: Whose budget they count against.
+    """
+    held = _bytes_held(account)
+    return tuple(
+        _report(entry, variant, sum(held.get(id(holding), 0) for holding in variant.holdings()))
+        for entry in entries
+        for variant in entry.recordings
+        if variant.recorded
+    )
+
+
+def output_reports(entries: Iterable[Specialization]) -> tuple[OutputReport, ...]:
+    """What recorded calls of all keys wrote to the standard streams."""
+    found = dict.fromkeys(each for entry in entries for each in entry.output())
+    return tuple(OutputReport(each.what, str(each.site)) for each in found)
+
+
+def _report(entry: Specialization, variant: Recording, nbytes: int) -> RecordingReport:
+    parts = (*variant.islands(), *variant.branches())
+    figures = variant.contest.figures
+    return RecordingReport(
+        key=entry.description,
+        segments=variant.segments(),
+        operations=variant.operations(),
+        paths=variant.recorded_paths(),
+        islands=tuple(IslandReport(part.operation, str(part.site), part.code) for part in parts),
+        bytes_held=nbytes,
+        replays=variant.replays,
+        estimate=variant.estimate,
+        evictions=variant.evictions.count,
+        inputs=tuple(_input(fact) for fact in variant.facts),
+        replay_us=figures.replay_s * 1e6 if figures is not None else None,
+        plain_us=figures.plain_s * 1e6 if figures is not None else None,
+        with_backward=figures is not None and figures.walked,
+    )
+
+
+def _input(fact: InputFacts) -> InputReport:
+    place = "in place" if fact.in_place else "copied"
+    return InputReport(fact.name, fact.kind, place, str(fact.mutated) if fact.mutated is not None else "")
+
+
+def _bytes_held(account: Account) -> dict[int, int]:
+    """Bytes of every recording of an account, by identity of its holding."""
+    found: dict[int, int] = {}
+    for backend, ledger in LEDGERS.all():
+        taken = PROCESS.take(backend.lock)  # not if another thread traces a call: it may wait for this one
+        try:
+            found.update({id(holding): nbytes for holding, nbytes in ledger.by_recording(account).items()})
+        finally:
+            if taken:
+                backend.lock.release()
+    return found

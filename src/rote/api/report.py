@@ -1,0 +1,314 @@
+"""What a graphed callable did so far, as frozen values that serialise to JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..base import Site
+from ..hazards import Findings, finding_at
+from ..hazards.rules import NOT_YET, Finding, Reason
+
+SHOWN = 16
+"""Recordings, and lines with output, that the text lists; the report has them all."""
+
+MOST_EARLY = 1024
+"""Keys without a recording of which it is known what they met."""
+
+_Place = tuple[str, Site | None]
+
+
+@dataclass(frozen=True)
+class IslandReport:
+    """An operation that runs between two segments.
+
+    Attributes:
+        operation: Its name.
+        where: ``file:line`` of the user's line.
+        code: Code of the rule that says why.
+    """
+
+    operation: str
+    where: str
+    code: str
+
+
+@dataclass(frozen=True)
+class InputReport:
+    """A tensor argument of a recording.
+
+    Attributes:
+        name: ``args[0]``, ``kwargs['mask']``.
+        kind: ``"not mutated"``, ``"parameter or buffer"`` or ``"another tensor"`` (a mutated one).
+        placement: ``"in place"``, or ``"copied"`` to the recording's memory (and back, if it is mutated).
+        mutated: ``file:line`` of the user's line that writes it first, empty if none does.
+    """
+
+    name: str
+    kind: str
+    placement: str
+    mutated: str
+
+
+@dataclass(frozen=True)
+class RecordingReport:
+    """One recording.
+
+    Attributes:
+        key: The arguments it is for.
+        segments: Number of segments (CUDA graphs).
+        operations: Captured operations on all paths.
+        paths: Ways through it, by the values the host reads.
+        islands: What runs between the segments, host reads included.
+        bytes_held: Bytes of pool memory and static inputs. Of memory shared with other recordings it is the
+            part that its estimate is of all estimates, so the figures add up to what is held.
+        estimate: Bytes that the recording was expected to need alone, before it was made: the most that the
+            observed calls had at one time, what they left at the end, and the arguments.
+        replays: Calls answered by it.
+        evictions: How often it gave its memory back for a budget, and was made again.
+        inputs: Its tensor arguments.
+        replay_us: Microseconds of a replay, where that was measured against plain calls: the median of the
+            last round. Host or device, whichever is busy for longer.
+        plain_us: Those of a plain call.
+        with_backward: Both are of calls with the walk back through their results.
+    """
+
+    key: str
+    segments: int
+    operations: int
+    paths: int
+    islands: tuple[IslandReport, ...]
+    bytes_held: int
+    replays: int
+    estimate: int = 0
+    evictions: int = 0
+    inputs: tuple[InputReport, ...] = ()
+    replay_us: float | None = None
+    plain_us: float | None = None
+    with_backward: bool = False
+
+
+@dataclass(frozen=True)
+class ReasonReport:
+    """Why calls were not replayed wholly from graphs.
+
+    Attributes:
+        code: Code of the rule.
+        message: What happened, the last time.
+        where: ``file:line`` of the user's line, empty if none is known.
+        remedy: What to do.
+        count: How many calls it concerned.
+        warm_up: They all came before the first recording of their keys: what has settled by itself.
+    """
+
+    code: str
+    message: str
+    where: str
+    remedy: str
+    count: int
+    warm_up: bool = False
+
+    def finding(self) -> Finding:
+        """The reason in the form in which ``rote.check`` gives what it finds."""
+        return finding_at(self.code, self.where, self.message, self.remedy)
+
+
+@dataclass(frozen=True)
+class OutputReport:
+    """What recorded calls wrote to a standard stream, and replays do not.
+
+    Attributes:
+        what: ``"print"``, ``"sys.stderr.write"``, ``"warnings.warn"``, or the library: ``"logging"``.
+        where: ``file:line`` of the user's line.
+    """
+
+    what: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole.
+
+    Attributes:
+        name: The callable.
+        calls: All calls.
+        replayed: Calls answered from a recording.
+        eager: Calls that ran the callable (observation and recording are among them).
+        recorded: Calls that made a recording or added a path to one.
+        backwards: Backward passes through results of recordings.
+        backwards_replayed: Those that were replayed.
+        backwards_verified: Those whose replay was compared with a plain one (``verify=``).
+        verified: Replayed calls that were run plainly as well and found equal (``verify=``).
+        recordings: The recordings there are now.
+        budget: Bytes they may hold on each device by the wrapper's own budget; None for no such limit.
+        reasons: Why calls were not replayed, most frequent first, warm-up last.
+        output: Lines that write output, which replays do not repeat; each once.
+    """
+
+    name: str
+    calls: int
+    replayed: int
+    eager: int
+    recorded: int
+    backwards: int
+    backwards_replayed: int
+    backwards_verified: int
+    verified: int
+    recordings: tuple[RecordingReport, ...]
+    reasons: tuple[ReasonReport, ...]
+    budget: int | None = None
+    output: tuple[OutputReport, ...] = ()
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes held by all recordings."""
+        return sum(recording.bytes_held for recording in self.recordings)
+
+    def findings(self) -> Findings:
+        """The islands and the reasons in the form in which ``rote.check`` gives what it finds."""
+        islands = {
+            (island.code, island.where): (f"{island.operation} runs between two segments", "")
+            for recording in self.recordings
+            for island in recording.islands
+        }
+        found = [
+            finding_at(code, where, message, remedy, island=True)
+            for (code, where), (message, remedy) in islands.items()
+        ]
+        found += [each.finding() for each in self.reasons if (each.code, each.where) not in islands]
+        return Findings(found, target=self.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and values."""
+        return asdict(self)
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The report as JSON."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+
+class ReasonCounts:
+    """Counts reasons by code and line; the text is that of the last occurrence.
+
+    What a key met before its first recording, and has not met since, was its warm-up.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[_Place, tuple[Reason, int]] = {}
+        self._early: dict[_Place, Counter[Any]] = {}  # by the keys that have no recording yet
+        self._warm: Counter[_Place] = Counter()
+
+    def add(self, reasons: list[Reason], early: Any = None) -> None:
+        """Count reasons of one call.
+
+        Args:
+            reasons: Why it was not replayed.
+            early: The key of the call, if that has no recording yet.
+        """
+        for reason in {(reason.code, reason.where): reason for reason in reversed(reasons)}.values():
+            place = (reason.code, reason.where)
+            self._found[place] = (reason, self._found.get(place, (reason, 0))[1] + 1)
+            if early is not None:
+                keys = self._early.setdefault(place, Counter())
+                if len(keys) >= MOST_EARLY:  # most of them are never recorded
+                    keys.clear()
+                keys[early] += 1
+
+    def settle(self, key: Any) -> None:
+        """A key has its first recording."""
+        for place, keys in self._early.items():
+            self._warm[place] += keys.pop(key, 0)
+
+    def reports(self) -> tuple[ReasonReport, ...]:
+        """All reasons, most frequent first; warm-up comes last, and what is still being observed."""
+
+        def order(item: tuple[_Place, tuple[Reason, int]]) -> tuple[bool, int, bool]:
+            place, (reason, count) = item
+            return count == self._warm[place], -count, reason.code == NOT_YET.code
+
+        return tuple(
+            ReasonReport(
+                reason.code, reason.message, reason.place, reason.remedy, count, count == self._warm[place]
+            )
+            for place, (reason, count) in sorted(self._found.items(), key=order)
+        )
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._found.clear()
+        self._early.clear()
+        self._warm.clear()
+
+
+def _explain_recording(number: int, recording: RecordingReport) -> list[str]:
+    expected = f" ({recording.estimate / 1e6:.1f} MB expected)" if recording.estimate else ""
+    head = (
+        f"recording {number} for {recording.key}: {recording.operations} operations in "
+        f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
+        f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB{expected}, "
+        f"{recording.replays} replays{_measured(recording)}"
+    )
+    islands = Counter(f"{each.operation} at {each.where} ({each.code})" for each in recording.islands)
+    inputs = [
+        f"  {given.name}: {given.kind}, {given.placement}"
+        + (f", mutated at {given.mutated}" if given.mutated else "")
+        for given in recording.inputs
+        if given.mutated or given.placement == "in place"  # the others are the usual case
+    ]
+    repeated = [f"  island: {text}{f', {n} times' * (n > 1)}" for text, n in islands.items()]
+    return [head, *repeated, *inputs]
+
+
+def _measured(recording: RecordingReport) -> str:
+    if recording.replay_us is None or recording.plain_us is None:
+        return ""
+    walked = ", walks back included" if recording.with_backward else ""
+    return f", {recording.replay_us:.1f} us each, {recording.plain_us:.1f} us plainly{walked}"
+
+
+def explain(report: Report, instances: int = 0) -> str:
+    """The report as text for people: what replays, what does not, why, where, and what to do.
+
+    Args:
+        report: What happened.
+        instances: How many objects were called with it as their method; what they did is not in the report.
+    """
+    checked = f", {report.verified} verified" if report.verified else ""
+    lines = [
+        f"{report.name}: {report.calls} calls, {report.replayed} replayed, {report.eager} eager "
+        f"({report.recorded} of them recorded){checked}"
+    ]
+    if report.backwards:
+        checked = f", {report.backwards_verified} verified" if report.backwards_verified else ""
+        lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed{checked}")
+    if report.budget is not None:
+        lines.append(f"budget: {report.bytes_held / 1e6:.1f} of {report.budget / 1e6:.1f} MB held")
+    for number, recording in enumerate(report.recordings[:SHOWN], 1):
+        lines.extend(_explain_recording(number, recording))
+    rest = report.recordings[SHOWN:]
+    if rest:
+        lines.append(f"and {len(rest)} more recordings with {sum(each.replays for each in rest)} replays")
+    if not report.recordings:
+        lines.append("no recording yet")
+    lines += [
+        f"output at {each.where}, not repeated by replays: {each.what}" for each in report.output[:SHOWN]
+    ]
+    if instances:
+        name = report.name.rpartition(".")[2]
+        lines.append(f"as a method of {instances} with a report of its own each: instance.{name}.explain()")
+    return "\n".join([*lines, *explain_reasons(report.reasons)])
+
+
+def explain_reasons(reasons: Iterable[ReasonReport]) -> list[str]:
+    """Two lines for each reason: what happened, and what to do."""
+    lines: list[str] = []
+    for reason in reasons:
+        at = f" at {reason.where}" if reason.where else ""
+        when = " in the warm-up" if reason.warm_up else ""
+        lines.append(f"{reason.code}{at}, {reason.count} calls{when}: {reason.message}")
+        lines.append(f"  {reason.remedy}")
+    return lines

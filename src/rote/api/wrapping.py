@@ -1,0 +1,50 @@
+"""``rote.graph``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Unpack, overload
+
+import torch
+
+from ..base import MisuseError
+from .graphed import Graphed
+from .module import GraphedModule
+from .options import OptionKeywords, Options, shows_options
+
+
+@overload
+def graph(function: Callable[..., Any], /, **options: Unpack[OptionKeywords]) -> Graphed: ...
+@overload
+def graph(**options: Unpack[OptionKeywords]) -> Callable[[Callable[..., Any]], Graphed]: ...
+@shows_options
+def graph(function: Callable[..., Any] | None = None, /, **options: Unpack[OptionKeywords]) -> Any:
+    """Record a callable once and replay it.
+
+    The first calls run as they are, under observation; when two in a row agree, the next one is recorded, and
+    later calls with the same signature replay it: from CUDA graphs if the tensors are on a GPU, from a tape
+    of ATen operations on a CPU. What a call returns is what the plain callable would have returned.
+
+    Works on functions, modules, bound methods and closures, and as a decorator with or without options.
+
+    Args:
+        function: What to graph.
+        **options: See :class:`..Options`.
+
+    Returns:
+        A callable with the same arguments. ``report()`` and ``explain()`` say what it did, ``reset()`` frees
+        everything it recorded.
+
+    Raises:
+        OptionError: An option is unknown or has an impossible value.
+        MisuseError: ``function`` is not callable, or graphed already.
+    """
+    wanted = Options.make(**options)
+    if function is None:
+        return lambda wrapped: graph(wrapped, **options)
+    if isinstance(function, Graphed):
+        raise MisuseError("this callable is graphed already; pass the plain one to rote.graph")
+    if not callable(function):
+        raise MisuseError(f"rote.graph needs a callable, not a {type(function).__name__}")
+    kind = GraphedModule if isinstance(function, torch.nn.Module) else Graphed
+    return kind(function, wanted)

@@ -1,0 +1,120 @@
+"""Adds up what a marked call costs, by operation and by the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...base import NOWHERE, Site, cut
+from .mode import AskedOperation, AskingMode
+from .trace import ProfilerTrace
+
+AFTER = "after the last operation"
+PAST = "past the dispatcher"
+"""Device work that no operation launched: a kernel that the program launches by itself."""
+
+
+@dataclass(frozen=True)
+class OperationCost:
+    """What one operation or one line costs in each call.
+
+    Attributes:
+        name: The operation as ``aten::add``, or the line as ``file:line``.
+        text: The source line; empty for an operation.
+        operations: How many operations it asks for.
+        kernels: How many kernels, copies and fills these launch; 0 on the host.
+        busy_us: Time the device works for it; on the host, time inside the operations, views left out.
+        host_us: Time the host spends to get there from the operation before, and through it: dispatch and
+            Python included. A line that only waits or computes in Python counts for the next operation's.
+    """
+
+    name: str
+    text: str
+    operations: int
+    kernels: int
+    busy_us: float
+    host_us: float
+
+    def line(self, longest: int) -> str:
+        """The source line, cut to some characters."""
+        return cut(self.text, longest)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Costs of one call.
+
+    Attributes:
+        inside_us: Time inside the operations on the host, dispatch to them left out.
+        labels: For each operation ``file:line operation``.
+        by_operation: The most expensive first.
+        by_line: The most expensive first.
+    """
+
+    inside_us: float
+    labels: list[str]
+    by_operation: tuple[OperationCost, ...]
+    by_line: tuple[OperationCost, ...]
+
+
+@dataclass
+class _Sum:
+    text: str = ""
+    operations: int = 0
+    kernels: int = 0
+    busy_us: float = 0.0
+    host_us: float = 0.0
+
+
+def sums(marked: ProfilerTrace, mode: AskingMode, inside: list[float], host_us: float, on_gpu: bool) -> Sums:
+    """Add up a marked call.
+
+    Args:
+        marked: Its trace.
+        mode: What it asked for.
+        inside: Microseconds inside each operation on the host.
+        host_us: Host time of a plain call: host times are scaled to sum up to it.
+        on_gpu: Whether the device's time counts, or that of the operations on the host.
+    """
+    owners = marked.owners()
+    busy, kernels = list(inside), [0] * len(mode.asked)
+    if on_gpu:
+        busy = [0.0] * len(mode.asked)
+    past = _Sum()
+    for span in marked.device:
+        number = owners.get(span.id)
+        if number is None:
+            past.kernels, past.busy_us = past.kernels + 1, past.busy_us + span.length
+        else:
+            kernels[number] += 1
+            busy[number] += span.length
+    spent = sum(each.waited_us + each.took_us for each in mode.asked) + mode.rest_us
+    scale = host_us / spent if spent else 0.0
+    rest = _Sum(host_us=mode.rest_us * scale)
+
+    def grouped(key: Callable[[AskedOperation], str]) -> dict[str, _Sum]:
+        found: dict[str, _Sum] = {}
+        for number, each in enumerate(mode.asked):
+            row = found.setdefault(key(each), _Sum())
+            row.operations += 1
+            row.kernels += kernels[number]
+            row.busy_us += busy[number]
+            row.host_us += (each.waited_us + each.took_us) * scale
+        return found | ({PAST: past} if past.kernels else {})
+
+    lines = grouped(lambda each: _place(each.site)) | {AFTER: rest}
+    for each in mode.asked:
+        lines[_place(each.site)].text = each.site.text
+    labels = [f"{_place(each.site)} {each.name}" for each in mode.asked]
+    by_operation = grouped(lambda each: each.name)
+    return Sums(sum(inside), labels, _sorted(by_operation, on_gpu), _sorted(lines, on_gpu))
+
+
+def _sorted(found: dict[str, _Sum], on_gpu: bool) -> tuple[OperationCost, ...]:
+    """What costs most time of what is scarce first: of host time, and with it the device's."""
+    costs = [OperationCost(name, **vars(row)) for name, row in found.items()]
+    return tuple(sorted(costs, key=lambda cost: -max(cost.host_us, cost.busy_us if on_gpu else 0.0)))
+
+
+def _place(site: Site) -> str:
+    return "no line of the user" if site is NOWHERE else str(site)

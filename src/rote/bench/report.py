@@ -1,0 +1,206 @@
+"""What ``rote bench`` found out, as plain values that serialise to JSON."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .profile import p99
+
+FAST, SLACK_US = 1.5, 50.0
+COLD, COLD_US = 3.0, 200.0
+"""See :func:`first_fast_call` and :attr:`BenchReport.cold_us`: factors, and microseconds on top."""
+
+MEASURED, FAILED, NO_GPU = "measured", "failed", "needs a GPU"
+
+
+@dataclass
+class BenchRow:
+    """One contender.
+
+    Attributes:
+        name: How the command line and the table call it.
+        title: How a picture calls it.
+        status: ``"measured"``, ``"failed"`` or ``"needs a GPU"``.
+        why: For one that was not measured, why.
+        first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one, with
+            setup; None if none of the first calls was fast.
+        first_calls_s: Seconds of each of the first calls.
+        median_us: Microseconds of a call, from an idle device to an idle device.
+        p99_us: The 99th percentile of that; of fewer than 100 calls the slowest.
+        samples: Timed calls.
+        round_medians_us: The median of each round: a drift of the machine shows here.
+        host_us: Microseconds the host needs to issue a call, the queue being short. On a GPU only.
+        peak_bytes: What the target holds (weights, arguments), and the most that the first calls had at a
+            time on top of that. On a CPU it is resident memory, with what the comparison needs.
+        held_bytes: Memory after the first calls, less that before them.
+        launches: Counts per call, see :class:`~.worker.launches.Launches`. On a GPU only.
+        equality: How the results of the first calls compare with eager's, those of the same calls made once
+            more at the end included; see :class:`~.worker.results.Equality`.
+        notes: What else there is to say, in one line each.
+    """
+
+    name: str
+    title: str
+    status: str = MEASURED
+    why: str = ""
+    first_fast_call_s: float | None = None
+    first_calls_s: list[float] = field(default_factory=list[float])
+    median_us: float | None = None
+    p99_us: float | None = None
+    samples: int = 0
+    round_medians_us: list[float] = field(default_factory=list[float])
+    host_us: float | None = None
+    peak_bytes: int | None = None
+    held_bytes: int | None = None
+    launches: dict[str, Any] | None = None
+    equality: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list[str])
+
+    def fail(self, why: str, status: str = FAILED) -> None:
+        """It was not measured; figures that are there already are none."""
+        self.__dict__.update(BenchRow(self.name, self.title, status, why).__dict__)
+
+    def begin_again(self) -> None:
+        """Forget a failure."""
+        self.__dict__.update(BenchRow(self.name, self.title).__dict__)
+
+    def time(self, rounds: Iterable[dict[str, list[float]]]) -> None:
+        """Take in the turns of all rounds; :meth:`BenchReport.find_fast_calls` does the rest."""
+        turns = list(rounds)
+        latencies = [value for turn in turns for value in turn["latency_us"]]
+        host = [value for turn in turns for value in turn["host_us"]]
+        self.samples = len(latencies)
+        self.median_us = statistics.median(latencies)
+        self.p99_us = p99(latencies)
+        self.round_medians_us = [statistics.median(turn["latency_us"]) for turn in turns]
+        self.host_us = statistics.median(host) if host else None
+
+    @property
+    def copied_bytes(self) -> float | None:
+        """Bytes copied per call, in whatever direction."""
+        return sum(self.launches["bytes_copied"].values()) if self.launches is not None else None
+
+    @property
+    def differs(self) -> bool:
+        """Whether its results were not bitwise eager's."""
+        return self.equality is not None and not self.equality["bitwise"]
+
+
+@dataclass
+class BenchReport:
+    """The whole.
+
+    Attributes:
+        target: As the user wrote it.
+        arguments: Those of the target, ``name=value``.
+        device: ``"cuda"`` or ``"cpu"``.
+        device_name: The GPU's name, or the processor's.
+        threads: Those that PyTorch's operations on the CPU may use, once the target is built.
+        versions: Of what was measured and of what it stands on.
+        machine: Clocks and load before and after.
+        seconds: What was to be spent on timed calls.
+        rounds: How often each contender had its turn.
+        first_calls: How many calls were compared with eager.
+        compared_again: Whether the first calls were made once more, and compared, after the timed ones. Not
+            for a target that keeps state (or is not deterministic): eager itself gives other results then.
+        draws: Whether the target draws random numbers from PyTorch. Compilers draw others than eager does.
+        repeats: Whether a second eager process gave the same results; None if none was asked, which is where
+            rote's are the same.
+        rows: One for each contender.
+    """
+
+    target: str
+    arguments: list[str]
+    device: str = "cpu"
+    device_name: str = ""
+    threads: int = 0
+    versions: dict[str, Any] = field(default_factory=dict[str, Any])
+    machine: dict[str, Any] = field(default_factory=dict[str, Any])
+    seconds: float = 0.0
+    rounds: int = 0
+    first_calls: int = 0
+    compared_again: bool = False
+    draws: bool = False
+    repeats: dict[str, Any] | None = None
+    rows: list[BenchRow] = field(default_factory=list[BenchRow])
+
+    def row(self, name: str) -> BenchRow | None:
+        """The contender of that name, if it took part."""
+        return next((row for row in self.rows if row.name == name), None)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the target is on a GPU."""
+        return self.device == "cuda"
+
+    @property
+    def cold_us(self) -> float:
+        """Microseconds that cold caches may cost a first call: twice what they cost eager's fastest one."""
+        eager = self.row("eager")
+        if eager is None or eager.median_us is None:
+            return COLD_US
+        return max(COLD_US, 2 * (min(eager.first_calls_s) * 1e6 - eager.median_us))
+
+    def find_fast_calls(self) -> None:
+        """Say of all rows that were timed when calls were fast."""
+        for row in self.rows:
+            if row.median_us is not None:
+                row.first_fast_call_s = first_fast_call(row.first_calls_s, row.median_us, self.cold_us)
+
+    def to_eager(self, row: BenchRow) -> float | None:
+        """A row's median by eager's."""
+        eager = self.row("eager")
+        if eager is None or not eager.median_us or row.median_us is None:
+            return None
+        return row.median_us / eager.median_us
+
+    @property
+    def rote_differs(self) -> bool:
+        """Whether rote failed, or gave results that eager does not give, and eager gives its own twice."""
+        rote = self.row("rote")
+        if rote is None:
+            return False
+        if rote.status == FAILED:
+            return True
+        if not rote.differs or rote.equality is None:
+            return False
+        return self.repeats is None or self.repeats["bitwise"] or not _within(rote.equality, self.repeats)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and values."""
+        rows = [
+            {**asdict(row), "copied_bytes": row.copied_bytes, "to_eager": self.to_eager(row)}
+            for row in self.rows
+        ]
+        return {**asdict(self), "rows": rows, "rote_differs": self.rote_differs}
+
+
+def first_fast_call(seconds: list[float], median_us: float, cold_us: float) -> float | None:
+    """Seconds up to the end of the first fast call; None if none was.
+
+    Results are compared between the first calls, so caches are cold in all of them, and the fastest may take
+    a few times the median of the timed calls. A call is fast if it is about as fast as that one.
+
+    Args:
+        seconds: Of the first calls.
+        median_us: Of the timed ones.
+        cold_us: What cold caches may cost on top.
+    """
+    best = min(seconds)
+    if best > (COLD * median_us + cold_us) / 1e6:
+        return None
+    limit = FAST * max(best, median_us / 1e6) + SLACK_US / 1e6
+    for number, each in enumerate(seconds):
+        if each <= limit:
+            return sum(seconds[: number + 1])
+    return None
+
+
+def _within(found: dict[str, Any], own: dict[str, Any]) -> bool:
+    """Whether a difference is about as large as eager's from itself."""
+    return (
+        found["largest"] is not None and own["largest"] is not None and found["largest"] <= 2 * own["largest"]
+    )

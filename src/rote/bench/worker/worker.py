@@ -1,0 +1,308 @@
+"""A process that runs one contender: it answers questions, one line of JSON each, until there are no more.
+
+    question                            answer
+    {"do": "build"}                     the device, and the threads of a CPU
+    {"do": "warm", "calls": 8,          seconds of each of the first calls, and how their results compare with
+     "keep": true}                      those that are kept; these are kept, if they shall be
+    {"do": "turn", "seconds": 0.5}      microseconds of single calls, and of the host in short loops
+    {"do": "again", "calls": 8}         how these calls compare, made once more
+    {"do": "notes"}                     what is to be said of the contender
+    {"do": "count"}                     launches per call, on a GPU
+
+While it works on a question it may say what it is at: ``{"at": "call 3 of 8"}``. A failure is an answer too:
+``{"error": "RuntimeError: ...", "memory": false}``.
+
+Seeds: PyTorch's, numpy's and Python's generators are seeded before the target is built and again before each
+of the first calls, with another seed each. In the timed calls they run on.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy
+import torch
+
+from ...base import NOWHERE, Site, traceback_site
+from ...runtime.arguments import flatten
+from ..profile import refuse_unread
+from . import launches as bench_launches
+from . import memory as bench_memory
+from .contenders import Call, Contender
+from .inputs import PLACES, Inputs
+from .results import Equality, Results
+
+SEED = 20
+LOOP_S = 2e-3
+"""Work that a loop without synchronisation may queue. A launch costs the host 2 us at least, so these are
+fewer than the thousand or so after which the host would have to wait."""
+
+MOST_IN_LOOP = 50
+AFTERMATH = "previous error during capture"
+LEAD_CALLS = 2
+"""Untimed calls at the beginning of a turn, in which caches and clocks recover from the others' turns."""
+
+
+class Workload(NamedTuple):
+    """What is run, as the target's builder returned it."""
+
+    function: Call
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Worker:
+    """One contender at work.
+
+    Args:
+        contender: What is measured.
+        load: Builds the target.
+        folder: Where eager's results lie.
+        say: Called with what it is at.
+    """
+
+    def __init__(
+        self,
+        contender: Contender,
+        load: Callable[[], Workload],
+        folder: Path,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._contender = contender
+        self._load = load
+        self._folder = folder
+        self._say = say
+        self._calls = 0
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Answer a question; what goes wrong is an answer."""
+        try:
+            match question["do"]:
+                case "build":
+                    return self._build()
+                case "warm":
+                    return self._warm(question["calls"], question["keep"])
+                case "again":
+                    return self._again(question["calls"])
+                case "turn":
+                    return self._turn(question["seconds"])
+                case "notes":
+                    return {"notes": self._contender.notes(self._call)}
+                case "count":
+                    return {"launches": self._count()}
+                case other:
+                    raise ValueError(f"no such question: {other}")
+        except (Exception, SystemExit) as error:
+            return {"error": first_line(error), "memory": lacks_memory(error)}
+
+    # ------------------------------------------------------------------ questions
+
+    def _build(self) -> dict[str, Any]:
+        empty = bench_memory.held(bench_memory.CPU) or 0
+        allocations = _allocations()
+        seed_all(SEED)
+        subject = self._load()
+        self._function = subject.function
+        self._device = _device(subject, allocations)
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)
+            empty = 0
+        self._target_bytes = (bench_memory.held(self._device) or 0) - empty
+        self._inputs = Inputs(subject.args, subject.kwargs, SEED)
+        return {"device": self._device.type, "gpu": _gpu(self._device), "threads": torch.get_num_threads()}
+
+    def _warm(self, calls: int, keep: bool) -> dict[str, Any]:
+        results, equality = Results(self._folder), Equality()
+        before = bench_memory.held(self._device)
+        allocations = _allocations()
+        seconds: list[float] = []
+        drew, peak = False, 0
+        start = time.perf_counter()
+        self._call = self._contender.make(self._function)
+        setup = time.perf_counter() - start
+        for number in range(calls):
+            self._say(f"call {number + 1} of {calls}")
+            args, kwargs = self._inputs.fresh(number)
+            seed_all(SEED + 1 + number)
+            random_before = _random_state(self._device)
+            bench_memory.begin_peak(self._device)
+            start = self._now()
+            value = self._call(*args, **kwargs)
+            seconds.append(self._now() - start)
+            refuse_unread(value)
+            peak = max(peak, bench_memory.peak(self._device) or 0)
+            drew = drew or random_before != _random_state(self._device)
+            written = self._inputs.written(number)
+            if keep:
+                results.keep(number, value, written)
+            results.compare(number, value, written, equality)
+            del value, written
+        if keep and self._device.type == "cpu" and sum(_allocations()) > sum(allocations):
+            raise RuntimeError("it uses the GPU in its calls, but has nothing there when it is built")
+        self._calls = calls
+        after = bench_memory.held(self._device)
+        seconds[0] += setup
+        return {
+            "seconds": seconds,
+            "equality": asdict(equality),
+            "draws": drew,
+            "held_bytes": None if after is None or before is None else after - before,
+            "peak_bytes": None if before is None else self._target_bytes + max(0, peak - before),
+        }
+
+    def _again(self, calls: int) -> dict[str, Any]:
+        """The first calls once more, by now from whatever was recorded."""
+        results, equality = Results(self._folder), Equality()
+        for number in range(calls):
+            args, kwargs = self._inputs.fresh(number)
+            seed_all(SEED + 1 + number)
+            value = self._call(*args, **kwargs)
+            results.compare(number, value, self._inputs.written(number), equality)
+        return {"equality": asdict(equality)}
+
+    def _turn(self, seconds: float) -> dict[str, Any]:
+        for _ in range(LEAD_CALLS):
+            self._time()
+        on_gpu = self._device.type == "cuda"
+        latencies: list[float] = []
+        end = time.perf_counter() + (seconds / 2 if on_gpu else seconds)
+        while not latencies or time.perf_counter() < end:
+            latencies.append(self._time())
+        host: list[float] = []
+        if on_gpu:
+            typical = sorted(latencies)[len(latencies) // 2]
+            calls = max(1, min(MOST_IN_LOOP, int(LOOP_S / typical)))
+            end = time.perf_counter() + seconds / 2
+            while not host or time.perf_counter() < end:
+                host.append(self._loop(calls))
+        return {"latency_us": _microseconds(latencies), "host_us": _microseconds(host)}
+
+    def _count(self) -> dict[str, Any] | None:
+        if self._device.type != "cuda":
+            return None
+        prepared = [self._arguments() for _ in range(PLACES)]
+        calls = [lambda given=given: self._call(*given[0], **given[1]) for given in prepared]
+        return bench_launches.count(list(calls), self._folder).to_dict()
+
+    # ------------------------------------------------------------------ timing
+
+    def _time(self) -> float:
+        """Seconds of one call, from a device that has nothing to do to one that has nothing left to do."""
+        args, kwargs = self._arguments()
+        start = self._now()
+        self._call(*args, **kwargs)
+        return self._now() - start
+
+    def _loop(self, calls: int) -> float:
+        """Seconds of the host per call in a loop that does not wait for the device."""
+        spent = 0.0
+        self._now()
+        for _ in range(calls):
+            args, kwargs = self._arguments()
+            start = time.perf_counter()
+            self._call(*args, **kwargs)
+            spent += time.perf_counter() - start
+        self._now()
+        return spent / calls
+
+    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self._calls += 1
+        return self._inputs.fresh(self._calls)
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+def serve(worker: Callable[[Callable[[str], None]], Worker], questions: IO[str], answers: IO[str]) -> None:
+    """Answer questions until there are no more.
+
+    Args:
+        worker: Makes the worker, given what it says its progress to.
+        questions: Lines of JSON.
+        answers: For lines of JSON.
+    """
+
+    def write(line: dict[str, Any]) -> None:
+        print(json.dumps(line), file=answers, flush=True)
+
+    asked = worker(lambda text: write({"at": text}))
+    write({"ready": True})
+    for line in questions:
+        write(asked.answer(json.loads(line)))
+
+
+def seed_all(seed: int) -> None:
+    """Seed every generator a target may draw from."""
+    torch.manual_seed(seed)
+    numpy.random.seed(seed)
+    random.seed(seed)
+
+
+def first_line(error: BaseException) -> str:
+    """The error's kind and first line, with the user's line: what a table has room for.
+
+    One without words has the line that raised it, whosever that is. The end of a failed capture raises an
+    error of its own, which hides the one that says why.
+    """
+    while AFTERMATH in str(error) and error.__context__ is not None:
+        error = error.__context__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
+    site = traceback_site(error.__traceback__) if text else _raised_at(error)
+    return f"{type(error).__name__}: {text}".rstrip(": ") + (f" ({site})" if site.line else "")
+
+
+def _raised_at(error: BaseException) -> Site:
+    frames = traceback.extract_tb(error.__traceback__)
+    return Site(frames[-1].filename, frames[-1].lineno or 0, frames[-1].name) if frames else NOWHERE
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether memory ran out; the driver, and the allocator of the CPU, say it in the text only."""
+    words = ("out of memory", "can't allocate memory")
+    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+    return known or any(word in str(error) for word in words)
+
+
+def _device(subject: Workload, before: list[int]) -> torch.device:
+    """The GPU if an argument is there, or anything was put there while the target was built; else the CPU."""
+    leaves: list[Any] = []
+    flatten((subject.args, subject.kwargs), leaves)
+    found = [leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_cuda]
+    if found:
+        return found[0]
+    now = _allocations()
+    more = [each - then for each, then in zip(now, before or [0] * len(now), strict=True)]
+    return torch.device("cuda", more.index(max(more))) if any(more) else torch.device("cpu")
+
+
+def _allocations() -> list[int]:
+    """How often memory was taken, on each GPU; empty if none was used so far."""
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return []
+    count = torch.cuda.device_count()
+    return [torch.cuda.memory_stats(i).get("allocation.all.allocated", 0) for i in range(count)]
+
+
+def _gpu(device: torch.device) -> str | None:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else None
+
+
+def _random_state(device: torch.device) -> list[bytes]:
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return [state.numpy().tobytes() for state in states]
+
+
+def _microseconds(seconds: list[float]) -> list[float]:
+    return [round(value * 1e6, 3) for value in seconds]

@@ -1,0 +1,85 @@
+"""``rote.check``: what of a callable cannot be captured, found without a GPU."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+from ..hazards import Findings, silenced, without_ignored
+from .device import FakeStage
+from .fake import import_ahead
+from .isolation import ChildAnswer, TimeUp, isolated
+from .session import CheckSession, Outcome, Work
+
+LIMIT_S = 60.0
+"""Seconds that a check may take unless told otherwise."""
+
+
+def check(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Findings:
+    """Find everything in a callable that a CUDA graph cannot hold, without a GPU.
+
+    The callable runs twice on pretended device tensors, without computing anything and without memory for
+    weights, and goes on after each hazard, so that one check lists them all. It runs in a forked copy of the
+    process: nothing of the caller's is changed. If none of the callable's tensors lies on a GPU, all are
+    taken to have been moved to one, as by ``.to("cuda")``.
+
+    Args:
+        fn: The callable: a function, a module, a bound method, a whole training step.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+
+    Returns:
+        The findings, each with its rule, line, column, call path, evidence and remedy.
+
+    Raises:
+        EnvironmentError_: This system cannot fork a process; or the callable runs a backward, and one on a
+            GPU ran in this process before (autograd's threads do not survive a fork).
+    """
+    return check_work(lambda: (fn, args, kwargs), target=getattr(fn, "__qualname__", type(fn).__name__))
+
+
+def check_work(build: Callable[[], Work], *, target: str = "", limit_s: float = LIMIT_S) -> Findings:
+    """Check what a function builds; it is called where the check is made.
+
+    Args:
+        build: Returns the callable, its arguments and its keyword arguments.
+        target: What to call it.
+        limit_s: Seconds that the check may take.
+
+    Raises:
+        MisuseError: The function that builds raised one.
+        EnvironmentError_: This system cannot fork a process.
+    """
+    import_ahead()
+    linecache.checkcache()  # findings quote lines as they are now
+    answer = isolated(lambda: _made(build), limit_s)
+    if answer.error is not None:
+        raise answer.error
+    outcome = answer.value if isinstance(answer.value, Outcome) else Outcome(incomplete=_why(answer, limit_s))
+    return Findings(
+        without_ignored(outcome.findings),
+        target=target,
+        incomplete=outcome.incomplete,
+        operations=outcome.operations,
+        printed=answer.printed,
+        remarks=outcome.remarks,
+        silenced=silenced(outcome.findings),
+    )
+
+
+def _made(build: Callable[[], Work]) -> Outcome:
+    stage = FakeStage()
+    try:
+        with stage.building():
+            work = build()
+    except TimeUp as error:
+        return Outcome(incomplete=f"{error} while the target was being built")
+    return CheckSession(stage, work).outcome()
+
+
+def _why(answer: ChildAnswer, limit_s: float) -> str:
+    if answer.ended == "time":
+        return f"the callable did not end within {limit_s:g} s"
+    tail = answer.head.strip().splitlines()
+    return f"{answer.ended}; it printed: {tail[-1]}" if tail else answer.ended

@@ -1,0 +1,18 @@
+"""Fake tensors in the place of real ones, and the values they are given."""
+
+from __future__ import annotations
+
+from . import torch_private
+from .invented import LARGEST, Inventor, host_copy, nested
+from .standins import StandIns, is_module_dict, refuse_lazy
+from .storages import FakeMemory
+from .torch_private import (
+    PRETENDED,
+    FakeTensor,
+    depends_on_data,
+    fake_device,
+    import_ahead,
+    lacks_fake,
+    script_line,
+    without_function_modes,
+)

@@ -1,0 +1,256 @@
+"""Real tensors and the fake ones that stand for them.
+
+A callable whose tensors all lie on the host is checked as if it had been moved: its arguments, parameters,
+buffers and other tensors that it reaches are replaced by fake ones on the pretended device. Tensors in plain
+attributes of modules stay where they are, as ``module.to(device)`` leaves them. What a walk of the state does
+not reach (a tuple, a global of a function that has not run yet) is replaced at the operation that meets it.
+
+Nothing is put back: this happens in a process of its own.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
+
+from ...base import MisuseError
+from ...runtime.objects import members
+from ...runtime.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Entry, Snapshot
+from .storages import FakeMemory, FakeStorages
+from .torch_private import PRETENDED, FakeTensor, fake_device
+
+KNOWN = 1 << 16
+"""Elements up to which the values of a tensor are remembered."""
+
+
+class StandIns:
+    """Knows which fake tensor stands for which real one.
+
+    Args:
+        fake: The fake mode.
+
+    Attributes:
+        adopting: Real tensors that were made outside of the call count as tensors of the device.
+    """
+
+    def __init__(self, fake: Any) -> None:
+        self.fake = fake
+        self.adopting = False
+        self._device = torch.device(PRETENDED, 0)
+        self._fakes: dict[int, tuple[torch.Tensor, Any]] = {}
+        self._bases: dict[tuple[int, torch.dtype], Any] = {}
+        self._staying = FakeMemory()
+        self._values: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+        self._sharing: dict[int, set[int]] = {}
+        self._arguments: FakeStorages[str] = FakeStorages()
+        self._host_arguments = FakeMemory()
+        self._devices: dict[int, torch.device] = {}
+
+    # ------------------------------------------------------------------ tensors
+
+    def moves(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is one that ``.to("cuda")`` would move and that has not been moved."""
+        if isinstance(tensor, FakeTensor):
+            return self.adopting and fake_device(tensor) == "cpu"
+        plain = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
+        return plain and tensor.device.type in (("cpu",) if self.adopting else ("cuda",))
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The fake tensor on the device that stands for a tensor."""
+        known = self._fakes.get(id(tensor))
+        if known is None:
+            known = self._fakes[id(tensor)] = (tensor, self._make(tensor))
+        return known[1]
+
+    def adopt(self, tensor: torch.Tensor, made: FakeMemory) -> torch.Tensor:
+        """An operand of an operation: its stand-in, unless it was made in the call or stays on the host."""
+        if fake_device(tensor) == PRETENDED:
+            return tensor
+        if tensor.layout is not torch.strided or not self.moves(tensor):
+            return tensor
+        return tensor if tensor in made or tensor in self._staying else self.of(tensor)
+
+    def stay(self, tensor: torch.Tensor) -> None:
+        """A tensor remains on the host."""
+        self._staying.add(tensor)
+
+    def keep(self, made: FakeMemory) -> None:
+        """Tensors in this memory remain on the host."""
+        self._staying.update(made)
+
+    def _make(self, tensor: torch.Tensor) -> Any:
+        key = (tensor.untyped_storage()._cdata, tensor.dtype)
+        with torch.no_grad(), self.fake:
+            base = self._bases.get(key)
+            if base is None:
+                length = tensor.untyped_storage().nbytes() // tensor.itemsize
+                base = self._bases[key] = torch.empty(length, dtype=tensor.dtype, device=self._device)
+            made: Any = base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+            made = made.detach()
+        if isinstance(tensor, torch.nn.Parameter):
+            made = torch.nn.Parameter(made, tensor.requires_grad)
+        elif tensor.requires_grad:
+            made.requires_grad_()
+        vars(made).update({key: value for key, value in vars(tensor).items() if key not in vars(made)})
+        if tensor.is_leaf and tensor.grad is not None:
+            made.grad = self.of(tensor.grad)
+        if not isinstance(tensor, FakeTensor) and tensor.is_cpu:
+            self.know_value(made, tensor.detach())
+        return made
+
+    # ------------------------------------------------------------------ values
+
+    def know_value(self, fake: torch.Tensor, value: torch.Tensor) -> None:
+        """Remember the values of a fake tensor, if it is small."""
+        if value.numel() > KNOWN or fake.layout is not torch.strided:
+            return
+        key, handle = id(fake), fake.untyped_storage()._cdata
+        sharing = self._sharing.setdefault(handle, set())
+        sharing.add(key)
+
+        def lost(_: Any) -> None:
+            sharing.discard(key)
+            self._values.pop(key, None)
+            if not sharing and self._sharing.get(handle) is sharing:
+                del self._sharing[handle]
+
+        self._values[key] = (weakref.ref(fake, lost), value)
+
+    def like(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor of the device with known values."""
+        with self.fake:
+            made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=self._device)
+        self.know_value(made, value)
+        return made
+
+    def value_of(self, fake: torch.Tensor) -> torch.Tensor | None:
+        """The values of a fake tensor, if they are known."""
+        reference, value = self._values.get(id(fake), (None, None))
+        return value if reference is not None and reference() is fake else None
+
+    def forget_value(self, fake: torch.Tensor) -> None:
+        """A tensor is written: nobody knows its values from now on, nor those of tensors in its memory."""
+        if fake.layout is torch.strided:
+            for key in self._sharing.pop(fake.untyped_storage()._cdata, ()):
+                self._values.pop(key, None)
+
+    # ------------------------------------------------------------------ arguments
+
+    def name_argument(self, tensor: torch.Tensor, name: str) -> None:
+        """Remember that a tensor is an argument."""
+        if tensor not in self._arguments:
+            self._arguments.put(tensor, name)
+        if tensor.device.type == "cpu":
+            self._host_arguments.add(tensor)
+
+    def argument_name(self, tensor: torch.Tensor) -> str | None:
+        """The argument whose memory a tensor lies in."""
+        return self._arguments.get(tensor)
+
+    def is_host_argument(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor lies in the memory of an argument on the host."""
+        return tensor in self._host_arguments
+
+    # ------------------------------------------------------------------ state
+
+    def meet(self, snapshot: Snapshot, leaves: list[Any]) -> None:
+        """Remember the devices that the callable reaches: with its tensors, they have moved."""
+        found = [entry.value for entry in snapshot.entries.values()] + leaves
+        self._devices.update((id(each), each) for each in found if isinstance(each, torch.device))
+
+    def has_moved(self, device: Any) -> bool:
+        """Whether a device is the host's and stands for the GPU: one that was there before the call."""
+        return self.adopting and device.type == "cpu" and id(device) in self._devices
+
+    def replace_state(self, snapshot: Snapshot) -> None:
+        """Put the stand-ins where the callable will look for its tensors."""
+        entries = list(snapshot.entries.values())
+        found = [(entry, value) for entry in entries if (value := _tensor_in(entry)) is not None]
+        owned = _module_attributes(entries)
+        moving = {
+            value.untyped_storage()._cdata
+            for entry, value in found
+            if value.layout is torch.strided and id(entry.container) not in owned
+        }
+        for entry, value in found:
+            if not self.moves(value) or fake_device(value) not in (None, "cpu"):
+                continue
+            if value.untyped_storage()._cdata in moving:
+                _assign(entry, self.of(value))
+            else:
+                self.stay(value)
+        for entry in entries:
+            _rekey(entry.container, self._fakes)
+
+
+def _module_attributes(entries: list[Entry]) -> set[int]:
+    """Identities of the ``__dict__`` of modules, whose plain attributes ``.to()`` does not move.
+
+    Neither does it move tensors in their lists, tuples and dicts.
+    """
+    owned: set[int] = set()
+    for entry in entries:  # breadth first: what holds a container comes before what it holds
+        if entry.kind != ITEM or not (is_module_dict(entry.container) or id(entry.container) in owned):
+            continue
+        owned.add(id(entry.container))
+        if isinstance(entry.value, (list, tuple, dict)):
+            owned.add(id(entry.value))
+    return owned
+
+
+def is_module_dict(container: Any) -> bool:
+    """Whether a container is the ``__dict__`` of a module."""
+    return isinstance(container, dict) and "_parameters" in container and "_buffers" in container
+
+
+def _tensor_in(entry: Entry) -> torch.Tensor | None:
+    """The tensor in a slot, if there is one that can be replaced."""
+    value: Any = None
+    if entry.kind == ITEM and isinstance(entry.container, (dict, list)):
+        try:
+            value = members.member(entry.container, entry.key)
+        except (KeyError, IndexError):
+            return None
+    elif entry.kind == ATTRIBUTE:
+        value = getattr(entry.container, entry.key, None)
+    elif entry.kind == CELL:
+        value = entry.container.cell_contents
+    elif entry.kind == VARIABLE:
+        value = entry.container.get(None)
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _assign(entry: Entry, value: torch.Tensor) -> None:
+    if entry.kind == ITEM:
+        members.put(entry.container, entry.key, value)
+    elif entry.kind == ATTRIBUTE:
+        object.__setattr__(entry.container, entry.key, value)
+    elif entry.kind == CELL:
+        entry.container.cell_contents = value
+    elif entry.kind == VARIABLE:
+        entry.container.set(value)
+
+
+def refuse_lazy(snapshot: Snapshot) -> None:
+    """A lazy module has parameters without a shape, which its first call gives them.
+
+    Raises:
+        MisuseError: There is one among the callable's modules.
+    """
+    for entry in snapshot.entries.values():
+        if isinstance(_tensor_in(entry), UninitializedTensorMixin):
+            raise MisuseError(
+                f"{snapshot.name_of(entry)} has no shape yet, as it is a lazy module's: call the module "
+                "once on small real tensors, then check it"
+            )
+
+
+def _rekey(container: Any, fakes: dict[int, tuple[torch.Tensor, Any]]) -> None:
+    """Tables with tensors as keys (the state of an optimizer) get the stand-ins as keys."""
+    if isinstance(container, dict) and any(id(key) in fakes for key in container):
+        items = [(fakes[id(key)][1] if id(key) in fakes else key, value) for key, value in container.items()]
+        container.clear()
+        container.update(items)

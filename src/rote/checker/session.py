@@ -1,0 +1,312 @@
+"""One check from the first run to the findings, in the process that was forked for it.
+
+The callable runs twice, as a capture would meet it after a warm-up: what only the first call does (lazy
+initialisation, calibration) is no hazard. The second call's operations, operands, Python state, random
+generators and result are compared with the first's; where they differ, a third call tells whether they go on
+to differ, and a fourth at which line. Each line that got an invented truth value gets the other one in a run
+of its own: what lies on the other branch is met there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ..base import EnvironmentError_, MisuseError, Site, is_internal, traceback_site
+from ..hazards import rules
+from ..hazards.rules import Finding, Remark
+from ..runtime.arguments import Spec, flatten, paths, unflatten
+from ..runtime.capture import HostRandom
+from ..runtime.state import Difference, Snapshot
+from . import compare
+from .comments import LinesRan, lines_of, to_a_trial, unused_comments
+from .device import FakeStage
+from .differing import differences
+from .fake import script_line
+from .isolation import TimeUp
+from .surroundings import SurroundingEffect, Surroundings, handed_back
+from .trial import UNKNOWN, CodePlace, Note, TrialNotes
+from .walk import StateWalk
+from .watched import WatchedCode
+
+Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+_FORKED = "fork-based multiprocessing"
+_AFTER_BACKWARD = (
+    "a backward on a GPU has started autograd's threads in this process, and a check, which forks it, cannot "
+    "run another one: check before the first backward, or from the command line (rote check)"
+)
+
+SLOTS = 1000
+"""Slots that differ among which iterators are looked for."""
+
+RETRIES = 6
+"""Runs with other truth values when the callable raised after one was invented."""
+
+BRANCHES = 16
+"""Lines whose truth value is the other one in a run of its own, at most."""
+
+DRAWS = 5
+"""Runs of a callable that draws host random numbers, until they make a difference."""
+
+
+@dataclass
+class Outcome:
+    """What a check has to say.
+
+    Attributes:
+        findings: The findings.
+        incomplete: Why it ended early, empty if it did not.
+        operations: Operations of one call.
+        remarks: What is to be said of comments that silenced nothing.
+    """
+
+    findings: list[Finding] = field(default_factory=list[Finding])
+    incomplete: str = ""
+    operations: int = 0
+    remarks: list[Remark] = field(default_factory=list[Remark])
+
+
+@dataclass
+class Run:
+    """One call.
+
+    Attributes:
+        notes: What it met.
+        trace: Its operations.
+        before: The state before it.
+        after: The state after it.
+        random: The host's generators before it, and after.
+        value: Leaves of what it returned that are no tensors.
+        effects: What it did to its arguments' containers and to modes.
+        advanced: Iterators that it moved.
+    """
+
+    notes: TrialNotes
+    trace: list[tuple[str, Any]]
+    before: Snapshot
+    after: Snapshot
+    random: tuple[HostRandom, HostRandom]
+    value: list[Any]
+    effects: list[SurroundingEffect]
+    advanced: list[Difference]
+
+
+class FailedError(Exception):
+    """The callable raised; ``__cause__`` is what."""
+
+
+class CheckSession:
+    """Runs a callable several times.
+
+    Args:
+        stage: Where it runs.
+        work: The callable and its arguments.
+    """
+
+    def __init__(self, stage: FakeStage, work: Work) -> None:
+        self._stage = stage
+        self._function, args, kwargs = work
+        self._executed = WatchedCode()
+        self._executed.add_function(inspect.unwrap(getattr(self._function, "__func__", self._function)))
+        leaves: list[Any] = []
+        self._spec: Spec = flatten((args, kwargs), leaves)
+        self._leaves = leaves
+        shape_args, shape_kwargs = self._spec[3]
+        self._names = paths(shape_args, "args") + paths(shape_kwargs, "kwargs")
+        self._codes: list[CodeType] = []
+        self._noted: list[TrialNotes] = []
+
+    def outcome(self) -> Outcome:
+        """Run, compare, and say what was found."""
+        found = Outcome()
+        try:
+            self._leaves = self._stage.prepare(self._walk(), self._leaves, self._names)
+            runs = self._runs()
+            found.operations = len(runs[-1].trace)
+            notes = self._compared(runs)
+            self._look_elsewhere(notes)
+        except FailedError as failure:
+            if _FORKED in str(failure.__cause__):
+                raise EnvironmentError_(_AFTER_BACKWARD) from failure
+            notes = self._so_far()
+            found.incomplete = _failure(notes, failure.__cause__ or failure, self._line())
+        except TimeUp as error:
+            notes = self._so_far()
+            found.incomplete = f"{error} at {traceback_site(error.__traceback__)}"
+        line = self._line()
+        for note in notes.found.values():
+            if note.place is UNKNOWN:  # no Python line led there
+                note.place = line
+        found.findings = [note.finding() for note in notes.found.values()]
+        if not found.incomplete:
+            found.remarks = self._remarks(found.findings)
+        return found
+
+    def _look_elsewhere(self, notes: TrialNotes) -> None:
+        """Add what the call meets where a line gets the other truth value, unless it raises there."""
+        inventor = self._stage.inventor
+        for site in list(dict.fromkeys(inventor.asked))[:BRANCHES]:
+            inventor.flip(site)
+            with contextlib.suppress(Exception, KeyboardInterrupt, SystemExit):
+                for key, note in self._attempt(None, frozenset()).notes.found.items():
+                    notes.found.setdefault(key, note)
+            inventor.flip(site)
+
+    def _remarks(self, findings: list[Finding]) -> list[Remark]:
+        """Comments that silence nothing, and those of lines that ran and silenced nothing."""
+        comments = unused_comments(self._codes, findings)
+        said = [each.remark(each.mistake) for each in comments if each.mistake]
+        doubted = to_a_trial(comments)
+        if doubted:
+            lines = LinesRan(lines_of(doubted))
+            with contextlib.suppress(FailedError, TimeUp):
+                self._run(watching=lines)
+            said += [
+                each.remark(f"ignore[{each.code}] silences nothing, in this call at least")
+                for each in doubted
+                if (each.where.file, each.where.line) in lines.ran
+            ]
+        return said
+
+    def _so_far(self) -> TrialNotes:
+        """What all runs have met, of a check that cannot be finished."""
+        notes = TrialNotes()
+        for each in self._noted:
+            notes.found.update(each.found)
+        return notes
+
+    # ------------------------------------------------------------------ runs
+
+    def _runs(self) -> list[Run]:
+        runs = [self._run(watching=self._executed), self._run()]
+        if runs[0].trace != runs[1].trace:
+            runs.append(self._run())
+        while self._stage.drawn and runs[-2].trace == runs[-1].trace and len(runs) < DRAWS:
+            runs.append(self._run())  # two numbers that are drawn may be the same
+        return runs
+
+    def _run(self, watching: Any = None, wanted: frozenset[int] = frozenset()) -> Run:
+        for left in reversed(range(RETRIES + 1)):
+            try:
+                return self._attempt(watching, wanted)
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
+                if isinstance(error, MisuseError) or not left or not self._stage.inventor.flip_last():
+                    raise FailedError from error
+        raise AssertionError
+
+    def _attempt(self, watching: Any, wanted: frozenset[int]) -> Run:
+        before = self._walk()
+        self._stage.begin(before, wanted)
+        trial = self._stage.trial
+        self._noted.append(trial.notes)
+        args, kwargs = unflatten(self._spec, iter(self._leaves))
+        surroundings = Surroundings(self._spec, self._leaves, self._names)
+        with watching or contextlib.nullcontext(), self._stage.modes():
+            value = run_once(self._function, args, kwargs)
+        trial.raised.caught(trial.notes)
+        effects = surroundings.effects(args, kwargs, value)
+        after_random = HostRandom.read()
+        self._codes = list(self._executed.globals)
+        leaves: list[Any] = []
+        flatten(value, leaves)
+        plain = [leaf for leaf in leaves if isinstance(leaf, (bool, int, float, str, complex))]
+        after = self._walk()
+        effects += handed_back(
+            value, {container for _, container, _ in after.entries}, "that the callable keeps"
+        )
+        moved = [each for each in differences(before, after, SLOTS) if each.advanced]
+        if watching is self._executed:
+            before = after  # the globals of code that had not run were not known before
+        random = (surroundings.random, after_random)
+        return Run(trial.notes, trial.trace, before, after, random, plain, effects, moved)
+
+    def _walk(self) -> Snapshot:
+        opaque = [
+            (name, leaf)
+            for name, leaf in zip(self._names, self._leaves, strict=True)
+            if not isinstance(leaf, torch.Tensor)
+        ]
+        is_function = inspect.isfunction(self._function) or inspect.ismethod(self._function)
+        kind: type = type(self._function)
+        root = "" if is_function else kind.__name__
+        return StateWalk(self._executed).take([(root, self._function), *opaque])
+
+    # ------------------------------------------------------------------ comparison
+
+    def _compared(self, runs: list[Run]) -> TrialNotes:
+        last, earlier = runs[-1], runs[-2]
+        notes = last.notes
+        line = self._line()
+        compare.state(notes, last.before, last.after, self._codes, line)
+        compare.iterators(notes, last.advanced, self._codes, line)
+        compare.random_numbers(notes, last.random, self._stage.drawn, line)
+        for each in dict.fromkeys(effect for run in runs for effect in run.effects):
+            notes.add(each.rule, each.text, place=line, severity=each.severity)
+        compare.results(notes, earlier.value, last.value, line)
+        differing = compare.differing(earlier.trace, last.trace)
+        if differing:
+            self._stage_differences(notes, earlier, last, differing, line)
+        return notes
+
+    def _stage_differences(
+        self, notes: TrialNotes, earlier: Run, last: Run, differing: list[int], line: CodePlace
+    ) -> None:
+        codes = {note.rule.code for note in notes.found.values()}
+        if codes & compare.COUNTING:
+            return
+        explained = bool(codes & compare.EXPLAINING)
+        with contextlib.suppress(FailedError):
+            self._run(wanted=frozenset(differing))
+        for index in differing:
+            place = self._stage.trial.places.get(index)
+            known = explained or (place is None and rules.HOST_RANDOM.code in codes)
+            compare.traces(notes, earlier.trace, last.trace, index, place or line, known)
+
+    def _line(self) -> CodePlace:
+        """Where the callable is defined."""
+        target = inspect.unwrap(getattr(self._function, "__func__", self._function))
+        scripted = script_line(target)
+        if scripted is not None:
+            return CodePlace(Site(*scripted, "forward"), 0, ())
+        if isinstance(target, torch.nn.Module):
+            target = inspect.getattr_static(
+                type(target), "forward"
+            )  # a traced one has a descriptor that raises
+        code = getattr(target, "__code__", None)
+        if code is None:
+            call: Any = vars(type(target)).get("__call__")
+            code = getattr(call, "__code__", None)
+        site = Site(code.co_filename, code.co_firstlineno, code.co_name) if code is not None else None
+        return CodePlace(site or Site("<unknown>", 0, "<unknown>"), 0, ())
+
+
+def run_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the callable; call paths begin below this frame."""
+    return function(*args, **kwargs)
+
+
+def _failure(notes: TrialNotes, error: BaseException, line: CodePlace) -> str:
+    """The callable raised: a note at the line that did, or at its first one, and a sentence."""
+    found = traceback_site(error.__traceback__)
+    site = found if found.line else line.site
+    frames = [
+        Site(frame.f_code.co_filename, line, frame.f_code.co_name)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    path = tuple(frame for frame in frames if not is_internal(frame.file))
+    text = str(error).strip().splitlines()
+    message = f"{type(error).__name__}: {text[0] if text else 'no message'}"
+    note = Note(
+        rules.RAISES, CodePlace(site, 0, path), f"the callable raises {message}",
+        rules.RAISES.severity, rules.RAISES.remedy, "",
+    )  # fmt: skip
+    notes.found.setdefault(note.key, note)
+    return f"the callable raised {message} at {site}"

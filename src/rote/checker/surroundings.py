@@ -1,0 +1,128 @@
+"""What a call may change beside the state that a walk sees: its arguments, modes, the host's generators."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from ..hazards import rules
+from ..hazards.rules import Rule, Severity
+from ..runtime.arguments import Spec, containers, explain_ambient, flatten, read_ambient
+from ..runtime.capture import HostRandom
+from ..runtime.reads.trace import PLAIN_TYPES
+
+AGAIN = "replays of rote do that again, a graph captured by hand does not"
+
+
+class SurroundingEffect(NamedTuple):
+    """What a call does to its surroundings.
+
+    Attributes:
+        rule: The rule.
+        text: What happens.
+        severity: What it costs; that of the rule if None.
+    """
+
+    rule: Rule
+    text: str
+    severity: Severity | None = None
+
+
+def handed_back(value: Any, owned: Container[int], whose: str) -> Iterator[SurroundingEffect]:
+    """A list, dict or object in the result that is not the call's own.
+
+    A graph captured by hand goes on filling the same tensors, so nothing is wrong; rote, whose results belong
+    to the caller, does not record the call.
+
+    Args:
+        value: The result.
+        owned: Identities of containers; of an object, also that of its ``__dict__``.
+        whose: Where those come from.
+    """
+    for branch in containers(flatten(value, []), value):
+        known = id(branch) in owned or id(getattr(branch, "__dict__", branch)) in owned
+        if known and not isinstance(branch, tuple):
+            text = f"the result contains a {type(branch).__name__} {whose}, and rote does not record the call"
+            yield SurroundingEffect(rules.CONTAINER_RETURNED, text, Severity.SPEED)
+            return
+
+
+class Surroundings:
+    """The surroundings of a call, as they are before it.
+
+    Args:
+        spec: Structure of its arguments.
+        leaves: Their leaves.
+        names: Names of the leaves.
+
+    Attributes:
+        random: The host's generators.
+    """
+
+    def __init__(self, spec: Spec, leaves: list[Any], names: list[str]) -> None:
+        self._spec = spec
+        self._leaves = leaves
+        self._names = names
+        self._ambient = read_ambient()
+        self._forms = [_form(leaf) for leaf in leaves]
+        self.random = HostRandom.read()
+
+    def effects(self, args: Any, kwargs: Any, value: Any) -> list[SurroundingEffect]:
+        """What the call has changed, by rule.
+
+        Args:
+            args: The positional arguments it was given.
+            kwargs: The keyword arguments it was given.
+            value: What it returned.
+        """
+        leaves: list[Any] = []
+        spec = flatten((args, kwargs), leaves)
+        given = {id(branch) for branch in containers(spec, (args, kwargs))}
+        return [
+            *self._stored(spec, leaves),
+            *self._reshaped(),
+            *self._returned(value),
+            *handed_back(value, given, "from the arguments"),
+            *self._modes(),
+        ]
+
+    def _stored(self, spec: Spec, leaves: list[Any]) -> Iterator[SurroundingEffect]:
+        if spec == self._spec and all(a is b for a, b in zip(leaves, self._leaves, strict=True)):
+            return
+        text, severity = "the call stores something in one of its arguments", None
+        known = {id(leaf) for leaf in self._leaves}
+        new = [leaf for leaf in leaves if id(leaf) not in known]
+        again = all(isinstance(leaf, torch.Tensor) or type(leaf) in PLAIN_TYPES for leaf in new)
+        if again and _branches(spec) <= _branches(self._spec):
+            text, severity = f"{text}; {AGAIN}", Severity.SPEED
+        yield SurroundingEffect(rules.ARGUMENT_CHANGED, text, severity)
+
+    def _reshaped(self) -> Iterator[SurroundingEffect]:
+        for name, was, leaf in zip(self._names, self._forms, self._leaves, strict=True):
+            now = _form(leaf)
+            if now != was:
+                yield SurroundingEffect(rules.RESHAPED, f"{name} was {was} before the call and is {now}")
+
+    def _returned(self, value: Any) -> Iterator[SurroundingEffect]:
+        if isinstance(value, Iterator):
+            text = f"the call returns a {type(value).__name__}, which runs when the call is over"
+            yield SurroundingEffect(rules.OPAQUE_OUTPUT, text)
+
+    def _modes(self) -> Iterator[SurroundingEffect]:
+        changed = explain_ambient(self._ambient, read_ambient())
+        if changed is not None:
+            yield SurroundingEffect(rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}")
+
+
+def _branches(spec: Spec) -> int:
+    """How many lists, dicts and objects a structure has."""
+    return 0 if spec is None else 1 + sum(map(_branches, spec[3]))
+
+
+def _form(leaf: Any) -> str:
+    """Shape and strides of a tensor as text; nothing for other values."""
+    if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
+        return ""
+    return f"{list(leaf.shape)} with strides {list(leaf.stride())}"

@@ -1,0 +1,404 @@
+"""The trial: every operation of a call passes here, those on the device without being computed.
+
+Operations on the pretended device run on fake tensors, which have a shape and a type and no memory.
+Operations on host tensors run for real, as they do while a graph is captured, so that what the host computes
+from its own data (time steps, lengths, tables) has its true values. Where a capture would fail or freeze a
+value, a note is taken and the call goes on with something that could have been: a hazard hides no other.
+
+What this does not see: kernels launched past PyTorch's dispatcher; what a kernel does inside, apart from the
+table of operators; and code on branches that the invented values do not take (the source scan reads
+those).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+
+from ...base import user_site
+from ...hazards import rules
+from ...hazards.rules import Severity
+from ...runtime.operators import Facts, composite_call, facts_of, filled_in, is_mask, written_operands
+from ...runtime.program import tensors_of
+from ...runtime.pytorch import DispatchMode
+from ..fake import (
+    LARGEST,
+    PRETENDED,
+    FakeMemory,
+    FakeTensor,
+    Inventor,
+    StandIns,
+    depends_on_data,
+    host_copy,
+    lacks_fake,
+    without_function_modes,
+)
+from .dynamic import largest, of_host_kernel, without_masks
+from .known import KnownValues
+from .notes import TrialNotes
+from .operands import like, operand, plain, replaced, shown
+from .places import CodePlace, here
+from .raised import RaisedOperation
+from .steps import is_step_count
+from .stores import Numbers
+from .transfers import note_operand, note_to_device, note_to_host
+
+_aten = torch.ops.aten
+_COPIES = frozenset({_aten._to_copy.default, _aten.copy_.default})
+_SMALL = 1 << 16  # elements up to which a host tensor is made for real
+
+
+class Trial(DispatchMode):
+    """Dispatch mode for the runs of one check.
+
+    Args:
+        standins: Real tensors and the fake ones that stand for them.
+        inventor: Answers what the host reads.
+
+    Attributes:
+        notes: What the current run has met.
+        raised: What operations of the current run raised.
+        trace: Name and plain operands of the operations of the current run.
+        made: Host memory that was allocated in the current run.
+        pinned: Pinned memory.
+        building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
+        wanted: Positions in the trace whose places are to be kept.
+        places: Those places.
+        inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, standins: StandIns, inventor: Inventor) -> None:
+        super().__init__()
+        self.fake = standins.fake
+        self.device = torch.device(PRETENDED, 0)
+        self.standins = standins
+        self.known = KnownValues(standins)
+        self.inventor = inventor
+        self.building = self._aside = False
+        self.inside = 1
+        self.made = FakeMemory()
+        self.begin()
+
+    def begin(self, wanted: frozenset[int] = frozenset()) -> None:
+        """A new run begins."""
+        self.notes = TrialNotes()
+        self.raised = RaisedOperation()
+        self.trace: list[tuple[str, Any]] = []
+        self.standins.keep(self.made)  # what an earlier run made on the host and left somewhere
+        self.made, self.pinned, self._numbers = FakeMemory(), FakeMemory(), Numbers(self.on_device)
+        self.wanted = wanted
+        self.places: dict[int, CodePlace] = {}
+        self.inventor.begin()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if self._aside:
+            return func(*args, **(kwargs or {}))
+        self.inside += 1
+        try:
+            with without_function_modes():
+                return self._dispatch(func, args, kwargs or {})
+        except Exception as error:
+            if not self.building:
+                self.raised.add(str(func), error)
+            raise
+        finally:
+            self.inside -= 1
+
+    def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._higher_order(func, args, kwargs)
+        facts = facts_of(func)
+        if facts.hidden:
+            return func(*args, **kwargs)
+        parts = composite_call(func) if torch.is_inference_mode_enabled() else None
+        if parts is not None:
+            with self:  # they come back here, one by one
+                return parts(*args, **kwargs)
+        tensors = tensors_of(args, kwargs)
+        if func is _aten.lift_fresh.default and not isinstance(tensors[0], FakeTensor):
+            return self._keep(func(*args))  # of Python data, by torch.FloatTensor([...])
+        if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
+            operands: Any = replaced(args, self._adopted)
+            args, kwargs = operands, cast("dict[str, Any]", replaced(kwargs, self._adopted))
+            tensors = tensors_of(args, kwargs)
+        target = kwargs.get("device")
+        if any(self.on_device(tensor) for tensor in tensors) or _is_pretended(target):
+            return self._on_device(facts, func, args, kwargs, tensors)
+        return self._on_host(facts, func, args, kwargs, tensors)
+
+    @contextmanager
+    def aside(self) -> Generator[None]:
+        """What runs here is no part of the call."""
+        before, self._aside = self._aside, True
+        try:
+            yield
+        finally:
+            self._aside = before
+
+    def on_device(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor lies on the pretended device."""
+        return isinstance(tensor, FakeTensor) and cast("Any", tensor).fake_device.type == PRETENDED
+
+    def _adopted(self, tensor: torch.Tensor) -> Any:
+        return self.standins.adopt(tensor, self.made)
+
+    # ------------------------------------------------------------------ host
+
+    def _on_host(
+        self,
+        facts: Facts,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+    ) -> Any:
+        fake = any(isinstance(tensor, FakeTensor) for tensor in tensors)
+        if facts.seeded and facts.dropout is None and not self.building:
+            self.notes.add(rules.HOST_RANDOM, f"{facts.short} draws on the host, once for all replays")
+        if fake and facts.reads:
+            return self._answer(func, tensors[0])
+        if facts.written and not self.building:
+            self._note_host_writes(facts, args, kwargs)
+        if not fake and tensors:
+            return self._keep(func(*args, **kwargs))
+        out = self._faked(facts, func, args, kwargs)
+        if fake or any(part.numel() > _SMALL for part in tensors_of((out,), {})):
+            return self._keep(out)
+        return self._keep(func(*args, **kwargs))
+
+    def _keep(self, out: Any) -> Any:
+        if not self.building:
+            for part in tensors_of(out if isinstance(out, tuple) else (out,), {}):
+                self.made.add(part)
+        return out
+
+    def _note_host_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for tensor in written_operands(facts, args, kwargs):
+            if tensor.layout is torch.strided and tensor not in self.made:
+                if is_step_count(self.notes, tensor, Severity.WRONG):
+                    return
+                text = f"{facts.short} changes a host tensor, which a replay does not repeat"
+                self.notes.add(rules.HOST_OPERATION, text, evidence=shown(tensor), severity=Severity.WRONG)
+
+    # ------------------------------------------------------------------ device
+
+    def _on_device(
+        self,
+        facts: Facts,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+    ) -> Any:
+        if (facts.reads or facts.beside) and tensors:
+            self._note_read(tensors[0], facts)
+        if facts.reads and tensors:
+            return self._answer(func, tensors[0])
+        if not self.building:
+            self._trace(facts, args, kwargs)
+            self._numbers.note(self.notes, facts, args)
+        if func in _COPIES:
+            copied = self._copy(func, args, kwargs)
+            if copied is not None:
+                return copied
+        if facts.written:
+            self._note_writes(facts, args, kwargs)
+        if any(not self.on_device(tensor) for tensor in tensors):
+            args, kwargs = self._with_host_operands(facts, args, kwargs, tensors)
+        if facts.indexed and any(is_mask(index) for index in args[1]):
+            return self._masked(facts, func, args, kwargs)
+        if facts.dynamic and not (facts.indexed or facts.beside) and kwargs.get("output_size") is None:
+            self._note_dynamic(facts, tensors)
+            return self._largest(facts, func, args, kwargs)
+        if facts.refused is not None:
+            shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
+            text = f"{facts.short} {facts.refused}"
+            self.notes.add(rules.REFUSED, text, evidence=shapes, severity=Severity.STOPS)
+        out = self._faked(facts, func, args, kwargs)
+        if self.known.may_be(facts, tensors):
+            self.known.remember(facts, func, args, kwargs, out)
+        self.inventor.meet(facts.name, tensors, out)
+        if func is _aten.scalar_tensor.default:
+            self._numbers.add(out)
+        return out
+
+    def _trace(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(self.trace) in self.wanted:
+            self.places[len(self.trace)] = here()
+        self.trace.append((facts.name, (plain(args), plain(tuple(kwargs.items())))))
+
+    def _faked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kwargs.get("generator") is not None:  # a generator of the host; nothing is drawn anyway
+            kwargs = {**kwargs, "generator": None}
+        try:
+            with self.fake:
+                return func(*args, **kwargs)
+        except Exception as error:
+            if depends_on_data(error):
+                self._note_dynamic(facts, tensors_of(args, kwargs))
+                return self._largest(facts, func, args, kwargs)
+            if not lacks_fake(error):
+                raise
+        return self._without_fake(facts, func, args, kwargs)
+
+    def _largest(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A result whose shape depends on values: the true one if they are known, else the largest."""
+        true = self.known.true(facts, func, args, kwargs)
+        if true is not None:
+            return true
+        with self.fake:
+            return largest(func, args, kwargs)
+
+    def _without_fake(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Nobody said what an operator returns: ask its host kernel, or guess."""
+        if not func._schema.returns:  # a fused optimizer
+            return None
+        found = of_host_kernel(func, args, kwargs)
+        if func.namespace != "aten":
+            guessed = "" if found is not None else "; its result is taken to be like its first operand"
+            text = f"{facts.name} has no fake implementation: nobody can say what a capture does{guessed}"
+            evidence = ", ".join(shown(tensor) for tensor in tensors_of(args, kwargs)[:3])
+            self.notes.add(rules.NO_FAKE, text, evidence=evidence)
+        with self.fake:
+            if found is None:
+                return largest(func, args, kwargs)
+            return replaced(found, lambda made: like(made, self.device))
+
+    def _higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        text = f"{func} takes Python functions: what it runs is not looked into"
+        self.notes.add(rules.UNSUPPORTED_TENSOR, text, severity=Severity.UNKNOWN)
+        with self.fake:
+            return func(*args, **kwargs)
+
+    # ------------------------------------------------------------------ reads
+
+    def _note_read(self, tensor: torch.Tensor, facts: Facts) -> None:
+        if self.building:
+            return
+        if is_step_count(self.notes, tensor, Severity.STOPS):
+            return
+        what = "two tensors are compared on the host" if "equal" in facts.name else "the host reads a tensor"
+        self.notes.add(rules.HOST_READ, f"{what}, which waits for the device", evidence=shown(tensor))
+
+    def read_value(self, tensor: torch.Tensor) -> Any:
+        """The value of a tensor of one element: the true one if it is known."""
+        known = self.standins.value_of(tensor)
+        return known.item() if known is not None else self.inventor.scalar(tensor, user_site())
+
+    def _answer(self, func: Any, tensor: torch.Tensor) -> Any:
+        """What an operation tells the host.
+
+        A truth about more than one value (``torch.equal``) is hoped to be, and is not if the callable raised
+        when it was.
+        """
+        truth = str(func._schema.returns[0].type) == "bool"
+        if truth and (func is _aten.equal.default or tensor.numel() != 1):
+            return self.inventor.truth(None, user_site())
+        return self.read_value(tensor) if tensor.numel() == 1 else 1
+
+    # ------------------------------------------------------------------ copies
+
+    def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A copy between host and device; None for one that stays on the device."""
+        source = args[1] if func is _aten.copy_.default else args[0]
+        blocking = not operand(args, kwargs, 2, "non_blocking")
+        if func is _aten.copy_.default:
+            if not self.on_device(args[0]):
+                self._note_to_host(source, blocking)
+                return args[0].fill_(1) if not isinstance(args[0], FakeTensor) else args[0]
+            if not self.on_device(source) or self._numbers.are_copied(source, args[0]):
+                self._note_to_device(source, blocking)
+            if self.on_device(source):
+                return None
+            self._note_writes(facts_of(func), args, kwargs)
+            self.standins.forget_value(args[0])
+            return args[0]
+        target = kwargs.get("device")
+        if self.on_device(source):
+            if target is None or _is_pretended(target):
+                return None
+            self._note_to_host(source, blocking)
+            return self.to_host(source, kwargs.get("dtype") or source.dtype)
+        self._note_to_device(source, blocking)
+        out = self._faked(facts_of(func), func, args, kwargs)
+        if not isinstance(source, FakeTensor):
+            self.standins.know_value(out, source.to(out.dtype))
+        return out
+
+    def _note_to_host(self, source: torch.Tensor, blocking: bool) -> None:
+        if not self.building and source.numel():
+            note_to_host(self.notes, source, waits=blocking)
+
+    def _note_to_device(self, source: torch.Tensor, blocking: bool) -> None:
+        if not self.building and source.numel():
+            note_to_device(self.notes, source, waits=blocking, pinned=source in self.pinned)
+
+    def to_host(self, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """What a copy to the host gives: the true values if they are known, invented ones else."""
+        known = self.standins.value_of(source)
+        if known is not None:
+            return self._keep(known.to(dtype, copy=True))
+        if source.numel() <= LARGEST:
+            return self._keep(host_copy(source).to(dtype))
+        with self.fake:
+            return self._keep(torch.empty(source.shape, dtype=dtype, device="cpu"))
+
+    # ------------------------------------------------------------------ operands, shapes, writes
+
+    def _with_host_operands(
+        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
+    ) -> tuple[Any, Any]:
+        """Host tensors among the operands of a device operation: noted, then taken to lie on the device."""
+        for tensor in tensors:
+            if self.on_device(tensor):
+                continue
+            is_argument = self.standins.is_host_argument(tensor)
+            note_operand(self.notes, facts, tensor, is_argument=is_argument, is_building=self.building)
+        if any(tensor.dim() and not self.on_device(tensor) for tensor in tensors):
+            return replaced(args, self._moved), replaced(kwargs, self._moved)
+        return args, kwargs
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.on_device(tensor) or not tensor.dim():
+            return tensor
+        with self.fake:
+            return like(tensor, self.device)
+
+    def _masked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        masks = [index for index in args[1] if is_mask(index)]
+        if facts.stores:
+            if not self._numbers.is_number(filled_in(facts, args, kwargs)):
+                text = "a store through a mask counts the elements on the host"
+                self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"mask {shown(masks[0])}")
+            with self.fake:
+                return args[0] if facts.mutable else args[0].clone()
+        self._note_dynamic(facts, masks, "a mask selects elements, and the host has to know how many")
+        true = self.known.true(facts, func, args, kwargs)
+        if true is not None:
+            return true
+        with self.fake:
+            return func(args[0], without_masks(args[1]))
+
+    def _note_dynamic(self, facts: Facts, tensors: list[torch.Tensor], text: str = "") -> None:
+        if not self.building:
+            text = text or f"the shape of what {facts.short} returns depends on values"
+            self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {', '.join(map(shown, tensors[:2]))}")
+
+    def _note_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for tensor in written_operands(facts, args, kwargs):
+            self.standins.forget_value(tensor)
+            name = self.standins.argument_name(tensor)
+            if name is not None and not self.building:
+                text = f"{facts.short} changes {name} in place"
+                self.notes.add(rules.ARGUMENT_MUTATED, text, evidence=shown(tensor))
+
+
+def _is_pretended(device: Any) -> bool:
+    return device is not None and torch.device(device).type == PRETENDED

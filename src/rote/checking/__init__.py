@@ -1,1 +1,0 @@
-"""The check: a callable runs on pretended device tensors, and what a capture would mind is noted."""

@@ -1,1 +1,0 @@
-"""What users call: `rote.graph`, the graphed callable, its options and its report."""

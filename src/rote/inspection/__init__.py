@@ -1,1 +1,0 @@
-"""Read-only views: what a program costs, and what a recording holds."""

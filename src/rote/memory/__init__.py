@@ -1,1 +1,0 @@
-"""The memory that recordings hold: finished sessions, counted and released together."""

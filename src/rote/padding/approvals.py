@@ -1,0 +1,275 @@
+"""Calls of many sizes share the recordings of a few: which padded calls may answer for exact ones.
+
+An argument is padded up to the next size along the axes that the user names, the padded call is replayed, and
+the results are cut back to the valid rows. That is only done where it was seen to make no difference:
+
+1. The first calls of a size run as they are, observed. A call that writes an argument or a tensor made
+   outside, draws random numbers, reads a value on the host, hands out a view of an argument or part of an
+   autograd graph, keeps something outside, or changes Python state, is never padded.
+2. The same call then runs padded, with five kinds of padding. Its operations have to be the same, with the
+   same numbers (see :mod:`.likeness`), and the valid rows have to equal the exact results: bit by bit, unless
+   ``tolerance`` allows for rounding, since kernels may add up in another order for another shape. Which
+   dimensions of a result follow the padded axis is seen by comparing shapes.
+3. After two such calls the *recording* is approved, not the callable: if a guard fails later and another
+   recording is made, that one is checked as well. And every size is compared once before it is padded, since
+   Python code may do something else for one size than for its neighbours.
+4. Some padded calls are compared again: the 16th of a recording, the 64th, and so on.
+
+What this cannot see: a dependence between rows that no kind of padding shows on the values of the checked
+calls. A branch taken for single values inside a kernel (``where(x > 1000, x.mean(), x)``) is one. If a later
+comparison finds it, a warning is logged, since padded calls before may have been wrong.
+
+Padding costs a copy of the padded arguments and of the results that are cut, on every call.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ..api import HeldKey
+from ..base import Site, user_site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..runtime.arguments import Call, bind, flatten
+from ..runtime.engine import Answer, Specialization
+from ..runtime.program import INPUT_VIEW, OWN, PASSED, PLAINLY, REPLAYED, VIEW
+from ..runtime.recording import Recording
+from .likeness import program_difference
+from .rows import VARIATIONS, CannotCutError, PaddedAxis, ResultCut, difference, find_cut, pad
+
+_log = logging.getLogger("rote")
+
+CHECKS = 2
+"""Calls of a padded shape that are checked before its recording is used."""
+
+RECHECK = 16
+"""Padded calls after which one is compared again; then after four times as many, and so on."""
+
+TRIES = 6
+"""Checked calls of a padded shape that lead nowhere (unsteady, not recorded), after which none is padded."""
+
+MAX_TRIED = 1024
+"""Keys whose tries are remembered."""
+
+
+class Checked:
+    """What checks of a recording have shown so far.
+
+    Args:
+        cut: How its results are cut.
+    """
+
+    def __init__(self, cut: ResultCut) -> None:
+        self.cut = cut
+        self.count = 0
+        self.uses = 0
+        self._sizes: set[tuple[int, ...]] = set()
+
+    def covers(self, sources: list[PaddedAxis]) -> bool:
+        """Whether calls of these sizes may be padded."""
+        return self.count >= CHECKS and _sizes(sources) in self._sizes and self.cut.fits(sources)
+
+    def use(self) -> bool:
+        """Count a padded call; False if it is to be compared instead: the 16th, the 64th, and so on."""
+        self.uses += 1
+        again = self.uses >= RECHECK and self.uses.bit_length() % 2 and not self.uses & (self.uses - 1)
+        return not again
+
+    def add(self, cut: ResultCut, sources: list[PaddedAxis]) -> bool:
+        """Note a check that found no difference; False if it contradicts earlier ones."""
+        both = self.cut.both(cut)
+        if both is None:
+            return False
+        self.cut, self.count = both, self.count + 1
+        self._sizes.add(_sizes(sources))
+        return True
+
+
+def _sizes(sources: list[PaddedAxis]) -> tuple[int, ...]:
+    return tuple(source.size for source in sources)
+
+
+Axis = tuple[str, int]
+"""An argument and its axis."""
+
+
+def _axes(sources: list[PaddedAxis]) -> tuple[Axis, ...]:
+    """What is padded; a cut counts its sources in this order, so it is right for calls of the same only."""
+    return tuple((source.name, source.axis) for source in sources)
+
+
+class Approvals:
+    """The checks of the padded calls of one graphed callable.
+
+    Args:
+        name: Of the callable.
+        tolerance: See :func:`..padded`.
+
+    Attributes:
+        verdict: Why no call is padded any more.
+    """
+
+    def __init__(self, name: str, tolerance: float) -> None:
+        self._name = name
+        self._tolerance = tolerance
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all checks."""
+        self.verdict: Reason | None = None
+        self._tries: dict[Any, int] = {}
+        self._checked: weakref.WeakKeyDictionary[Recording, dict[tuple[Axis, ...], Checked]]
+        self._checked = weakref.WeakKeyDictionary()
+
+    def is_fruitless(self, held: HeldKey) -> bool:
+        """Whether checks of a padded shape have led nowhere too often."""
+        return self._tries.get(held.entry.key, 0) > TRIES
+
+    def cut_for(self, held: HeldKey, sources: list[PaddedAxis]) -> ResultCut | None:
+        """How to cut the results of a padded call that can be replayed; None if it cannot, or not yet."""
+        recording = held.entry.choice.find(held.call)
+        if recording is None or not recording.recorded:
+            return None
+        checked = self._known(recording, sources)
+        if checked is None or not checked.covers(sources) or not checked.use():
+            return None
+        return checked.cut
+
+    def _known(self, recording: Recording, sources: list[PaddedAxis]) -> Checked | None:
+        """What is known of a recording with these axes padded."""
+        return self._checked.get(recording, {}).get(_axes(sources))
+
+    def check(
+        self, held: HeldKey, exact: Call, sources: list[PaddedAxis], caller: FrameType
+    ) -> tuple[Any, Reason | None]:
+        """Run a call as it is, for its result, and padded, to see whether that makes a difference.
+
+        Args:
+            held: The key of the padded call.
+            exact: The call.
+            sources: What is padded.
+            caller: The caller's frame.
+
+        Returns:
+            The result, and why calls like this one are not padded; PLAINLY if the call has to run as it is,
+            once the locks are given back.
+        """
+        site, entry = user_site(caller), held.entry
+        observer = Specialization(entry.subject, _bound_like(held.call, exact.given))
+        result = observer.run(_bound_like(held.call, exact.given), caller)
+        why: Reason | None = None
+        if len(self._tries) > MAX_TRIED:
+            self._tries.clear()
+        tries = self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
+        if result.recording is not None:
+            why = _against(result, site) or self._compare(held, exact, result, sources, caller)
+        elif tries > TRIES and result.reasons:
+            why = reason(rules.NOT_PADDED, f"its calls are not steady: {result.reasons[0].message}", site)
+        observer.release()
+        if why is not None:
+            self._refuse(why, entry, sources)
+        return result.value, why
+
+    def _refuse(self, why: Reason, entry: Specialization, sources: list[PaddedAxis]) -> None:
+        """Pad no more; say so if calls were padded before."""
+        self.verdict = why
+        known = [self._known(recording, sources) for recording in entry.recordings]
+        uses = sum(checked.uses for checked in known if checked is not None)
+        if uses:
+            text = "%s: %d calls were padded before, and may differ: %s"
+            _log.warning(text, self._name, uses, why)
+
+    def _compare(
+        self, held: HeldKey, exact: Call, result: Answer, sources: list[PaddedAxis], caller: FrameType
+    ) -> Reason | None:
+        """Run the padded call with every kind of padding; why it must not take the exact one's place."""
+        assert result.recording is not None and result.recording.root.template is not None
+        site, template = user_site(caller), result.recording.root.template
+
+        def padded(variation: int) -> Call:
+            given = exact.rebuild(list(exact.leaves))  # what is stored in containers of its own is lost
+            return _bound_like(held.call, pad(*given, sources, variation))
+
+        known = held.entry.choice.find(padded(0))
+        checked = self._known(known, sources) if known is not None and known.recorded else None
+        cut: ResultCut | None = None
+        last: Answer | None = None
+        for variation in range(1 if checked is not None and checked.count >= CHECKS else VARIATIONS):
+            try:
+                last = held.entry.run(padded(variation), caller)
+            except Exception as error:
+                return reason(rules.NOT_PADDED, f"{sources[0]}: {type(error).__name__}: {error}", site)
+            if last.value is PLAINLY:
+                return None  # nothing to compare with
+            why = _against(last, site) if last.recording is not None else None
+            if why is not None:
+                return why
+            if last.recording is not None and not variation:
+                text = program_difference(result.recording.root.events, last.recording.root.events, sources)
+                if text is not None:
+                    return reason(rules.NOT_PADDED, f"{sources[0]}: {text}", site)
+            try:
+                cut = find_cut(template, result.value, last.value, sources)
+            except CannotCutError as error:
+                return reason(rules.NOT_PADDED, f"{sources[0]}: {error}", site)
+            if not cut.fits(sources):
+                return reason(rules.NOT_PADDED, f"{sources[0]}: the results' axes are ambiguous", site)
+            text = difference(result.value, cut.apply(last.value, sources), self._tolerance)
+            if text is not None:
+                return reason(rules.PADDING_SHOWS, f"{text} when {sources[0]}", site)
+        if last is not None and last.how == REPLAYED and last.recording is not None and cut is not None:
+            self._tries.pop(held.entry.key, None)
+            checked = self._checked.setdefault(last.recording, {}).setdefault(_axes(sources), Checked(cut))
+            if not checked.add(cut, sources):
+                text = f"{sources[0]}: the results' axes follow other axes by turns"
+                return reason(rules.NOT_PADDED, text, site)
+        return None
+
+
+def _bound_like(call: Call, given: tuple[tuple[Any, ...], dict[str, Any]]) -> Call:
+    """Take arguments apart as those of another call were, with their names in the same order."""
+    args, kwargs = given
+    return bind(args, {name: kwargs[name] for name in call.given[1]}, call.openings)
+
+
+def _against(result: Answer, site: Site) -> Reason | None:
+    """What speaks against padding a call that was observed, recorded or replayed."""
+    recording = result.recording
+    assert recording is not None
+    nodes = recording.root.walk()
+    template = recording.root.template
+    kinds = {leaf.kind for leaf in template.leaves} if template is not None else set[str]()
+    owned = [leaf.index for leaf in template.leaves if leaf.kind == OWN] if template is not None else []
+    text: str | None = None
+    if recording.accesses.written:
+        text = "the call writes an argument"
+    elif recording.accesses.writes:
+        text = "the call writes a tensor made outside"
+    elif len(nodes) > 1 or template is None:
+        text = "the host reads a value of the call"
+    elif not recording.root.pure and not recording.islands():
+        text = "the call draws random numbers"
+    elif any(node.effects_key for node in nodes):
+        text = "the call leaves gradients behind"
+    elif template.targets:
+        text = "the call keeps something outside, or in an argument"
+    elif template.needs_given:
+        text = "the result contains a container from the arguments"
+    elif PASSED in kinds or INPUT_VIEW in kinds:
+        text = "a result is an argument or a view of one"
+    elif len(set(owned)) < len(owned) or VIEW in kinds:
+        text = "two results share memory"
+    elif any(leaf.spent for leaf in template.leaves) or _requires_grad(result.value):
+        text = "a result requires grad"
+    return reason(rules.NOT_PADDED, text, site) if text is not None else None
+
+
+def _requires_grad(value: Any) -> bool:
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)

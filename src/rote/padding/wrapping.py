@@ -1,0 +1,353 @@
+"""``rote.padded``."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, Unpack, overload
+
+import torch
+
+from ..api import (
+    Graphed,
+    GraphedMethod,
+    OptionKeywords,
+    ReasonCounts,
+    dress,
+    graph,
+    place_of,
+    shows_options,
+)
+from ..base import MisuseError, OptionError, user_site
+from ..hazards import rules
+from ..hazards.rules import Reason, reason
+from ..runtime.arguments import NOT_MINE, Call, bind, is_plain
+from ..runtime.program import PLAINLY
+from .approvals import Approvals
+from .report import PaddedReport
+from .rows import PaddedAxis, pad
+from .sizes import Axes, AxisSizes, check_axes
+
+NEVER = 1 << 30
+"""Position of a parameter that is only given by keyword."""
+
+
+class PaddedCalls:
+    """Pads the calls of one graphed callable.
+
+    Args:
+        name: Of the callable.
+        positions: Where each argument that may be padded is given, if not by keyword.
+        axes: The axes and their sizes.
+        tolerance: See :func:`padded`.
+    """
+
+    def __init__(self, name: str, positions: Mapping[str, int], axes: Axes, tolerance: float) -> None:
+        self._name = name
+        self._positions = positions
+        self._sizes = {
+            argument: {axis: AxisSizes(sizes) for axis, sizes in each.items()}
+            for argument, each in axes.items()
+        }
+        self._approvals = Approvals(name, tolerance)
+        self._tally = ReasonCounts()
+        self._lock = threading.Lock()  # held for counts and sizes only: nothing of the user's runs meanwhile
+        self._calls = self._padded = self._checked = 0
+
+    def call(
+        self,
+        graphed: Graphed | GraphedMethod,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        caller: FrameType,
+    ) -> Any:
+        """Make a call, padded if that was seen to make no difference.
+
+        Returns:
+            The result. NOT_MINE if the graphed callable has to be called, PLAINLY if the callable itself.
+        """
+        if graphed.stands_aside():
+            return NOT_MINE
+        with self._lock:
+            self._calls += 1
+            sources = self._sources(args, kwargs, caller)
+        if isinstance(sources, Reason):
+            return self._leave(sources)
+        if not sources:
+            return NOT_MINE
+        if self._approvals.verdict is not None:
+            return self._leave(self._approvals.verdict)
+        try:
+            exact = bind(args, kwargs)
+        except RecursionError:  # a container that contains itself
+            return NOT_MINE
+        if exact.foreign is not None or exact.key[2]:  # arguments that share memory may be one object
+            return NOT_MINE
+        try:
+            longer = pad(args, kwargs, sources)
+        except RuntimeError as error:  # a type that cannot be joined, or no memory
+            text = f"{sources[0]}: {type(error).__name__}: {error}"
+            return self._leave(reason(rules.NOT_PADDED, text, user_site(caller)))
+        return self._call(graphed, exact, longer, sources, caller)
+
+    def _call(
+        self,
+        graphed: Graphed | GraphedMethod,
+        exact: Call,
+        longer: tuple[tuple[Any, ...], dict[str, Any]],
+        sources: list[PaddedAxis],
+        caller: FrameType,
+    ) -> Any:
+        approvals = self._approvals
+        with graphed.hold(*longer, caller) as held:
+            if held is None or approvals.is_fruitless(held):
+                return NOT_MINE
+            cut = approvals.cut_for(held, sources)
+            if cut is None:
+                value, why = approvals.check(held, exact, sources, caller)
+            else:
+                value = held.answer()
+                with self._lock:
+                    self._padded += 1
+                return value if value is PLAINLY else cut.apply(value, sources)
+        text = f"{sources[0]}: the call ran as it is, to be compared with the padded one"
+        self._note(why or reason(rules.PADDING_CHECKED, text, user_site(caller)))
+        with self._lock:
+            self._checked += 1
+        return value
+
+    def _leave(self, why: Reason) -> Any:
+        self._note(why)
+        return NOT_MINE
+
+    def _note(self, why: Reason) -> None:
+        with self._lock:
+            self._tally.add([why])
+
+    def _sources(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
+    ) -> list[PaddedAxis] | Reason:
+        """The axes that are smaller than they are to be, or why the call cannot be padded."""
+        found: list[PaddedAxis] = []
+        for name, axes in self._sizes.items():
+            place = name if name in kwargs else self._positions[name]
+            given = kwargs.get(name) if isinstance(place, str) else args[place] if place < len(args) else None
+            if not isinstance(given, torch.Tensor):
+                continue
+            for axis, sizes in axes.items():
+                source = _source(name, place, axis, given, sizes, caller)
+                if isinstance(source, Reason):
+                    return source
+                if source is not None:
+                    found.append(source)
+        return found
+
+    def report(self, graphed: Graphed | GraphedMethod) -> PaddedReport:
+        """What happened so far."""
+        with self._lock:
+            calls, padded, checked = self._calls, self._padded, self._checked
+            reasons = self._tally.reports()
+        exact = calls - padded - checked
+        return PaddedReport(self._name, calls, padded, checked, exact, reasons, graphed.report())
+
+    def clear(self) -> None:
+        """Forget everything that was observed, but the sizes that were learnt."""
+        with self._lock:
+            self._approvals.clear()
+            self._tally.clear()
+            self._calls = self._padded = self._checked = 0
+
+
+def _source(
+    name: str, place: int | str, axis: int, tensor: torch.Tensor, sizes: AxisSizes, caller: FrameType
+) -> PaddedAxis | Reason | None:
+    """What is padded of an argument, if anything has to be; or why it cannot be padded."""
+    if axis >= tensor.dim():
+        text = f"{name} has {tensor.dim()} dimensions, so there is no axis {axis}"
+        return reason(rules.NOT_PADDED, text, user_site(caller))
+    size = tensor.shape[axis]
+    wanted = sizes.size_for(size)
+    if wanted is None:
+        text = f"axis {axis} of {name} is {size}, the largest size is {sizes.largest}"
+        return reason(rules.TOO_LARGE_TO_PAD, text, user_site(caller))
+    if wanted == size:
+        return None
+    why: str | None = None
+    if not is_plain(tensor) or tensor.requires_grad or type(tensor) is not torch.Tensor:
+        why = f"{name} requires grad or is no plain tensor"
+    elif not tensor.is_contiguous() or not tensor.numel():
+        why = f"{name} is empty or not contiguous"
+    if why is not None:
+        return reason(rules.NOT_PADDED, why, user_site(caller))
+    return PaddedAxis(name, place, axis, size, wanted)
+
+
+class Padded:
+    """A graphed callable whose calls of many sizes share the recordings of a few; made by :func:`padded`.
+
+    Attributes that it does not have itself are those of the graphed callable. It is no module, also where it
+    wraps one.
+
+    Args:
+        graphed: The graphed callable.
+        positions: Where each argument that may be padded is given, if not by keyword.
+        axes: The axes and their sizes.
+        tolerance: See :func:`padded`.
+        calls: What pads its calls, where that is known.
+    """
+
+    def __init__(
+        self,
+        graphed: Graphed | GraphedMethod,
+        positions: Mapping[str, int],
+        axes: Axes,
+        tolerance: float,
+        calls: PaddedCalls | None = None,
+    ) -> None:
+        self._graphed = graphed
+        self._settings = positions, axes, tolerance
+        self._calls = calls or PaddedCalls(graphed.report().name, positions, axes, tolerance)
+        self._bound: weakref.WeakKeyDictionary[Graphed, PaddedCalls] = weakref.WeakKeyDictionary()
+        dress(self, graphed.__wrapped__)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the callable, padded where that was seen to make no difference.
+
+        Raises:
+            Exception: What the graphed callable raises.
+        """
+        value = self._calls.call(self._graphed, args, kwargs, sys._getframe(1))
+        if value is NOT_MINE:
+            return self._graphed(*args, **kwargs)
+        return self._graphed.__wrapped__(*args, **kwargs) if value is PLAINLY else value
+
+    def report(self) -> PaddedReport:
+        """How many calls were padded, why others were not, and what the graphed callable did."""
+        return self._calls.report(self._graphed)
+
+    def explain(self) -> str:
+        """The same as text, with what to do."""
+        return f"{self.report()}\n{self._graphed.explain()}"
+
+    def findings(self) -> Any:
+        """What keeps calls from being padded and replayed, in the form of :func:`..check`."""
+        return self.report().findings()
+
+    def reset(self) -> None:
+        """Free all recordings and forget everything that was observed."""
+        self._graphed.reset()
+        for calls in (self._calls, *self._bound.values()):
+            calls.clear()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: each instance has a graphed callable and checks of its own."""
+        if instance is None or not isinstance(self._graphed, Graphed):
+            return self
+        method = self._graphed.__get__(instance, owner)
+        positions, axes, tolerance = self._settings
+        bound = {name: place - 1 for name, place in positions.items()}
+        calls = self._bound.get(method.graphed)
+        made = Padded(method, bound, axes, tolerance, calls)
+        if calls is None:
+            self._bound[method.graphed] = made._calls
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        graphed = self.__dict__.get("_graphed")
+        if graphed is None:
+            raise AttributeError(name)
+        return getattr(graphed, name)
+
+    def __repr__(self) -> str:
+        return f"<rote.padded of {self._graphed!r}>"
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles are the callable's own, padded in the same way."""
+        name, found = place_of(self._graphed.__wrapped__)
+        return name if found is self else (Padded, (self._graphed, *self._settings))
+
+
+@overload
+def padded(
+    function: Callable[..., Any], /, *, axes: Axes, tolerance: float = 0.0, **options: Unpack[OptionKeywords]
+) -> Padded: ...
+@overload
+def padded(
+    *, axes: Axes, tolerance: float = 0.0, **options: Unpack[OptionKeywords]
+) -> Callable[[Callable[..., Any]], Padded]: ...
+@shows_options
+def padded(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    axes: Axes,
+    tolerance: float = 0.0,
+    **options: Unpack[OptionKeywords],
+) -> Any:
+    """Let calls of many sizes share the recordings of a few.
+
+    Arguments are padded with copies of their last row up to the next size, the padded call is replayed, and
+    the results are cut. That is done only where the first calls, run both ways, show that the valid rows come
+    out equal, and exactly as they are everywhere else; see :mod:`.approvals`. The report says how many calls
+    were padded, and why others were not.
+
+    Works on what :func:`..graph` works on, on what it returns, and as a decorator.
+
+    Args:
+        function: What to graph; or what is graphed already, which has its options then.
+        axes: For each argument, by the name of its parameter, the axes to pad and their sizes:
+            ``{"x": {0: [1, 2, 4, 8]}}``. Instead of a list, ``"powers"`` takes powers of two and ``"learn"``
+            also the sizes met most often, 8 at most. Larger calls than the last size run exactly.
+        tolerance: Largest difference of a padded call's valid rows that counts as equal, as a part of the
+            largest value of that result. With 0 they have to be equal bit by bit, which kernels that add up
+            in another order for another shape (matrix products, often) are not.
+        **options: See :class:`..Options`.
+
+    Returns:
+        A callable with the same arguments, and ``report()``, ``explain()`` and ``reset()``.
+
+    Raises:
+        OptionError: ``axes`` names no parameter or an impossible size, or an option is unknown or impossible.
+        MisuseError: ``function`` is not callable, or padded already.
+    """
+    check_axes(axes)
+    if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
+        raise OptionError(f"tolerance={tolerance!r} must be at least 0 and less than 1")
+    if function is None:
+        graph(**options)  # says now what is wrong with them
+        return lambda wrapped: padded(wrapped, axes=axes, tolerance=tolerance, **options)
+    if isinstance(function, Padded):
+        raise MisuseError("this callable is padded already; pass the plain or the graphed one to rote.padded")
+    if isinstance(function, (Graphed, GraphedMethod)):
+        if options:
+            raise OptionError(f"this callable is graphed already; give {', '.join(options)} to rote.graph")
+        graphed = function
+    else:
+        graphed = graph(function, **options)
+    return Padded(graphed, _positions(graphed.__wrapped__, list(axes)), axes, tolerance)
+
+
+def _positions(function: Any, names: list[str]) -> dict[str, int]:
+    """Where each named parameter is given positionally; ``NEVER`` if it is not.
+
+    Raises:
+        OptionError: A name is no parameter.
+    """
+    target: Any = function.forward if isinstance(function, torch.nn.Module) else function
+    method = getattr(target, "__func__", None)
+    try:
+        parameters = list(inspect.signature(method or target).parameters.values())[method is not None :]
+    except (TypeError, ValueError):
+        parameters = []
+    ordered = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [each.name for each in parameters if each.kind in ordered]
+    known = {each.name for each in parameters if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
+    anything = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    for name in names:
+        if name not in known and not anything:
+            raise OptionError(f"axes names {name!r}, which is no parameter; those are {sorted(known)}")
+    return {name: positional.index(name) if name in positional else NEVER for name in names}

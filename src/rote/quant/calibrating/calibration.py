@@ -1,0 +1,256 @@
+"""Calibration: ordinary forward passes of a model, watched.
+
+    with calibrate(model, config) as stats:
+        for batch in batches:
+            model(**batch)
+
+It looks at exactly ``calib_batches`` batches. A batch is one call of the model as such; where work is done by
+another method (``policy.sample_actions``), say ``manual=True`` and call ``stats.end_batch()`` after each, or
+``stats.skip_batch()`` after one that failed. Batches that come later are not looked at, and too few of them
+are an error at the end of the block, which keeps what was seen. A call that raises is no batch: nothing that
+it saw counts.
+
+Nothing of the model changes: there are hooks while the block runs, and none after it, however it ends. What
+is compiled runs eagerly meanwhile, since compiled code does not look for hooks. Where the transform is
+known beforehand (it comes from the weight), bounds of static scales are taken exactly, behind the
+transform, from every row; where it has to be searched for first, they are taken from the kept rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ...base import MisuseError, count_writes
+from ..config import UNQUANTIZED, DuQuantConfig
+from ..layer import DuQuantLinear
+from ..numerics import Chain, find_transform, padded, uncompiled
+from .flows import Flows
+from .folding import OTHERS, is_norm
+from .groups import share_by_name
+from .layers import Patterns, candidates
+from .stats import CalibrationStats
+
+
+class calibrate:  # noqa: N801  it is used like a function
+    """Watch the inputs of a model's linear layers.
+
+    Args:
+        model: Stays as it is.
+        config: What the statistics are for.
+        include: Patterns of the layers to look at; None is all.
+        exclude: Patterns of layers to leave out.
+        manual: Batches are counted by ``stats.end_batch()`` instead of by calls of the model.
+        resume: Statistics to go on with.
+        progress: Show a line on standard error; None does where that is a terminal.
+
+    Raises:
+        MisuseError: The block ended with too few batches, or an input was not finite.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: DuQuantConfig,
+        *,
+        include: Patterns = None,
+        exclude: Patterns = None,
+        manual: bool = False,
+        resume: CalibrationStats | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        if resume is not None:
+            resume.check(config)
+        self._model, self._config, self._manual = model, config, manual
+        found = candidates(model, config, include, exclude)
+        self._layers = {item.name: item.module for item in found if not item.reason}
+        self.stats = CalibrationStats(config, config.calib_batches) if resume is None else resume
+        self.stats.wanted = config.calib_batches
+        self._progress = sys.stderr.isatty() if progress is None else progress
+        self._handles: list[RemovableHandle] = []
+        self._open = ExitStack()
+        self._flows = Flows(self._read) if config.fold_smoothing else None
+        self._batch = self.stats.begun
+        self._depth = 0
+        self._ended = False
+        self._last: tuple[Tensor, str, int] | None = None
+        self._transforms: dict[str, Chain] = {}
+
+    def __enter__(self) -> CalibrationStats:
+        self._transforms = self._known_transforms()
+        self._open.enter_context(uncompiled())
+        if self._flows is not None:
+            self._open.enter_context(self._flows)
+            self.stats.closing = self._close
+        for name, module in self._model.named_modules():
+            is_linear = isinstance(module, nn.Linear | DuQuantLinear)
+            if is_linear:
+                hook = _Hook(self, name, hush=_is_plain(module))
+                self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+            if self._flows is not None and (is_linear or is_norm(module)):  # before other hooks read it
+                after = _After(self, name)
+                handle = module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True)
+                self._handles.append(handle)
+        if not self._manual:
+            self._handles.append(self._model.register_forward_pre_hook(self._begin))
+            self._handles.append(self._model.register_forward_hook(self._end))
+            self._handles.append(self._model.register_forward_hook(self._leave, always_call=True))
+        self.stats.watcher = self._show if self._progress else None
+        return self.stats
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._open.close()
+        self._last = self.stats.watcher = self.stats.closing = None
+        if self._flows is not None:
+            self._flows.clear()
+        if kind is None and not self.stats.done:
+            text = self._too_few()
+            self.stats.skip_batch()
+            raise MisuseError(text)
+        self.stats.skip_batch()
+
+    def _too_few(self) -> str:
+        seen, wanted = self.stats.batches, self.stats.wanted
+        text = f"calibration saw {seen} of {wanted} batches"
+        if not self._manual and seen == 0 and self.stats.begun.layers:
+            return (
+                f"{text}, though layers were called: the model was used through another method. "
+                "Say manual=True and call stats.end_batch() after each batch"
+            )
+        return f"{text}. Give it more and go on with resume=stats, or set calib_batches={max(seen, 1)}"
+
+    def _known_transforms(self) -> dict[str, Chain]:
+        """The transforms that come from weights alone, where static scales need them."""
+        config = self._config
+        static = config.act_scaling == "static" and config.act_bits < UNQUANTIZED
+        if not static or config.needs_activations:
+            return {}
+        found: dict[str, Chain] = {}
+        widths = {name: _weight(module).shape[1] for name, module in self._layers.items()}
+        self.stats.groups = share_by_name(widths, config)
+        for group in self.stats.groups:
+            chain = find_transform([_weight(self._layers[name]) for name in group], config, None)
+            found.update(dict.fromkeys(group, chain))
+        return found
+
+    def _begin(self, module: nn.Module, args: object) -> None:
+        self._depth += 1
+        self._ended = False
+
+    def _leave(self, module: nn.Module, args: object, output: object) -> None:
+        """Called however the call ends."""
+        self._depth -= 1
+        if self._depth == 0 and not self._ended:
+            self.stats.skip_batch()
+
+    def _end(self, module: nn.Module, args: object, output: object) -> None:
+        """Not called where the model raised."""
+        self._ended = self._depth == 1
+        if self._ended and self._flows is not None:
+            self._flows.returned(output)
+        if self._ended and not self.stats.done:
+            self.stats.end_batch()
+
+    def _show(self) -> None:
+        end = "\n" if self.stats.done else ""
+        print(f"\rcalibration: {self.stats.batches} of {self.stats.wanted}", end=end, file=sys.stderr)
+
+    def _close(self) -> None:
+        """Called before a batch counts."""
+        self._last = None  # nothing is to be kept by us
+        if self._flows is not None:
+            self._flows.kept()
+
+    def observe(self, name: str, x: Tensor, *, hush: bool) -> None:
+        """Take in the input of a layer; with ``hush`` it will be multiplied, and nothing else."""
+        if self.stats.done:
+            return
+        if self._flows is None:
+            self._observe(name, x, None)
+            return
+        self._follow_batch(self._flows)
+        found = self._flows.columns(x, name)
+        if found is not None:
+            self.stats.came_from(name, found[0])
+        with self._flows.quiet():
+            self._observe(name, x, None if found is None else found[1])
+        self._flows.hush(hush)
+
+    @torch.no_grad()
+    def _observe(self, name: str, x: Tensor, columns: Tensor | None) -> None:
+        if name not in self._layers:
+            return
+        version = count_writes(x)
+        if self._last is None or self._last[0] is not x or self._last[2] != version:
+            self._last = (x, name, version)
+        if not bool(torch.isfinite(x).all()):
+            raise MisuseError(f"calibration: the input of {name!r} has values that are not finite")
+        width = padded(x.shape[-1], self._config.block_size)
+        self.stats.observe(name, x, self._transforms.get(name), width, self._last[1], columns)
+
+    def made(self, name: str, output: object) -> None:
+        """Follow the output of a norm or a linear layer."""
+        assert self._flows is not None
+        self._flows.hush(False)
+        if isinstance(output, Tensor) and output.dim() and not self.stats.done:
+            self._follow_batch(self._flows)
+            self._flows.made(name, output)
+
+    def _follow_batch(self, flows: Flows) -> None:
+        """Forget what was left of a batch that does not count."""
+        if self._batch is not self.stats.begun:
+            self._batch = self.stats.begun
+            flows.clear()
+
+    def _read(self, source: str, reader: str) -> None:
+        """Something that is no linear layer of the model reads the output of a source."""
+        if not self.stats.done:
+            self.stats.came_from(OTHERS + reader, source)
+
+
+class _After:
+    """Hands the output of a norm or a linear layer to the calibration."""
+
+    def __init__(self, owner: calibrate, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __call__(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object
+    ) -> None:
+        given = [value for value in (*args, *kwargs.values()) if value is not None]
+        unread = next(iter(module._forward_hooks.values())) is self  # by other hooks
+        # What is given more than rows, as adaptive norms are, may do something else than with rows alone.
+        self._owner.made(self._name, output if unread and len(given) == 1 else None)
+
+
+class _Hook:
+    """Hands a layer's input to the calibration; holds no module, so that none is kept alive."""
+
+    def __init__(self, owner: calibrate, name: str, *, hush: bool) -> None:
+        self._owner, self._name, self._hush = owner, name, hush
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        x = args[0] if args else kwargs["input"]
+        width = getattr(module, "in_features", None)
+        if width is None or x.shape[-1:] == (width,):  # else the layer itself will say so
+            last = next(reversed(module._forward_pre_hooks.values()))
+            self._owner.observe(self._name, x, hush=self._hush and last is self)  # else another may read it
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a layer reads its input in one product, and nothing else does meanwhile."""
+    return type(module) in (nn.Linear, DuQuantLinear) and "forward" not in vars(module)
+
+
+def _weight(module: nn.Module) -> Tensor:
+    weight = module.weight
+    assert isinstance(weight, Tensor)
+    return weight

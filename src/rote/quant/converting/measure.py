@@ -1,0 +1,114 @@
+"""How far a quantized layer is from the dense one, and what its input looks like on the way."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..config import UNQUANTIZED, DuQuantConfig
+from ..layer import DuQuantLinear
+from ..numerics import Chain, Grid, Permutation, Rotation, pad_columns, quantize_weight, row_parameters
+from .report import StageReport
+
+SHOWN_CHANNELS = 64
+
+
+@torch.no_grad()
+def output_errors(
+    linear: nn.Linear,
+    layer: DuQuantLinear,
+    rows: Tensor,
+    given: Tensor | None = None,
+    over: Tensor | None = None,
+) -> tuple[float, float]:
+    """Relative square errors of the output: of all rows together, and the median of each row's own.
+
+    Args:
+        linear: The dense layer.
+        layer: The quantized one.
+        rows: Inputs, of shape ``(rows, in)``.
+        given: What the quantized layer is given instead.
+        over: What its outputs are over, of shape ``(out,)``.
+    """
+    given = rows if given is None else given
+    weight = linear.weight
+    found = layer(given.to(weight))
+    found = found if over is None else found * over.to(found.device)
+    return relative_errors(found, linear(rows.to(weight)), linear.bias)
+
+
+def relative_errors(found: Tensor, exact: Tensor, bias: Tensor | None = None) -> tuple[float, float]:
+    """The same for given outputs; a bias does not count, since it is not quantized."""
+    exact, found = exact.double(), found.double()
+    if bias is not None:
+        exact, found = exact - bias.double(), found - bias.double()
+    wrong, right = (found - exact).square().sum(-1), exact.square().sum(-1)
+    total = (wrong.sum() / right.sum().clamp(min=1e-300)).item()
+    return total, (wrong / right.clamp(min=1e-300)).median().item()
+
+
+@torch.no_grad()
+def weight_error(layer: DuQuantLinear, weight: Tensor) -> float:
+    """Relative square error of the transformed weight, given the dense one."""
+    exact = weight.double()
+    effective = layer.effective_weight().double()
+    return ((effective - exact).square().sum() / exact.square().sum().clamp(min=1e-300)).item()
+
+
+@torch.no_grad()
+def clipped_share(layer: DuQuantLinear, rows: Tensor) -> float:
+    """Share of the transformed activations that are outside their grid by more than half a step."""
+    config = layer.config
+    if config.act_bits >= UNQUANTIZED or not len(rows):
+        return 0.0
+    transform = layer.transform
+    padded = pad_columns(rows.to(layer.marker.device), transform.width)
+    rows = transform.chain().apply(padded)
+    grid = Grid(config.act_bits, config.act_symmetric)
+    if layer.act_scale is None:
+        parameters = row_parameters(rows, grid, config.act_clip)
+    else:
+        zero = rows.new_zeros(()) if layer.act_zero is None else layer.act_zero
+        parameters = layer.act_scale, zero
+    return grid.clipped(rows, *parameters).float().mean().item()
+
+
+@torch.no_grad()
+def stage_reports(
+    linear: nn.Linear, chain: Chain, rows: Tensor, config: DuQuantConfig, bits: int
+) -> tuple[StageReport, ...]:
+    """The input before and behind every stage, and the error of a layer quantized there.
+
+    That error takes plain ranges, of every token and of every row of the weight, so that stages can be
+    compared.
+    """
+    weight = linear.weight.detach().float()
+    width = config.block_size * -(-weight.shape[1] // config.block_size)
+    weight, rows = pad_columns(weight, width), pad_columns(rows.to(weight), width)
+    exact = F.linear(rows, weight)
+    found: list[StageReport] = []
+    for name, stage in [("input", Chain(())), *((_name(stage), stage) for stage in chain.stages)]:
+        rows, weight = stage.apply(rows), stage.fold_into(weight)
+        peaks = rows.abs().amax(0).sort(descending=True).values
+        step = max(1, len(peaks) // SHOWN_CHANNELS)
+        error = relative_errors(_plain(rows, weight, config, bits), exact)[0]
+        shown = tuple(peaks[::step].tolist())
+        found.append(StageReport(name, peaks[0].item(), peaks.median().item(), shown, error))
+    return tuple(found)
+
+
+def _name(stage: object) -> str:
+    if isinstance(stage, Rotation):
+        return "rotation"
+    return "permutation" if isinstance(stage, Permutation) else "smoothing"
+
+
+def _plain(rows: Tensor, weight: Tensor, config: DuQuantConfig, bits: int) -> Tensor:
+    plain = config.replace(weight_range="minmax", weight_clip=1.0)
+    if bits < UNQUANTIZED:
+        weight = quantize_weight(weight, bits, plain).values()
+    if config.act_bits < UNQUANTIZED:
+        grid = Grid(config.act_bits, config.act_symmetric)
+        rows = grid.fake(rows, *row_parameters(rows, grid, 1.0))
+    return F.linear(rows, weight)

@@ -1,0 +1,1 @@
+"""The Triton kernels. Only :mod:`..launching` imports them, at the first launch."""

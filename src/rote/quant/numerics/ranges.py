@@ -1,0 +1,74 @@
+"""Ranges of activations: what a static scale has to cover, and the scale that covers it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..config import DuQuantConfig
+from .grid import Grid
+
+SMALLEST_STATIC = 1e-6
+"""Static scales are not smaller, so that channels that were silent in calibration do not explode later."""
+
+SEARCHED = tuple(1.0 - 0.02 * step for step in range(36))
+"""Factors on the range that the search for the smallest square error tries: 1.0 down to 0.3."""
+
+QUANTILE_LIMIT = 1 << 24
+"""Entries that ``torch.quantile`` takes at once in versions that have a limit."""
+
+
+def bounds_of(rows: Tensor, config: DuQuantConfig) -> tuple[Tensor, Tensor]:
+    """Smallest and largest value of every channel that a static scale has to cover.
+
+    Args:
+        rows: Transformed, of shape ``(rows, width)``.
+        config: By what; percentiles are those of absolute values, and cover both sides.
+
+    Returns:
+        Two tensors of shape ``(width,)``.
+    """
+    if not len(rows):
+        zero = rows.new_zeros(rows.shape[1])
+        return zero, zero
+    if config.act_range == "percentile":
+        bound = percentile(rows.abs(), config.act_percentile)
+        return -bound, bound
+    return rows.amin(0), rows.amax(0)
+
+
+def percentile(rows: Tensor, percent: float) -> Tensor:
+    """A percentile of every column, linearly interpolated, of shape ``(width,)``."""
+    columns = max(1, QUANTILE_LIMIT // max(1, len(rows)))
+    parts = [torch.quantile(part, percent / 100, dim=0) for part in rows.float().split(columns, dim=1)]
+    return torch.cat(parts)
+
+
+def activation_parameters(
+    low: Tensor, high: Tensor, rows: Tensor, config: DuQuantConfig
+) -> tuple[Tensor, Tensor]:
+    """Static scales and zero points.
+
+    Args:
+        low: Smallest value of every channel that is to be covered, of shape ``(width,)``.
+        high: The largest.
+        rows: Transformed rows, for the search for the smallest square error.
+        config: Granularity and choice.
+
+    Returns:
+        Both of shape ``(width,)``, or ``(1,)`` per tensor.
+    """
+    grid = Grid(config.act_bits, config.act_symmetric)
+    if config.act_granularity == "tensor":
+        low, high, rows = low.amin().reshape(1), high.amax().reshape(1), rows.reshape(-1, 1)
+    low, high = low * config.act_clip, high * config.act_clip
+    scale, zero = grid.parameters(low, high)
+    if config.act_range == "mse" and len(rows):
+        least = torch.full_like(scale, torch.inf)
+        for ratio in SEARCHED:
+            step, origin = grid.parameters(low * ratio, high * ratio)
+            error = (grid.fake(rows, step, origin) - rows).square().mean(0)
+            better = error < least
+            scale, zero = torch.where(better, step, scale), torch.where(better, origin, zero)
+            least = torch.minimum(error, least)
+    return scale.clamp(min=SMALLEST_STATIC), zero

@@ -1,0 +1,125 @@
+"""Weights to integer codes: which range each row (or group, or the tensor) covers, and with which codes.
+
+Four ways to choose a range: minimum and maximum; a search for the clipping ratio with the smallest square
+error; the coarse search of the policy variant; and clipping that is learned, on the layer's output (see
+``learning``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..config import DuQuantConfig
+from .grid import Grid, values
+from .learning import learned_parameters
+
+RATIOS = tuple(1.0 - 0.05 * step for step in range(15))
+"""Clipping ratios that the search for the smallest square error tries: 1.0 down to 0.3."""
+
+COARSE = (0.5, 0.75, 1.0, 1.25, 1.5)
+"""Divisors of the scale that the policy variant tries."""
+
+Parameters = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class QuantizedWeight:
+    """Integer codes and what they stand for.
+
+    Attributes:
+        codes: int8, of shape ``(out, width)``.
+        scale: float32, of shape ``(out, groups)``; groups are equal parts of a row.
+        zero: int8, of the same shape.
+        bits: Bits of a code.
+    """
+
+    codes: Tensor
+    scale: Tensor
+    zero: Tensor
+    bits: int
+
+    def values(self) -> Tensor:
+        """What the codes stand for, float32, of shape ``(out, width)``."""
+        rows, groups = self.scale.shape
+        codes = self.codes.float().reshape(rows, groups, -1)
+        return values(codes, self.scale[:, :, None], self.zero.float()[:, :, None]).reshape(self.codes.shape)
+
+
+def quantize_weight(
+    weight: Tensor,
+    bits: int,
+    config: DuQuantConfig,
+    *,
+    rows: Tensor | None = None,
+    seen: Tensor | None = None,
+) -> QuantizedWeight:
+    """Quantize a transformed weight.
+
+    Args:
+        weight: Of shape ``(out, width)``.
+        bits: 2 to 8.
+        config: Grid, granularity and choice of ranges.
+        rows: Transformed inputs that learned clipping trains on, of shape ``(rows, width)``.
+        seen: The same as the layer will see them, quantized.
+    """
+    grid = Grid(bits, config.weight_symmetric)
+    parts = split(weight.float(), config)
+    if config.weight_range == "learned" and rows is not None and len(rows):
+        scale, zero = learned_parameters(parts, grid, rows, rows if seen is None else seen)
+    elif config.weight_range in ("mse", "learned"):
+        scale, zero = best_parameters(parts, grid, _ratios(parts, grid, RATIOS))
+    elif config.weight_range == "grid":
+        scale, zero = best_parameters(parts, grid, _coarse(parts, grid))
+    else:
+        scale, zero = grid.parameters(*(end * config.weight_clip for end in ends(parts)))
+    codes = grid.codes(parts, scale, zero).to(torch.int8).reshape(weight.shape)
+    shape = (weight.shape[0], -1 if config.weight_granularity == "group" else 1)
+    if config.weight_granularity == "tensor":
+        scale, zero = (t.expand(weight.shape[0], 1, 1) for t in (scale, zero))
+    flat = [t.reshape(shape).contiguous() for t in (scale, zero)]
+    return QuantizedWeight(codes, flat[0].float(), flat[1].to(torch.int8), bits)
+
+
+def split(weight: Tensor, config: DuQuantConfig) -> Tensor:
+    """The weight as ``(parts, groups, columns)``, each ``columns`` long piece with a scale of its own."""
+    if config.weight_granularity == "tensor":
+        return weight.reshape(1, 1, -1)
+    if config.weight_granularity == "channel":
+        return weight.reshape(weight.shape[0], 1, -1)
+    return weight.reshape(weight.shape[0], -1, config.weight_group_size or weight.shape[1])
+
+
+def ends(parts: Tensor) -> Parameters:
+    """The smallest and the largest entry of each piece."""
+    return parts.amin(-1, keepdim=True), parts.amax(-1, keepdim=True)
+
+
+def best_parameters(parts: Tensor, grid: Grid, candidates: Iterable[Callable[[], Parameters]]) -> Parameters:
+    """Of several scales, for each piece the one with the smallest square error; the first of equals."""
+    best: Parameters | None = None
+    least = parts
+    for candidate in candidates:
+        scale, zero = candidate()
+        error = (grid.fake(parts, scale, zero) - parts).square().mean(-1, keepdim=True)
+        if best is None:
+            best, least = (scale, zero), error
+            continue
+        better = error < least
+        best = torch.where(better, scale, best[0]), torch.where(better, zero, best[1])
+        least = torch.minimum(error, least)
+    assert best is not None
+    return best
+
+
+def _ratios(parts: Tensor, grid: Grid, ratios: Iterable[float]) -> Iterable[Callable[[], Parameters]]:
+    lowest, highest = ends(parts)
+    return [lambda ratio=ratio: grid.parameters(lowest * ratio, highest * ratio) for ratio in ratios]
+
+
+def _coarse(parts: Tensor, grid: Grid) -> Iterable[Callable[[], Parameters]]:
+    scale, zero = grid.parameters(*ends(parts))
+    return [lambda divisor=divisor: (scale / divisor, zero) for divisor in COARSE]

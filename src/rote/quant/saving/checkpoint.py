@@ -1,0 +1,222 @@
+"""Checkpoints of quantized models.
+
+A checkpoint holds the whole state of a model: codes packed two in a byte, scales, rotations and permutations
+of the quantized layers, and everything else as it is. Its metadata say what to build: a format version, the
+configurations, for every quantized layer its sizes, bits and whose transform it shares, and a hash of all
+that and of the names, shapes and types of the tensors.
+
+Loading takes a model as its constructor makes it. Everything is checked before anything is changed: the hash,
+each layer's sizes against the model's, the keys and shapes against those that the layers will have, and the
+values that could do harm (permutations that are none, scales that are not positive). A file can be wrong, but
+not leave a model half loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ...base import MisuseError
+from ..config import DuQuantConfig
+from ..layer import DuQuantLinear, InputTransform, fuse_, replace
+from . import storage
+from .manifest import LayerEntry, entries_of, read_entries
+
+FORMAT = "rote.quant"
+VERSION = 1
+
+
+def save_quantized(model: nn.Module, path: str | Path) -> None:
+    """Write a quantized model to a safetensors file.
+
+    Args:
+        model: With at least one :class:`~..DuQuantLinear`.
+        path: The file; one that is there is replaced.
+
+    Raises:
+        MisuseError: Nothing in the model is quantized, or its state is not made of tensors alone.
+        EnvironmentError_: safetensors is not installed.
+    """
+    configs, entries = entries_of(model)
+    if not entries:
+        raise MisuseError("save_quantized: no layer of the model is quantized; call quantize_ first")
+    state = model.state_dict()
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            kind = type(value).__name__
+            raise MisuseError(f"save_quantized: {name!r} is a {kind}, and safetensors hold tensors only")
+        if value.is_meta:
+            raise MisuseError(f"save_quantized: {name!r} is on the meta device, without data")
+    content = {"configs": configs, "layers": [vars(entry) for entry in entries]}
+    metadata = {"format": FORMAT, "version": VERSION, **content, "hash": content_hash(content, state)}
+    storage.write(path, state, metadata)
+
+
+def load_quantized(
+    model: nn.Module, path: str | Path, *, config: DuQuantConfig | None = None, way: str | None = None
+) -> None:
+    """Load a checkpoint into a model: replace the layers it has quantized, and load everything else.
+
+    Args:
+        model: The same architecture, dense; or quantized in the same way.
+        path: A file that :func:`save_quantized` wrote.
+        config: What the checkpoint has to be made with; None takes any.
+        way: ``"reference"``, ``"fused"`` or ``"kernel"`` instead of the path that it was saved with.
+
+    Raises:
+        MisuseError: The file is damaged, was not made by :func:`save_quantized`, does not fit the model, or
+            was made with another configuration; the message names what differs. The model is as it was.
+        OptionError: There is no such ``way``, or it does not fit a layer.
+    """
+    tensors, metadata = storage.read(path)
+    try:
+        configs, entries = _checked(tensors, metadata)
+        if config is not None:
+            _same(configs, config)
+        built = _built(model, configs, entries, way)
+        _check_state(model, built, tensors)
+        check_values(built, tensors)
+    except MisuseError as error:
+        raise type(error)(f"{path}: {error}") from error
+    for name, layer in built.items():
+        replace(model, model.get_submodule(name), layer)
+    model.load_state_dict(tensors, strict=True)
+    if any(layer.config.fuse_groups for layer in built.values()):
+        fuse_(model)
+
+
+def content_hash(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """A hash of configurations, layers, and the names, shapes and types of tensors."""
+    shapes = {name: [str(tensor.dtype), *tensor.shape] for name, tensor in tensors.items()}
+    text = json.dumps([VERSION, content, shapes], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _checked(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]
+) -> tuple[list[DuQuantConfig], list[LayerEntry]]:
+    """The configurations and layers that metadata speak of."""
+    if metadata.get("format") != FORMAT:
+        raise MisuseError(f"is no checkpoint of a quantized model: its format is {metadata.get('format')!r}")
+    if metadata.get("version") != VERSION:
+        raise MisuseError(f"has format version {metadata.get('version')!r}, and this code reads {VERSION}")
+    content = {name: metadata.get(name) for name in ("configs", "layers")}
+    if metadata.get("hash") != content_hash(content, tensors):
+        raise MisuseError(
+            "the hash of configuration and shapes does not match: the file was changed or mixed up"
+        )
+    return read_entries(content)
+
+
+def _same(configs: list[DuQuantConfig], wanted: DuQuantConfig) -> None:
+    online = wanted.replace(fold_smoothing=False)  # layers that nothing could be folded for
+    for config in configs:
+        if config.digest not in (wanted.digest, online.digest if wanted.fold_smoothing else ""):
+            was, now = json.loads(config.to_json()), json.loads(wanted.to_json())
+            text = ", ".join(
+                f"{k}={was[k]!r} and not {now[k]!r}" for k in was if was[k] != now[k] and k != "path"
+            )
+            raise MisuseError(f"was made with another configuration: {text}")
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def _built(
+    model: nn.Module, configs: list[DuQuantConfig], entries: list[LayerEntry], way: str | None
+) -> dict[str, DuQuantLinear]:
+    """The layers, empty, on the devices of those that they will replace."""
+    found = dict(model.named_modules())
+    transforms: dict[str, InputTransform] = {}
+    built: dict[str, DuQuantLinear] = {}
+    for entry in entries:
+        old = found.get(entry.name)
+        if not isinstance(old, nn.Linear | DuQuantLinear):
+            what = "has no such layer" if old is None else f"has a {type(old).__name__} there"
+            raise MisuseError(f"{entry.name!r} is quantized, and the model {what}")
+        sizes, mine = (entry.out_features, entry.in_features), (old.out_features, old.in_features)
+        if sizes != mine:
+            raise MisuseError(
+                f"{entry.name!r} is {sizes[0]}x{sizes[1]}, and {mine[0]}x{mine[1]} in the model"
+            )
+        if entry.bias != (cast(Any, old).bias is not None):
+            raise MisuseError(f"{entry.name!r} has {'a' if entry.bias else 'no'} bias, unlike the model's")
+        device = (old.marker if isinstance(old, DuQuantLinear) else old.weight).device
+        layer = DuQuantLinear(
+            entry.in_features, entry.out_features, configs[entry.config], bias=entry.bias,
+            weight_bits=entry.weight_bits, transform=transforms.get(entry.transform), device=device,
+            dtype=getattr(torch, entry.dtype),
+        )  # fmt: skip
+        transforms.setdefault(entry.transform, layer.transform)
+        if layer.transform.features != entry.in_features:
+            raise MisuseError(f"{entry.name!r} shares the transform of {entry.transform!r}, of another width")
+        layer.train(old.training)
+        path = way or entry.path
+        if path != layer.path:
+            layer.set_path(path)
+        built[entry.name] = layer
+    return built
+
+
+def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
+    """Names and shapes of the file are those that the model will have."""
+    owners = {id(model.get_submodule(name)): layer for name, layer in built.items()}
+    everywhere = model.named_modules(remove_duplicate=False)
+    places = {name: owners[id(module)] for name, module in everywhere if id(module) in owners}
+    prefixes = tuple(f"{name}." for name in places)
+    wanted = {name: t for name, t in model.state_dict().items() if not name.startswith(prefixes)}
+    for name, layer in places.items():
+        wanted.update({f"{name}.{key}": tensor for key, tensor in layer.state_dict().items()})
+    missing, strange = wanted.keys() - tensors.keys(), tensors.keys() - wanted.keys()
+    if missing or strange:
+        parts = [
+            f"{text} {sorted(names)[:3]}" for text, names in (("lacks", missing), ("has", strange)) if names
+        ]
+        raise MisuseError(f"does not fit the model: the file {' and '.join(parts)}")
+    for name, tensor in wanted.items():
+        if tensor.is_meta:
+            raise MisuseError(
+                f"{name} is on the meta device in the model, and nothing can be loaded there: call "
+                "model.to_empty(device=...) first"
+            )
+        if tensor.is_inference() and not torch.is_inference_mode_enabled():
+            raise MisuseError(f"{name} was made in inference mode in the model, and can only be loaded in it")
+        other = tensors[name]
+        if other.shape != tensor.shape:
+            raise MisuseError(f"{name} is {tuple(other.shape)}, and {tuple(tensor.shape)} in the model")
+        if name.startswith(prefixes) and other.dtype != tensor.dtype:
+            raise MisuseError(f"{name} is {other.dtype} instead of {tensor.dtype}")
+
+
+def check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
+    """Values that could do harm: what is an index, and what is divided by.
+
+    Args:
+        built: Layers by name.
+        tensors: What is to be in them, by full name.
+
+    Raises:
+        MisuseError: There is one; the message names the tensor.
+    """
+    for name, layer in built.items():
+        for i in range(layer.transform.moves):
+            order = tensors[f"{name}.transform.order_{i}"].long()
+            if not torch.equal(order.sort().values.cpu(), torch.arange(layer.transform.width)):
+                raise MisuseError(f"{name}.transform.order_{i} is no permutation")
+        for key in ("weight_scale", "act_scale", "transform.smooth"):
+            scale = tensors.get(f"{name}.{key}")
+            if scale is not None and not bool((scale.isfinite() & (scale > 0)).all()):
+                raise MisuseError(f"{name}.{key} has values that are not positive numbers")
+        turns = [f"transform.rotation_{i}" for i in range(layer.transform.turns)]
+        for key in (*turns, "row_rotation"):
+            rotation = tensors.get(f"{name}.{key}")
+            if rotation is not None and not bool(rotation.isfinite().all()):
+                raise MisuseError(f"{name}.{key} has values that are not finite")
+        zero = tensors.get(f"{name}.act_zero")
+        if zero is not None and not -128 <= int(zero) <= 127:
+            raise MisuseError(f"{name}.act_zero is {int(zero)}, which is no code")

@@ -1,0 +1,103 @@
+"""Files of tensors: safetensors, opened with errors that say what is wrong with the file.
+
+A name on a storage that another name has too (shared transforms, tied weights) is kept as an alias. Metadata
+are strings to strings; everything richer is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ...base import EnvironmentError_, MisuseError
+
+
+def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """Write tensors and metadata to a file, whole or not at all.
+
+    Args:
+        path: The file; one that is there is replaced.
+        tensors: By name; those that are the same memory are written once.
+        metadata: Values that JSON knows.
+
+    Raises:
+        EnvironmentError_: safetensors is not installed.
+        MisuseError: There is no such folder, or the file cannot be written.
+    """
+    save_file = _safetensors("torch").save_file
+    unique, aliases = _aliased(tensors)
+    texts = {name: json.dumps(value) for name, value in {**metadata, "aliases": aliases}.items()}
+    path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a folder" if path.is_dir() else f"cannot be written: there is no folder {path.parent}"
+        raise MisuseError(f"{path} {what}")
+    partial = path.with_name(path.name + ".partial")
+    try:
+        save_file(unique, str(partial), metadata=texts)
+        partial.replace(path)
+    except (OSError, _safetensors().SafetensorError) as error:
+        raise MisuseError(f"{path} cannot be written: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors by name, on the CPU, and metadata.
+
+    Raises:
+        EnvironmentError_: safetensors is not installed.
+        MisuseError: The file is missing, no safetensors file, or its metadata are not what :func:`write`
+        writes.
+    """
+    safetensors = _safetensors()
+    if not Path(path).is_file():
+        raise MisuseError(f"{path}: there is no such file")
+    try:
+        with safetensors.safe_open(str(path), framework="pt") as file:
+            texts = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no mapping
+    except safetensors.SafetensorError as error:
+        raise MisuseError(f"{path}: is damaged, or no safetensors file: {error}") from error
+    metadata: dict[str, Any] = {}
+    for name, text in texts.items():
+        try:
+            metadata[name] = json.loads(text)
+        except (ValueError, RecursionError):
+            metadata[name] = text  # of somebody else's making; whoever needs it says what is wrong
+    aliases = metadata.pop("aliases", {})
+    if not isinstance(aliases, dict):
+        raise MisuseError(f"{path}: the metadata 'aliases' must be an object")
+    for alias, name in aliases.items():
+        if not isinstance(name, str) or name not in tensors or alias in tensors:
+            raise MisuseError(f"{path}: {alias!r} is an alias of {name!r}, which cannot be")
+        tensors[alias] = tensors[name]
+    return tensors, metadata
+
+
+def _aliased(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    unique: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    places: dict[object, str] = {}
+    for name, tensor in tensors.items():
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        if tensor.numel() and place in places:
+            aliases[name] = places[place]
+            continue
+        places[place] = name
+        # A clone: parts of one memory under different shapes are no aliases, and safetensors refuses them.
+        unique[name] = tensor.detach().clone().contiguous().cpu()
+    return unique, aliases
+
+
+def _safetensors(part: str = "") -> Any:
+    """The package, or its part for torch."""
+    try:
+        import safetensors
+        import safetensors.torch
+    except ImportError as error:
+        raise EnvironmentError_("checkpoints need safetensors: pip install 'rote[quant]'") from error
+    return safetensors.torch if part else safetensors

@@ -1,0 +1,57 @@
+"""The arguments of a call: leaves, keys, and the modes around it."""
+
+from __future__ import annotations
+
+from .admission import Admission
+from .ambient import explain_ambient, is_captured, read_ambient
+from .bits import bytes_of, sharing
+from .bound import (
+    APPENDED,
+    CONTENTS,
+    DELETED,
+    TAGGED,
+    Bound,
+    GivenTarget,
+    HeldSlot,
+    Tag,
+    Target,
+    assign,
+    read_from,
+    returned,
+)
+from .device import device_of
+from .handed import GivenBranch, Made, Marking
+from .key import (
+    ONE_OBJECT,
+    OPAQUE,
+    PARAMETER,
+    PLAIN,
+    TENSOR,
+    Call,
+    bind,
+    describe_key,
+    describe_tensor,
+    explain_key,
+    extent,
+    is_known_by_identity,
+    is_plain,
+    overlaps,
+    remedy_of_key,
+)
+from .leaves import Spec, containers, filled, flatten, has_branches, is_mutable, paths, repeated, unflatten
+from .opened import (
+    DEVICE,
+    SEED,
+    Opening,
+    Openings,
+    address_of,
+    is_default,
+    is_openable,
+    parts_of,
+    slots_of,
+    table_of,
+)
+from .places import place_of
+from .source import NOT_MINE, Source
+from .switches import Switches
+from .traced import tracing

@@ -1,0 +1,233 @@
+"""What a call leaves outside of itself beside its result: slots that it binds to what it has made.
+
+A recorded call binds them again at each replay. So what is bound is taken apart, copied and handed out with
+the result, as further parts of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...base import identity
+from ..objects import keys, put, refill, values
+from ..state import ATTRIBUTE, CELL, ITEM, VARIABLE, lying_in
+from .opened import parts_of, slots_of, table_of
+
+CONTENTS = "contents"
+"""All that a list or a dict holds."""
+APPENDED = "appended"
+"""The last members of a list or a deque, by their number."""
+TAGGED = "tagged"
+"""An attribute of a tensor of the result."""
+DELETED = "deleted"
+"""What lay under a key, or in an attribute, is gone."""
+
+
+def assign(kind: str, container: Any, key: Any, value: Any) -> None:
+    """Put a value into a slot, past what the user's classes make of it."""
+    if kind == ITEM:
+        if not isinstance(container, tuple):
+            put(container, key, value)
+    elif kind == ATTRIBUTE:
+        object.__setattr__(container, key, value)
+    elif kind == CELL:
+        container.cell_contents = value
+    elif kind == VARIABLE:
+        container.set(value)
+    elif kind == APPENDED:
+        container.extend(value)
+    elif kind == CONTENTS:
+        refill(container, key, value)
+
+
+def read_from(kind: str, container: Any, key: Any) -> Any:
+    """What lies in a slot.
+
+    Raises:
+        KeyError, IndexError, ValueError, AttributeError: Nothing does.
+    """
+    if kind == CONTENTS:
+        return values(container)
+    if kind == APPENDED:
+        return tuple(container)[-key:]
+    return container.get() if kind == VARIABLE else lying_in(kind, container, key)
+
+
+class Target:
+    """A slot that a call binds.
+
+    Args:
+        kind: What kind of slot.
+        container: Where it is.
+        key: Under what; of a dict of which all is bound, its keys.
+        name: What the user would write.
+    """
+
+    __slots__ = ("container", "key", "kind", "name")
+
+    def __init__(self, kind: str, container: Any, key: Any, name: str) -> None:
+        self.kind = kind
+        self.container = container
+        self.key = key
+        self.name = name
+
+    def read(self) -> Any:
+        """What lies in it; None if nothing does."""
+        try:
+            return read_from(self.kind, self.container, self.key)
+        except (KeyError, IndexError, ValueError, AttributeError):
+            return None
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is, as long as the container lives."""
+        return self.kind, identity(self.container), self.key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self.address == other.address
+
+    def __hash__(self) -> int:
+        return hash(self.address)
+
+
+class Tag(Target):
+    """An attribute that a call sets on a tensor of its result; its part is the tensor, and what is set.
+
+    Args:
+        position: Which leaf of the result the tensor is.
+        key: The attribute.
+        name: What the user would write.
+    """
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: int, key: str, name: str) -> None:
+        super().__init__(TAGGED, None, key, name)
+        self.position = position
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is."""
+        return self.kind, self.position, self.key
+
+    def look(self, leaves: Sequence[Any]) -> tuple[Any, Any]:
+        """The tensor among the leaves of a result, and what is set."""
+        return leaves[self.position], vars(leaves[self.position]).get(self.key)
+
+
+class GivenTarget(Target):
+    """A slot of an argument that a call binds: in each call that of its own argument.
+
+    Args:
+        kind: What kind of slot.
+        number: Which branch of the arguments it is in.
+        key: Under what; of a dict of which all is bound, its keys.
+        name: What the user would write.
+        table: It is in the dict of an object's attributes.
+    """
+
+    __slots__ = ("number", "table")
+
+    def __init__(self, kind: str, number: int, key: Any, name: str, *, table: bool) -> None:
+        super().__init__(kind, None, key, name)
+        self.number = number
+        self.table = table
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is; no object has such an identity."""
+        return self.kind, ~self.number, (self.table, self.key)
+
+    def put(self, value: Any, branches: Sequence[Any]) -> None:
+        """Lay something into the slot of the present call's argument."""
+        branch = branches[self.number]
+        container = table_of(branch) if self.table else branch
+        if self.kind != DELETED:
+            assign(self.kind, container, self.key, value)
+        elif isinstance(container, dict):
+            container.pop(self.key, None)
+        else:
+            slot = slots_of(type(container))[self.key]
+            if _held_in(slot, container):
+                slot.__delete__(container)
+
+    def look(self, branches: Sequence[Any]) -> Any:
+        """What lies in the slot of the present call's argument; None if nothing does."""
+        branch = branches[self.number]
+        container = table_of(branch) if self.table else branch
+        return Target(self.kind, container, self.key, self.name).read() if self.kind != DELETED else None
+
+
+class HeldSlot:
+    """What containers and objects hold, to be put back.
+
+    Args:
+        branches: They.
+    """
+
+    def __init__(self, branches: Sequence[Any]) -> None:
+        parts = [part for branch in branches for part in parts_of(branch)]
+        mutable = [part for part in parts if isinstance(part, (list, dict, deque))]
+        self._held = [
+            (part, keys(part) if isinstance(part, dict) else None, values(part)) for part in mutable
+        ]
+        objects = [(branch, slots_of(type(branch))) for branch in branches]
+        self._slots = [(branch, slot, _held_in(slot, branch)) for branch, slots in objects
+                       for slot in slots.values()]  # fmt: skip
+
+    def refill(self) -> None:
+        """Put back what they held."""
+        for part, names, held in self._held:
+            refill(part, names, held)
+        for branch, slot, held in self._slots:
+            if held:
+                slot.__set__(branch, held[0])
+            elif _held_in(slot, branch):
+                slot.__delete__(branch)
+
+
+def _held_in(slot: Any, value: Any) -> tuple[Any, ...]:
+    try:
+        return (slot.__get__(value),)
+    except AttributeError:
+        return ()
+
+
+class Bound(NamedTuple):
+    """A result, with what the call has bound.
+
+    Attributes:
+        value: What the callable returned.
+        targets: The slots, in the order in which they were bound first.
+        parts: What lies in them.
+    """
+
+    value: Any
+    targets: tuple[Target, ...]
+    parts: tuple[Any, ...]
+
+    def put(self, branches: Sequence[Any] = (), *, ran: bool = False) -> Any:
+        """Bind all; returns what the callable returned.
+
+        Args:
+            branches: The containers and objects among the arguments.
+            ran: The callable has bound it already, to what lies in the recording's memory.
+        """
+        for target, part in zip(self.targets, self.parts, strict=True):
+            if isinstance(target, GivenTarget):
+                target.put(part, branches)
+            elif isinstance(target, Tag):
+                vars(part[0])[target.key] = part[1]
+            elif ran and target.kind == APPENDED:
+                for place, each in enumerate(part, -len(part)):
+                    target.container[place] = each
+            else:
+                assign(target.kind, target.container, target.key, part)
+        return self.value
+
+
+def returned(value: Any) -> Any:
+    """What the callable returned, of what may be bound to slots as well."""
+    return value.value if type(value) is Bound else value

@@ -1,0 +1,30 @@
+"""On which device a call runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import torch
+
+from ..pytorch import plain_functions
+from .key import Call
+
+_CPU = torch.device("cpu")
+
+
+def device_of(call: Call, reached: Iterable[Any]) -> torch.device:
+    """That of a tensor on a GPU among the arguments, else among what the call can reach, else the CPU.
+
+    Args:
+        call: The arguments.
+        reached: What can be reached, found as it is asked for.
+    """
+    # To look takes as long as some hundred operations: not where there can be no tensor on a GPU.
+    state = reached if torch.cuda.is_initialized() else ()
+    with plain_functions():  # to look at a tensor is not to use it
+        for each in chain(call.leaves, state):
+            if issubclass(type(each), torch.Tensor) and each.device.type == "cuda":
+                return each.device
+    return _CPU

@@ -1,0 +1,127 @@
+"""Results that are more than tensors in containers: arguments that were taken apart, and own objects.
+
+Before a result is taken apart, an argument in it is replaced by which argument it is, and an object that the
+call has made by what it holds. A replay hands out the argument of its own call, and makes another object.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+from ..objects import members
+from .opened import Name, Opening, is_openable
+
+_WHOLE = None
+
+
+class GivenBranch:
+    """An argument that was taken apart, in a result.
+
+    Args:
+        number: Which branch of the arguments it is.
+        value: It, as the callable has it.
+    """
+
+    __slots__ = ("number", "value")
+
+    def __init__(self, number: int, value: Any) -> None:
+        self.number = number
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is GivenBranch and self.number == other.number
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+
+class Made(NamedTuple):
+    """An object that the call has made.
+
+    Attributes:
+        kind: Its class.
+        names: Its attributes, and its members.
+        values: What lies in them.
+    """
+
+    kind: type
+    names: tuple[Name, ...]
+    values: tuple[Any, ...]
+
+
+class Marking:
+    """Replaces what a result has of arguments and of objects.
+
+    Args:
+        number_of: Which branch of the arguments something is; None if it is none.
+        is_outside: Whether something was there before the call.
+    """
+
+    def __init__(self, number_of: Callable[[Any], int | None], is_outside: Callable[[Any], bool]) -> None:
+        self._number_of = number_of
+        self._is_outside = is_outside
+        self._marked: dict[int, Any] = {}
+        self._openings: dict[type, Opening | None] = {}
+
+    def mark(self, value: Any) -> Any:
+        """The result in the form in which it is taken apart; itself where there is nothing to replace."""
+        number = self._number_of(value)
+        if number is not None:
+            return GivenBranch(number, value)
+        kind = type(value)
+        if kind is list or kind is tuple:
+            return self._replaced(value, [*value], kind)
+        if kind is dict or kind is OrderedDict:
+            return self._replaced(
+                value, [*value.values()], lambda parts: kind(zip(value, parts, strict=True))
+            )
+        if isinstance(value, tuple) and is_named(kind):
+            return self._replaced(value, [*value], kind._make)  # pyright: ignore[reportAttributeAccessIssue]
+        opening = self._opening(kind)
+        if opening is None or self._is_outside(value) or is_output(value):
+            return value
+        if id(value) not in self._marked:
+            self._marked[id(value)] = value  # as long as it is looked into, for it may contain itself
+            names, held = opening.look(value)
+            self._marked[id(value)] = Made(kind, names, tuple([self.mark(each) for each in held]))
+        return self._marked[id(value)]
+
+    def parts_of(self, value: Any) -> list[Any] | None:
+        """What lies in a container or an object that could be made again; None if it could not."""
+        kind = type(value)
+        if kind is dict or kind is OrderedDict:
+            return [*value.values()]
+        if kind in (list, tuple) or (isinstance(value, tuple) and is_named(kind)):
+            return [*value]
+        opening = self._opening(kind)
+        return opening.look(value)[1] if opening is not None else None
+
+    def _replaced(self, value: Any, parts: list[Any], make: Callable[[list[Any]], Any]) -> Any:
+        if id(value) not in self._marked:
+            self._marked[id(value)] = value  # likewise
+            marked = [self.mark(part) for part in parts]
+            if any([new is not old for new, old in zip(marked, parts, strict=True)]):
+                self._marked[id(value)] = make(marked)
+        return self._marked[id(value)]
+
+    def _opening(self, kind: type) -> Opening | None:
+        if kind not in self._openings:
+            plain = kind.__module__ == "builtins" or not is_openable(kind)
+            self._openings[kind] = None if plain else Opening(kind, _WHOLE)
+        return self._openings[kind]
+
+
+def is_named(kind: type) -> bool:
+    """Whether a class of tuples names its members."""
+    return hasattr(kind, "_make")
+
+
+def is_output(value: Any) -> bool:
+    """Whether something is a dict of its fields and no other members, as outputs in transformers are."""
+    kind = type(value)
+    if not (issubclass(kind, dict) and is_dataclass(kind)):
+        return False
+    return {each.name for each in fields(kind)} >= {*members.keys(value)}

@@ -1,0 +1,425 @@
+"""What makes two calls the same: structure, tensor metadata, plain values, ambient state."""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+
+from ...base import bits_of, complex_of, float_bits, float_of
+from ..objects import exact
+from ..pytorch import is_wrapped, plain_functions
+from .ambient import Ambient, explain_ambient, read_ambient
+from .leaves import (
+    Spec,
+    branch_names,
+    containers,
+    flatten,
+    has_branches,
+    paths,
+    rebuilt,
+    repeated,
+    unflatten,
+)
+from .opened import Opening, Openings, address_of, is_default
+from .places import GeneratorPlace
+from .values import value_token
+
+TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
+
+_SCALARS = (int, bool, str, bytes, type(None))
+_VALUES = (
+    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
+    enum.Enum, range, type, types.FunctionType, types.BuiltinFunctionType, type(Ellipsis),
+)  # fmt: skip
+
+
+class Key(NamedTuple):
+    """What two calls have in common that may share recordings.
+
+    Attributes:
+        spec: Structure of ``(args, kwargs)``.
+        tokens: Comparable form of each leaf.
+        common: How tensors share memory, containers that are one object with an earlier one, and
+            :class:`OfState`.
+        ambient: The state around the call.
+        added: Attributes of one's own that each tensor has, if a call has asked tensors for such.
+    """
+
+    spec: Spec
+    tokens: tuple[Any, ...]
+    common: tuple[Any, ...]
+    ambient: Ambient
+    added: tuple[tuple[str, ...], ...] | None = None
+
+
+class Call(NamedTuple):
+    """One call, taken apart.
+
+    Attributes:
+        spec: Structure of ``(args, kwargs)``.
+        leaves: The leaves in order.
+        kinds: For each leaf one of TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN.
+        key: Two calls with equal keys may share recordings.
+        given: The arguments as the caller gave them.
+        foreign: Name of a tensor that cannot be placed (a subclass, sparse, nested), or None.
+        again: Containers that are one object with an earlier one.
+        openings: Which classes of arguments are taken apart.
+        opened: Those that were in this call.
+        state: Random generators outside that the key looks at, as it does at those among the arguments.
+    """
+
+    spec: Spec
+    leaves: tuple[Any, ...]
+    kinds: tuple[str, ...]
+    key: Key
+    given: tuple[tuple[Any, ...], dict[str, Any]]
+    foreign: str | None = None
+    again: tuple[tuple[int, int], ...] = ()
+    openings: Openings | None = None
+    opened: Mapping[type, Opening] | None = None
+    state: tuple[tuple[GeneratorPlace, torch.Generator], ...] = ()
+
+    @property
+    def added(self) -> tuple[tuple[str, ...], ...] | None:
+        """Attributes of one's own that each tensor has; None if the key does not tell."""
+        return self.key.added
+
+    def names(self) -> list[str]:
+        """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
+        return _names(self.spec)
+
+    def foreign_name(self) -> str:
+        """Name of the first leaf that cannot be placed, where there is one."""
+        return self.names()[self.kinds.index(FOREIGN)]
+
+    def rebuild(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put arguments of the same structure together from other leaves."""
+        if self.opened:
+            return rebuilt(self.spec, self.given, iter(leaves), self.again)
+        return unflatten(self.spec, iter(leaves), self.again)
+
+    def branches(self) -> list[Any]:
+        """The containers and objects of the caller that were taken apart."""
+        return list(containers(self.spec, self.given))
+
+    def generators(self) -> dict[int, torch.Generator]:
+        """The random generators that were taken apart: by branch, those outside by numbers below 0.
+
+        Each is there once. A default one is not: it is drawn from in other ways, too, and the key tells which
+        it is.
+        """
+        if not self.opened or torch.Generator not in self.opened:
+            return {}
+        found = [*enumerate(self.branches()), *[(~n, each) for n, (_, each) in enumerate(self.state)]]
+        numbers: dict[int, int] = {}
+        for number, each in found:
+            if type(each) is torch.Generator and not is_default(each):
+                numbers.setdefault(address_of(each), number)
+        of = dict(found)
+        return {number: of[number] for number in numbers.values()}
+
+    def branch_names(self) -> list[str]:
+        """Name of every one of them."""
+        args, kwargs = self.spec.children
+        return ["", *branch_names(args, "args"), *branch_names(kwargs, "kwargs")]
+
+    def is_changed(self) -> bool:
+        """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
+        leaves: list[Any] = []
+        spec = flatten(self.given, leaves, self.opened)
+        return spec != self.spec or not all(map(_is_as_it_was, leaves, self.leaves, self.kinds))
+
+
+def _is_as_it_was(now: Any, was: Any, kind: str) -> bool:
+    return now is was or (kind is PLAIN and describe(now) == describe(was))
+
+
+def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | None = None) -> Call:
+    """Take a call's arguments apart and compute its key.
+
+    Args:
+        args: Positional arguments.
+        kwargs: The others, by name.
+        openings: Which classes of arguments are taken apart.
+    """
+    leaves: list[Any] = []
+    opened = openings.open if openings is not None else None
+    spec = flatten((args, kwargs), leaves, opened)
+    described = [describe(leaf) for leaf in leaves]
+    kinds = tuple([kind for kind, _ in described])
+    shared = [leaf for leaf, kind in zip(leaves, kinds, strict=True) if kind is TENSOR]
+    foreign = _foreign(leaves[kinds.index(FOREIGN)]) if FOREIGN in kinds else None
+    again = repeated(spec, (args, kwargs)) if has_branches(spec) else ()
+    state = openings.look() if openings is not None else ()
+    common = (sharing(shared) if len(shared) > 1 else ()) + again
+    if state:
+        common = (*common, _of_state(state, containers(spec, (args, kwargs))))
+    asked = openings is not None and openings.of_tensors
+    added = tuple([tuple(leaf.__dict__) for leaf in shared]) if asked else None
+    key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
+    return Call(
+        spec, tuple(leaves), kinds, key, (args, kwargs), foreign, again, openings, opened,
+        state=tuple([(place, each) for place, each, _ in state]),
+    )  # fmt: skip
+
+
+class OfState(NamedTuple):
+    """The part of a key about random generators outside.
+
+    Attributes:
+        told: What there is to each, by the name of its slot.
+        first: For each, after those among the arguments, the first that is the same one.
+    """
+
+    told: tuple[tuple[str, tuple[Any, ...]], ...]
+    first: tuple[int, ...]
+
+
+def _of_state(
+    state: tuple[tuple[GeneratorPlace, torch.Generator, tuple[Any, ...]], ...], branches: Iterable[Any]
+) -> OfState:
+    given = [each for each in branches if type(each) is torch.Generator]
+    numbers: dict[int, int] = {}
+    all_of_them = [*given, *[each for _, each, _ in state]]
+    first = [numbers.setdefault(address_of(each), number) for number, each in enumerate(all_of_them)]
+    return OfState(tuple([(place.name, told) for place, _, told in state]), tuple(first))
+
+
+def describe(leaf: Any) -> tuple[str, Any]:
+    """Kind and comparable form of an argument leaf."""
+    if type(leaf) is torch.Tensor and is_plain(leaf):  # by far the most frequent
+        return TENSOR, describe_tensor(leaf)
+    if isinstance(leaf, torch.nn.Parameter):
+        return PARAMETER, ("parameter", id(leaf))
+    if isinstance(leaf, torch.Tensor):
+        plain = type(leaf) is torch.nn.Buffer and is_plain(leaf)
+        return (TENSOR, describe_tensor(leaf)) if plain else (FOREIGN, (type(leaf), id(leaf)))
+    kind = type(leaf)
+    if kind is float:
+        return PLAIN, (float, float_bits(leaf))
+    if kind in _SCALARS:
+        return PLAIN, (kind, leaf)
+    if isinstance(leaf, numpy.generic):
+        return PLAIN, (kind, leaf.tobytes())
+    if kind is complex:
+        return PLAIN, (complex, bits_of(leaf))
+    if kind is slice:
+        ends = (leaf.start, leaf.stop, leaf.step)
+        return PLAIN, (slice, *ends, *map(exact, ends))
+    if kind is range:  # two that give the same numbers are equal, and may differ in their ends
+        return PLAIN, (range, leaf.start, leaf.stop, leaf.step)
+    if isinstance(leaf, _VALUES):
+        return PLAIN, (kind, leaf)
+    token = value_token(leaf, _plain_token)
+    return (PLAIN, token) if token is not None else (OPAQUE, (kind, id(leaf)))
+
+
+def is_known_by_identity(leaf: Any) -> bool:
+    """Whether the key has a plain leaf itself, so that what it holds may change; otherwise it has a copy."""
+    return isinstance(leaf, (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType))
+
+
+def _plain_token(leaf: Any) -> tuple[Any, ...] | None:
+    kind, token = describe(leaf)
+    return token if kind is PLAIN else None
+
+
+def _foreign(leaf: torch.Tensor) -> str:
+    """What a tensor is that cannot be placed."""
+    kind = "tensor" if type(leaf) is torch.Tensor else type(leaf).__name__
+    with plain_functions():  # to look at a tensor of the user's class is not to use it
+        if is_wrapped(leaf):
+            return f"a {kind} left over from a torch.func transform"
+        if leaf.is_quantized:
+            return f"a quantized {kind} ({leaf.dtype})"
+        if leaf.is_nested:
+            return f"a nested {kind}"
+        return f"a {kind} with layout {leaf.layout}" if leaf.layout is not torch.strided else f"a {kind}"
+
+
+def is_plain(leaf: torch.Tensor) -> bool:
+    """Whether a tensor is memory with strides and nothing else."""
+    return (
+        leaf.layout is torch.strided and not leaf.is_quantized and not leaf.is_nested and not is_wrapped(leaf)
+    )
+
+
+_TENSOR_FIELDS = (
+    "shape", "stride()", "dtype", "device", "requires_grad", "is_leaf", "__class__",
+    "is_inference()", "is_conj()", "is_neg()",
+)  # fmt: skip
+
+
+def describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:
+    """Comparable form of a tensor argument: all metadata that decides what an operation does with it."""
+    return (
+        leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf,
+        type(leaf), leaf.is_inference(), leaf.is_conj(), leaf.is_neg(),
+    )  # fmt: skip
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """First byte and end of the part of its storage that a strided tensor covers."""
+    start: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
+    end = start
+    if tensor.numel():
+        steps = zip(tensor.shape, tensor.stride(), strict=True)
+        end += 1 + sum((size - 1) * stride for size, stride in steps)
+    return start * tensor.itemsize, end * tensor.itemsize
+
+
+def overlaps(tensors: list[torch.Tensor]) -> list[list[int]]:
+    """Group tensors that cover common memory, by position; tensors apart in one storage are apart."""
+    if len(tensors) < 2:
+        return [[position] for position in range(len(tensors))]
+    ranges: list[tuple[int, int, int, int]] = []
+    for position, tensor in enumerate(tensors):
+        handle = tensor.untyped_storage()._cdata if tensor.numel() else -position - 1
+        ranges.append((handle, *extent(tensor), position))
+    ranges.sort()
+    groups: list[list[int]] = []
+    last_handle, last_end = 0, -1
+    for handle, start, end, position in ranges:
+        if groups and handle == last_handle and start < last_end:
+            groups[-1].append(position)
+            last_end = max(last_end, end)
+        else:
+            groups.append([position])
+            last_handle, last_end = handle, end
+    return sorted(sorted(group) for group in groups)
+
+
+def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
+    """Which tensor arguments share memory, how they lie relative to each other, and which are one object.
+
+    The last is seen by ``q is k``, with which attention takes another way.
+    """
+    pointers = [tensor.untyped_storage()._cdata for tensor in tensors]
+    if len(set(pointers)) == len(pointers):
+        return ()
+    first_of: dict[int, int] = {}
+    ones = [first_of.setdefault(id(tensor), position) for position, tensor in enumerate(tensors)]
+    found: list[Any] = [tuple(ones)] if len(first_of) < len(ones) else []
+    for group in overlaps(tensors):
+        if len(group) > 1:
+            first = min(extent(tensors[position])[0] for position in group)
+            found.append(tuple((position, extent(tensors[position])[0] - first) for position in group))
+    return tuple(found)
+
+
+def _names(spec: Spec) -> list[str]:
+    args, kwargs = spec.children
+    return paths(args, "args") + paths(kwargs, "kwargs")
+
+
+def explain_key(was: Key, call: Call) -> str:
+    """Say which argument makes a call's key differ from another key."""
+    now = call.key
+    if was.spec != now.spec:
+        return _explain_structure(_names(was.spec), call.names())
+    for name, before, after in zip(call.names(), was.tokens, now.tokens, strict=False):
+        if before != after:
+            return name + _explain_token(before, after)
+    if was.common != now.common:
+        state = _explain_state(was.common, now.common)
+        return state or "other arguments share memory, or are one object, than before"
+    if was.added != now.added:
+        return "tensors among the arguments have other attributes of one's own, or are asked for them"
+    return explain_ambient(was.ambient, now.ambient) or "nothing differs"
+
+
+def _explain_state(was: tuple[Any, ...], now: tuple[Any, ...]) -> str | None:
+    """What differs of random generators outside, if something does but which of them are one."""
+    before, after = (
+        dict([each for part in parts if type(part) is OfState for each in part.told]) for parts in (was, now)
+    )
+    for name in {**before, **after}:
+        if name not in before or name not in after:
+            return f"{name} is looked at from now on" if name in after else f"{name} is no generator any more"
+        for (label, one), (_, other) in zip(before[name][1:], after[name][1:], strict=False):
+            if one != other:
+                return f"{name}.{label} was {one} and is {other}"
+    return None
+
+
+def _explain_structure(was: list[str], now: list[str]) -> str:
+    """Which leaves came and which went; of many the first ones."""
+    before, after = set(was), set(now)
+    parts = [f"{name} is new" for name in now if name not in before]
+    parts += [f"{name} is not given" for name in was if name not in after]
+    if not parts:
+        return "the structure of the arguments differs"
+    more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+    return ", ".join(parts[:3]) + more
+
+
+def remedy_of_key(was: Key, call: Call) -> str:
+    """What to do about the difference that :func:`explain_key` tells of; nothing if the rule says it."""
+    if was.spec != call.key.spec:
+        return ""
+    pairs = zip(was.tokens, call.key.tokens, strict=False)
+    before, after = next(((a, b) for a, b in pairs if a != b), (None, None))
+    if before is None or after is None or isinstance(before[0], torch.Size):
+        return ""
+    if before[0] in (int, float, complex) and after[0] is before[0]:
+        return "Call with it during the warm-up; a number that often changes is better passed as a tensor."
+    return ONE_OBJECT if _show(before) == _show(after) else ""
+
+
+ONE_OBJECT = "Pass one and the same object, or the tensors in it (in tuples, lists, dicts or dataclasses)."
+"""What to do about an argument that is known by its identity."""
+
+
+def _explain_token(was: Any, now: Any) -> str:
+    """What is to be said behind the name of an argument."""
+    before, after = _show(was), _show(now)
+    if before != after:
+        return f" was {before} and is {after}"
+    if isinstance(was[0], torch.Size):
+        pairs = zip(_TENSOR_FIELDS, was, now, strict=True)
+        return next(f".{name} was {one} and is {other}" for name, one, other in pairs if one != other)
+    hint = "; pass arrays as tensors: torch.from_numpy(array)" if was[0] is numpy.ndarray else ""
+    return f" was {before} and is another one (such arguments are known by their identity{hint})"
+
+
+def _show(token: Any) -> str:
+    kind = token[0]
+    if isinstance(kind, torch.Size):
+        shape, stride, dtype, device = token[:4]
+        return f"{str(dtype).removeprefix('torch.')}{list(shape)} strides {list(stride)} on {device}"
+    if kind == "parameter":
+        return "a parameter"
+    if kind is float:
+        return repr(float_of(token[1]))
+    if kind is complex:
+        return repr(complex_of(token[1]))
+    if kind is slice:
+        return repr(slice(*token[1:4]))
+    if issubclass(kind, (numpy.number, numpy.bool_)):
+        return f"{kind.__name__}({numpy.frombuffer(token[1], kind)[0].item()!r})"
+    if kind in _SCALARS or isinstance(token[1], _VALUES):
+        return repr(token[1])
+    if kind is frozenset and isinstance(token[1], tuple):
+        return f"frozenset({{{', '.join(map(_show, token[1]))}}})"
+    if isinstance(token[1], str):
+        return token[1]
+    return f"a {kind.__name__}"
+
+
+def describe_key(call: Call) -> str:
+    """A short, readable form of a call's key for reports."""
+    parts: list[str] = []
+    for name, kind, leaf in zip(call.names(), call.kinds, call.leaves, strict=True):
+        if kind in (TENSOR, PARAMETER):
+            parts.append(f"{name}: {str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}")
+        elif kind == PLAIN:
+            text = repr(leaf)
+            parts.append(f"{name}: {text if len(text) <= 40 else text[:37] + '...'}")
+        else:
+            parts.append(f"{name}: {type(leaf).__name__}")
+    return "(" + ", ".join(parts) + ")"

@@ -1,0 +1,369 @@
+"""Arguments and results as people write them, taken apart into leaves and put together again.
+
+Dicts, lists, tuples, named tuples and dataclass instances are branches; everything else is a leaf, and so are
+named tuples and dataclass instances with further attributes. Instances of a class that is open
+(:mod:`.opened`) are branches, too.
+A dict subclass that is also a dataclass (the output classes of ``transformers``) is rebuilt by its
+constructor; other dataclasses are filled field by field, so that ``__post_init__`` does not run twice.
+The structure is a nested tuple, so that it can be hashed and compared without a class of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from ..objects import exact, put
+from .bound import Bound
+from .handed import Made
+from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
+
+Spec = Any
+"""``None`` for a leaf, else a :class:`ArgumentBranch`."""
+
+_KEYS, _VALUES, _ITEMS = (type(view) for view in ({}.keys(), {}.values(), {}.items()))
+VIEWS = frozenset({_KEYS, _VALUES, _ITEMS})
+"""Types of the views of a dict, in which nothing can be stored."""
+
+
+class MixedKeys(tuple[Any, ...]):
+    """Keys of a dict that are not all text: 1, 1.0 and True are equal, and three different keys."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is MixedKeys
+            and tuple.__eq__(self, other)
+            and [*map(exact, self)] == [*map(exact, other)]
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple[Any, ...].__hash__
+
+
+def keys_of(value: dict[Any, Any]) -> tuple[Any, ...]:
+    """The keys of a dict, in a form whose equality tells 1 from True."""
+    return tuple(value) if all([type(key) is str for key in value]) else MixedKeys(value)
+
+
+class ArgumentBranch(NamedTuple):
+    """The structure of a branch; ``None`` stands for a leaf.
+
+    Attributes:
+        kind: Which of :data:`_MAKE` makes it.
+        cls: Its class, or what else it is made with.
+        names: Under what its children lie in it; of what only counts them, their number.
+        children: Their structures.
+    """
+
+    kind: str
+    cls: Any
+    names: Any
+    children: tuple[Spec, ...]
+
+
+def flatten(value: Any, leaves: list[Any], opened: Mapping[type, Opening] | None = None) -> Spec:
+    """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure.
+
+    Args:
+        value: The value.
+        leaves: Where its leaves go.
+        opened: Classes whose instances are branches; where it is given, views of dicts are such, too.
+    """
+    parts = _parts(value, opened)
+    if parts is None:
+        leaves.append(value)
+        return None
+    kind, cls, names, values = parts
+    return ArgumentBranch(kind, cls, names, tuple([flatten(each, leaves, opened) for each in values]))
+
+
+def _parts(value: Any, opened: Mapping[type, Opening] | None) -> tuple[str, Any, Any, Iterable[Any]] | None:
+    """Kind, class, names and children of a branch; None for a leaf."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind.__name__, kind, len(value), value
+    if kind is dict or kind is OrderedDict:
+        return "dict", kind, keys_of(value), value.values()
+    if kind is defaultdict:
+        return "defaultdict", value.default_factory, keys_of(value), value.values()
+    if opened is not None and kind in VIEWS:
+        return ("view", kind, *_parts_of_view(value, kind))
+    if opened and (opening := opened.get(kind)) is not None:
+        return ("object", kind, *opening.look(value))
+    if dataclasses.is_dataclass(kind):
+        names = _fields_of(value, kind)
+        return None if names is None else ("dataclass", kind, names, [getattr(value, each) for each in names])
+    if kind is Bound:
+        return "bound", Bound, value.targets, (value.value, *value.parts)
+    if kind is Made:
+        return "made", value.kind, value.names, value.values
+    if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
+        return "namedtuple", kind, kind._fields, value
+    if isinstance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
+        return "structseq", kind, len(value), value
+    return None
+
+
+def _parts_of_view(value: Any, kind: type) -> tuple[Any, Iterable[Any]]:
+    """Of a view of values the keys are not seen, of one of keys there is nothing else."""
+    if kind is _KEYS:
+        return MixedKeys(value), ()
+    if kind is _VALUES:
+        return len(value), value
+    return MixedKeys([key for key, _ in value]), [item for _, item in value]
+
+
+def _fields_of(value: Any, kind: type[Any]) -> tuple[str, ...] | None:
+    """The fields of a dataclass instance; None if they are not all there is to it."""
+    names = tuple(field.name for field in dataclasses.fields(kind) if hasattr(value, field.name))
+    if isinstance(value, dict):
+        names = tuple(name for name in names if name in value)
+        return names if len(names) == len(value) else None
+    return names if set(getattr(value, "__dict__", ())) <= set(names) else None
+
+
+def repeated(spec: Spec, value: Any) -> tuple[tuple[int, int], ...]:
+    """Which branches are one object with an earlier one: the numbers of both, outermost first.
+
+    Branches that cannot change are left out: whether two equal tuples are one object says nothing. Objects
+    that have their attributes in one dict stand there by the complements of their numbers.
+    """
+    first: dict[int, int] = {}
+    pairs: list[tuple[int, int]] = []
+    for number, each in enumerate(containers(spec, value)):
+        kind = type(each)
+        if not is_mutable(kind):
+            continue
+        pairs.append((number, first.setdefault(id(each), number)))
+        if kind not in _WITHOUT_TABLE and (table := table_of(each)) is not None:
+            pairs.append((~number, ~first.setdefault(id(table), number)))
+    return tuple([pair for pair in pairs if pair[0] != pair[1]])
+
+
+_WITHOUT_TABLE = frozenset({list, dict, OrderedDict, defaultdict})
+
+
+def is_mutable(kind: type) -> bool:
+    """Whether branches of a type can be changed."""
+    return kind is Made or not (issubclass(kind, tuple) or kind in VIEWS)
+
+
+def has_branches(spec: Spec) -> bool:
+    """Whether there is a branch among the arguments of a call."""
+    return any([child is not None for part in spec.children for child in part.children])
+
+
+def _make_view(cls: type[Any], names: Any, values: list[Any]) -> Any:
+    """A view of a dict of its own."""
+    if cls is _VALUES:
+        return dict(enumerate(values)).values()
+    return dict.fromkeys(names).keys() if cls is _KEYS else dict(zip(names, values, strict=True)).items()
+
+
+def _make_dataclass(cls: type[Any], names: tuple[str, ...], values: list[Any]) -> Any:
+    """An instance with these fields, without running ``__init__`` and ``__post_init__`` again."""
+    if issubclass(cls, dict):
+        return cls(**dict(zip(names, values, strict=True)))
+    made = object.__new__(cls)
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
+
+
+_MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
+    "list": lambda cls, names, values: values,
+    "tuple": lambda cls, names, values: tuple(values),
+    "namedtuple": lambda cls, names, values: cls(*values),
+    "structseq": lambda cls, names, values: cls(values),
+    "dict": lambda cls, names, values: cls(zip(names, values, strict=True)),
+    "defaultdict": lambda cls, names, values: defaultdict(cls, zip(names, values, strict=True)),
+    "view": _make_view,
+    "dataclass": _make_dataclass,
+    "bound": lambda cls, names, values: Bound(values[0], names, tuple(values[1:])),
+    "made": made_of,
+}
+"""Makes a branch of each kind, but of objects: these are made beside others."""
+
+
+def containers(spec: Spec, value: Any) -> Iterator[Any]:
+    """The branches of a value, outermost first."""
+    if spec is None:
+        return
+    yield value
+    for position, child in enumerate(spec.children):
+        if child is not None:
+            yield from containers(child, _inside(spec, value, position))
+
+
+_NOTHING: Any = object()
+"""The value beside which nothing is built."""
+
+
+class _Builder:
+    """Builds a value of a structure, and its branches as often as there were.
+
+    Args:
+        leaves: In the order in which :func:`flatten` met them.
+        again: Branches that are one object with an earlier one (:func:`repeated`).
+    """
+
+    def __init__(self, leaves: Iterator[Any], again: Iterable[tuple[int, int]] = ()) -> None:
+        self._leaves = leaves
+        self._again = dict(again)
+        self._made: dict[int, Any] = {}
+        self._number = -1
+
+    def build(self, spec: Spec, value: Any = _NOTHING) -> Any:
+        """The value; beside another one of its structure, if that is given."""
+        if spec is None:
+            return next(self._leaves)
+        self._number += 1
+        number = self._number
+        children = [
+            self.build(child, _inside(spec, value, position) if child is not None else None)
+            for position, child in enumerate(spec.children)
+        ]
+        made = self._branch(spec, value, children)
+        made = self._made[number] = self._made.get(self._again.get(number, number), made)
+        return made
+
+    def _branch(self, spec: ArgumentBranch, value: Any, children: list[Any]) -> Any:
+        return _MAKE[spec.kind](spec.cls, spec.names, children)
+
+
+class _Rebuilder(_Builder):
+    """Takes from the other value what the structure does not tell of objects."""
+
+    def _branch(self, spec: ArgumentBranch, value: Any, children: list[Any]) -> Any:
+        if spec.cls is torch.Generator:
+            return value
+        if spec.kind != "object":
+            return super()._branch(spec, value, children)
+        made = another(value)
+        for name, child in zip(spec.names, children, strict=True):
+            put_member(made, name, child)
+        return made
+
+
+class _Filler(_Builder):
+    """Lays other leaves into the branches that are there; those that cannot change are made anew."""
+
+    def build(self, spec: Spec, value: Any = _NOTHING) -> Any:
+        """The value of a structure; what is bound beside the other one is made."""
+        if spec is not None and spec.kind == "bound" and value is not _NOTHING:
+            return super().build(spec, Bound(value, spec.names, tuple([_NOTHING for _ in spec.names])))
+        return super().build(spec, value)
+
+    def _branch(self, spec: ArgumentBranch, value: Any, children: list[Any]) -> Any:
+        if value is _NOTHING or type(value) is Bound:
+            return super()._branch(spec, value, children)
+        changed = [
+            (name, child)
+            for position, (name, child) in enumerate(zip(_names(spec), children, strict=True))
+            if child is not _inside(spec, value, position)
+        ]
+        if changed and isinstance(value, tuple):
+            return super()._branch(spec, value, children)
+        for name, child in changed:
+            _lay(spec, value, name, child)
+        return value
+
+
+def unflatten(spec: Spec, leaves: Iterator[Any], again: Iterable[tuple[int, int]] = ()) -> Any:
+    """Build a value of the given structure.
+
+    Args:
+        spec: The structure.
+        leaves: In the order in which :func:`flatten` met them.
+        again: Branches that are one object with an earlier one (:func:`repeated`).
+    """
+    return _Builder(leaves, again).build(spec)
+
+
+def rebuilt(spec: Spec, value: Any, leaves: Iterator[Any], again: Iterable[tuple[int, int]] = ()) -> Any:
+    """A value with other leaves, and branches of its own; arguments as in :func:`unflatten`."""
+    return _Rebuilder(leaves, again).build(spec, value)
+
+
+def filled(spec: Spec, value: Any, leaves: Iterator[Any], again: Iterable[tuple[int, int]] = ()) -> Any:
+    """A value with other leaves, laid into the containers and objects that it consists of.
+
+    Args:
+        spec: Its structure, or that of it with what is bound beside it, which is made.
+        value: The value, with the objects that :class:`~.handed.Made` stands for.
+        leaves: In the order in which :func:`flatten` met them.
+        again: Branches that are one object with an earlier one (:func:`repeated`).
+    """
+    return _Filler(leaves, again).build(spec, value)
+
+
+def _names(spec: ArgumentBranch) -> Iterable[Any]:
+    """Under what the children of a branch lie in it."""
+    named = spec.kind in ("dict", "defaultdict", "dataclass", "made")
+    return spec.names if named else range(len(spec.children))
+
+
+def _lay(spec: Spec, value: Any, name: Any, child: Any) -> None:
+    """Lay something into a branch, past what its class makes of that."""
+    if spec.kind == "made":
+        put_member(value, name, child)
+        return
+    if spec.kind == "dataclass":
+        object.__setattr__(value, name, child)
+    if isinstance(value, (list, dict)):
+        put(value, name, child)
+
+
+def _inside(spec: Spec, value: Any, position: int) -> Any:
+    """What lies in a branch at a position of its structure."""
+    kind, _, names, _ = spec
+    if value is _NOTHING:
+        return value
+    if kind in ("list", "tuple", "structseq", "namedtuple"):
+        return value[position]
+    if kind in ("dict", "defaultdict"):
+        return value[names[position]]
+    if kind == "bound":
+        return (value.value, *value.parts)[position]
+    if kind == "view":
+        inner = [*value][position]
+        return inner[1] if type(value) is _ITEMS else inner
+    if kind == "made":
+        return value.values[position] if type(value) is Made else member_of(value, names[position])
+    return member_of(value, names[position]) if kind == "object" else getattr(value, names[position])
+
+
+def branch_names(spec: Spec, prefix: str) -> list[str]:
+    """Name every branch, as :func:`paths` names the leaves, in the order of :func:`containers`."""
+    if spec is None:
+        return []
+    parts = zip(spec.children, _labels(spec, prefix), strict=True)
+    return [prefix, *[name for child, label in parts for name in branch_names(child, label)]]
+
+
+def paths(spec: Spec, prefix: str) -> list[str]:
+    """Name every leaf, as a user would write it: ``kwargs['mask'][0].logits``."""
+    if spec is None:
+        return [prefix]
+    parts = zip(spec.children, _labels(spec, prefix), strict=True)
+    return [name for child, label in parts for name in paths(child, label)]
+
+
+def _labels(spec: Spec, prefix: str) -> list[str]:
+    """The names of what lies in a branch."""
+    kind, _, names, children = spec
+    if kind in ("list", "tuple", "structseq", "view"):
+        return [f"{prefix}[{index}]" for index in range(len(children))]
+    if kind in ("dict", "defaultdict"):
+        return [f"{prefix}[{name!r}]" for name in names]
+    if kind == "bound":
+        return [prefix, *[target.name for target in names]]
+    return [name_of(name, prefix) for name in names]

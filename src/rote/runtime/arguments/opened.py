@@ -1,0 +1,370 @@
+"""Objects of classes of one's own among the arguments: known by identity, or taken apart by what calls read.
+
+An object that comes in every call is known by its identity, and what a call reads of it is under guard. Where
+another object of the same class comes in its place, the class is opened: the attributes that calls have read
+of its instances become leaves of the key, like the members of a dict. What no call reads has no part in the
+key. A class is closed again where a call does something for which it matters which object it is.
+
+So are PyTorch's random generators: the key has their device, and what calls ask of them. What is drawn from
+them depends on their state, which is no part of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from enum import Enum
+from threading import local
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from ..objects import has_parts_in_c, members, module_of
+from .places import GeneratorPlace, Places
+
+_CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
+_CONTAINERS = (OrderedDict, dict, list, tuple)
+"""Builtin containers from which a class may be derived: its instances are their members and attributes."""
+_RUN_CODE = ("__del__", "__next__", "__torch_dispatch__")
+"""Methods of classes whose instances cannot be made again unnoticed, or have a meaning of their own."""
+_C_GETTER = FunctionType.__dict__["__code__"]
+
+
+def is_openable(kind: type) -> bool:
+    """Whether instances of a class are their attributes and nothing else."""
+    if (
+        kind in (object, *_CONTAINERS)
+        or issubclass(kind, _CLOSED)
+        or module_of(kind).partition(".")[0] == "rote"
+    ):
+        return False
+    bases = [each for each in kind.__mro__ if each is not SimpleNamespace]
+    if any(name in vars(each) for name in _RUN_CODE for each in bases):
+        return False
+    if any(type(vars(each).get("__dict__", _C_GETTER)) is not GetSetDescriptorType for each in bases):
+        return False
+    return all([not has_parts_in_c(each) for each in bases if each not in (object, *_CONTAINERS)])
+
+
+def slots_of(kind: type) -> dict[str, Any]:
+    """The slots of a class's instances, by name."""
+    found: dict[str, Any] = {}
+    if kind is torch.Generator:
+        return found  # where it lies is nothing that it holds
+    for each in reversed(kind.__mro__):
+        members = [(name, slot) for name, slot in vars(each).items() if type(slot) is MemberDescriptorType]
+        found.update([(name, slot) for name, slot in members if name != "__dict__"])
+    return found
+
+
+def table_of(value: Any) -> dict[str, Any] | None:
+    """The dict with an object's attributes; None if it has slots alone."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+
+
+def parts_of(value: Any) -> list[Any]:
+    """A container; of an object the dict with its attributes as well."""
+    table = table_of(value)
+    return [value] if table is None else [value, table]
+
+
+class Opening:
+    """How instances of a class are taken apart.
+
+    Args:
+        kind: The class.
+        names: The attributes that are leaves; None for all that an instance has, in order.
+    """
+
+    __slots__ = ("_holds", "_names", "_slots")
+
+    def __init__(self, kind: type, names: Iterable[str] | None) -> None:
+        self._slots = slots_of(kind)
+        self._holds = issubclass(kind, _CONTAINERS)
+        self._names = None if names is None else tuple(sorted(names))
+
+    def has(self, name: str | None) -> bool:
+        """Whether an attribute is a leaf where there is one; None asks for all of them, in order."""
+        return self._names is None or name in self._names
+
+    def look(self, value: Any) -> tuple[tuple[Name, ...], list[Any]]:
+        """Names and values of an object's attributes, as far as it has them, and of all members."""
+        if not self._holds:
+            return self._attributes(value)
+        keys = members.keys(value) if isinstance(value, dict) else range(members.length(value))
+        names, held = self._attributes(value)
+        return (*[(type(key), key) for key in keys], *names), [*members.values(value), *held]
+
+    def _attributes(self, value: Any) -> tuple[tuple[str, ...], list[Any]]:
+        table = table_of(value) or {}
+        names = self._names if self._names is not None else (*self._slots, *table)
+        if not self._slots:
+            found = [name for name in names if name in table]
+            return tuple(found), [table[name] for name in found]
+        pairs = [(name, attribute_of(value, name, table, self._slots)) for name in names]
+        pairs = [pair for pair in pairs if pair[1] is not _UNSET]
+        return tuple([name for name, _ in pairs]), [each for _, each in pairs]
+
+
+DEVICE, SEED, DEFAULT = "device", "initial_seed()", "is_default"
+"""What there is to a random generator: always the device and the last, the seed if a call asks for it."""
+
+
+class OfGenerators(Opening):
+    """How random generators are taken apart.
+
+    Args:
+        names: What calls have asked of them.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, names: Iterable[str] | None) -> None:
+        super().__init__(torch.Generator, {DEVICE, DEFAULT, *(names or ())})
+
+    def look(self, value: Any) -> tuple[tuple[Name, ...], list[Any]]:
+        """What there is to a generator, and which default one it is."""
+        assert self._names is not None
+        return self._names, [told_of(value, name) for name in self._names]
+
+
+def told_of(generator: torch.Generator, name: str) -> Any:
+    """What a random generator says of itself."""
+    if name == SEED:
+        return generator.initial_seed()
+    return generator.device if name == DEVICE else is_default(generator)
+
+
+def is_default(generator: torch.Generator) -> bool:
+    """Whether it is one from which PyTorch draws where it is given none."""
+    if generator.device.type == "cpu":
+        return address_of(generator) == _OF_HOST
+    return any([address_of(generator) == address_of(each) for each in torch.cuda.default_generators])
+
+
+def address_of(generator: Any) -> int:
+    """Where a generator lies, whichever Python object is asked."""
+    return generator._cdata
+
+
+_OF_HOST = address_of(torch.default_generator)
+
+
+def opening_of(kind: type, names: Iterable[str] | None) -> Opening:
+    """How instances of a class are taken apart, by which of their attributes."""
+    return OfGenerators(names) if kind is torch.Generator else Opening(kind, names)
+
+
+def _told(opening: Opening, generator: torch.Generator) -> tuple[Any, ...]:
+    """What there is to a generator, with names."""
+    names, values = opening.look(generator)
+    return tuple(zip(names, values, strict=True))
+
+
+_UNSET: Any = object()
+Name = str | tuple[type, Any]
+"""Of an attribute; of a member the type of its key, and the key."""
+
+
+def attribute_of(value: Any, name: str, table: dict[str, Any] | None, slots: dict[str, Any]) -> Any:
+    """An attribute of an object, as it lies in it."""
+    if name in slots:
+        try:
+            return slots[name].__get__(value)
+        except AttributeError:
+            return _UNSET
+    return (table or {}).get(name, _UNSET)
+
+
+def member_of(value: Any, name: Name) -> Any:
+    """An attribute or a member that an object has, as it lies in it."""
+    if type(name) is tuple:
+        return members.member(value, name[1])
+    assert isinstance(name, str)
+    return attribute_of(value, name, table_of(value), slots_of(type(value)))
+
+
+def put_member(value: Any, name: Name, new: Any) -> None:
+    """Lay something into an attribute or a member of an object, past what its class makes of that."""
+    if type(name) is tuple:
+        members.put(value, name[1], new)
+        return
+    assert isinstance(name, str)
+    slot = slots_of(type(value)).get(name)
+    if slot is not None:
+        slot.__set__(value, new)
+    else:
+        table = table_of(value)
+        assert table is not None
+        table[name] = new
+
+
+def made_of(kind: type, names: Iterable[Name], values: Iterable[Any]) -> Any:
+    """An object of a class with these attributes and members, made without running code of the class."""
+    pairs = [*zip(names, values, strict=True)]
+    held = [(name, value) for name, value in pairs if type(name) is tuple]
+    made = _bare(kind, [value for _, value in held])
+    for name, value in pairs:
+        if type(name) is str or isinstance(made, dict):
+            put_member(made, name, value)
+    return made
+
+
+def _bare(kind: type, held: Iterable[Any]) -> Any:
+    """An object without attributes; one of a class of tuples or lists with its members."""
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, held)
+    bases: tuple[Any, ...] = (SimpleNamespace, *_CONTAINERS)
+    base = next((each for each in bases if issubclass(kind, each)), object)
+    made = base.__new__(kind)
+    if isinstance(made, list):
+        list.extend(made, held)
+    return made
+
+
+def name_of(name: Name, prefix: str) -> str:
+    """An attribute or a member of something, as a user would write it."""
+    return f"{prefix}.{name}" if type(name) is str else f"{prefix}[{name[1]!r}]"
+
+
+def another(value: Any) -> Any:
+    """An object of the same class with the same attributes, made without running code of the class."""
+    kind = type(value)
+    holds = isinstance(value, _CONTAINERS)
+    made = _bare(kind, members.values(value) if holds else ())
+    for key, held in members.items(value) if isinstance(value, dict) else ():
+        members.put(made, key, held)
+    table, fresh = table_of(value), table_of(made)
+    if table is not None and fresh is not None:
+        fresh.update(table)
+    slots = slots_of(kind)
+    for name, slot in slots.items():
+        held = attribute_of(value, name, None, slots)
+        if held is not _UNSET:
+            slot.__set__(made, held)
+    return made
+
+
+_FEW = 2
+"""Objects of one class that are known by their identity, each with recordings of its own."""
+
+
+def _seen() -> bool:
+    """What was not met before, or cannot be referred to weakly, is not gone."""
+    return True
+
+
+def _reference(value: Any) -> Callable[[], Any]:
+    return weakref.ref(value) if type(value).__weakrefoffset__ else _seen
+
+
+class Openings:
+    """Which classes of arguments are taken apart, and by which attributes.
+
+    Attributes:
+        open: How, by class; what a call has of it stays as it is.
+        closed: Classes whose instances are known by their identity for good, and why.
+        of_tensors: A call has asked a tensor for an attribute that is not PyTorch's: keys tell which it has.
+        places: Where random generators lie outside that keys look at.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[type, Opening] = {}
+        self.closed: dict[type, str] = {}
+        self.of_tensors = False
+        self.places = Places()
+        self._read: dict[type, set[str] | None] = {}
+        self._inner: set[type] = set()
+        self._met: dict[type, dict[int, Callable[[], Any]]] = {}
+
+    def may_open(self, kind: type) -> bool:
+        """Whether instances of a class could be taken apart."""
+        opens = kind is torch.Generator or (is_openable(kind) and not issubclass(kind, tuple))
+        return opens and kind not in self.closed
+
+    def find_inside(self, kind: type) -> None:
+        """A call has read an instance of a class from another object: the two are opened together."""
+        self._inner.add(kind)
+
+    def note(self, kind: type, name: str | None) -> None:
+        """A call has read an attribute of an instance; all of them, in order, if the name is None."""
+        known = self._read.setdefault(kind, set())
+        if name is None:
+            self._read[kind] = None
+        elif known is not None:
+            known.add(name)
+
+    def meet(self, values: list[Any]) -> bool:
+        """Objects come that are in no key; whether a class is open by that.
+
+        It is if an earlier instance is gone, or if there are too many of them.
+        """
+        fresh: set[type] = set()
+        for value in values:
+            kind = type(value)
+            if kind in self.open or not self.may_open(kind):
+                continue
+            earlier = self._met.setdefault(kind, {})
+            if (
+                earlier.pop(id(value), _seen)() is None
+                or any([known() is None for known in earlier.values()])
+                or len(earlier) >= _FEW
+            ):
+                fresh.add(kind)
+            earlier[id(value)] = _reference(value)
+        if not fresh:
+            return False
+        for kind in fresh:
+            del self._met[kind]
+        more = {*fresh, *(each for each in self._inner if self.may_open(each))}
+        self.open = {**self.open, **{kind: opening_of(kind, self._read.get(kind, set())) for kind in more}}
+        return True
+
+    def meet_in(
+        self, place: GeneratorPlace, address: tuple[str, int, Any], generator: torch.Generator
+    ) -> None:
+        """A call finds a random generator in a slot outside; it is opened if another one lay there before."""
+        kind = torch.Generator
+        if self.may_open(kind) and self.places.meet(address, place, generator) and kind not in self.open:
+            self.open = {**self.open, kind: opening_of(kind, self._read.get(kind, set()))}
+
+    def look(self) -> tuple[tuple[GeneratorPlace, torch.Generator, tuple[Any, ...]], ...]:
+        """The generators in the slots that keys look at, what there is to each, with its slot's number."""
+        opening = self.open.get(torch.Generator)
+        if opening is None or not self.places.open:
+            return ()
+        found = [(number, place, place.now()) for number, place in enumerate(self.places.open)]
+        there = [(number, place, each) for number, place, each in found if each is not None]
+        return tuple([(place, each, (number, *_told(opening, each))) for number, place, each in there])
+
+    def learn(self) -> None:
+        """A call is over: what it has read of open classes is known from the next one on."""
+        for kind, opening in self.open.items():
+            names = self._read.get(kind, set())
+            if not all([opening.has(name) for name in (names if names is not None else (None,))]):
+                self.open = {**self.open, kind: opening_of(kind, names)}
+
+    def close(self, kind: type, why: str) -> None:
+        """It matters which object an instance of a class is."""
+        self.closed[kind] = why
+        if kind is torch.Generator:
+            self.places.clear()
+        self.open = {each: opening for each, opening in self.open.items() if each is not kind}
+
+    def close_all(self, why: str) -> None:
+        """What is open cannot be taken apart."""
+        for kind in list(self.open):
+            self.close(kind, why)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.open = {}
+        self.of_tensors = False
+        self.places.clear()
+        for each in (self.closed, self._read, self._inner, self._met):
+            each.clear()

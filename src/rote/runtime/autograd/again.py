@@ -1,0 +1,103 @@
+"""A recorded call made again by plain autograd, for a gradient that is differentiated itself.
+
+A recorded graph can be walked, but the walk has no history. With ``create_graph=True`` the callable runs once
+more on the caller's own arguments, which gives a graph that autograd can differentiate as often as it likes.
+That is the same call only if nothing in between changed what it reads, and if running it again changes
+nothing: calls that draw random numbers or write tensors are refused, and so are those whose results are
+others by now (a bias, which no graph saves, was updated before the backward).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from ..arguments import PARAMETER, TENSOR, Call, flatten, read_ambient
+from .graph import Tracked, ending_at
+
+
+class GradientOwner(Protocol):
+    """The key whose forward was recorded; see :class:`..engine.Specialization`."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The callable."""
+        ...
+
+
+class Repeatable(NamedTuple):
+    """A call that may be made again.
+
+    Attributes:
+        owner: What knows the callable, weakly: a result that the callable's own state keeps would be a cycle
+            through autograd, where no garbage collector looks.
+        call: Its arguments, as the caller gave them.
+        versions: Of the tensors among them.
+    """
+
+    owner: weakref.ref[GradientOwner]
+    call: Call
+    versions: list[int]
+
+    @classmethod
+    def of(cls, owner: GradientOwner, call: Call) -> Repeatable:
+        """Note the state of a call's arguments."""
+        return cls(weakref.ref(owner), call, _versions(call))
+
+    def function(self) -> Callable[..., Any] | None:
+        """The callable, if the arguments and the modes are those of the call (gradients are on now)."""
+        owner = self.owner()
+        unchanged = _versions(self.call) == self.versions and read_ambient() == self.call.key.ambient
+        return owner.function if owner is not None and unchanged else None
+
+    def gradients(
+        self,
+        function: Callable[..., Any],
+        tracked: list[Tracked],
+        gradients: tuple[Any, ...],
+        sources: list[torch.Tensor],
+        recorded: list[torch.Tensor],
+        ends: Sequence[int] = (),
+    ) -> tuple[torch.Tensor | None, ...] | None:
+        """Gradients that have a history; None if the call gives something else by now.
+
+        Args:
+            function: The callable.
+            tracked: The results that require grad.
+            gradients: Theirs, None where there is none.
+            sources: Arguments and parameters.
+            recorded: The results, as the recording has them.
+            ends: Numbers of results where the gradients end; theirs come before those of the sources.
+        """
+        args, kwargs = self.call.given
+        leaves: list[Any] = []
+        flatten(function(*args, **kwargs), leaves)
+        made = [each.of(leaves) for each in tracked]
+        if not all(map(_is_close, made, recorded)):
+            return None
+        pairs = [pair for pair in zip(made, gradients, strict=True) if pair[1] is not None]
+        others = [made[end] for end in ends]
+        with ending_at(others):
+            return torch.autograd.grad(
+                [result for result, _ in pairs],
+                [*others, *sources],
+                [gradient for _, gradient in pairs],
+                create_graph=True,
+                allow_unused=True,
+            )
+
+
+def _is_close(made: torch.Tensor, recorded: torch.Tensor) -> bool:
+    """Whether two results are the same, but for kernels that do not repeat their own."""
+    alike = made.shape == recorded.shape and made.dtype == recorded.dtype
+    return alike and torch.allclose(made.detach(), recorded.detach(), equal_nan=True)
+
+
+def _versions(call: Call) -> list[int]:
+    tensors = [
+        leaf for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind in (TENSOR, PARAMETER)
+    ]
+    return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]

@@ -1,0 +1,21 @@
+"""The autograd graph below results: nodes, what they keep, views, and where gradients go."""
+
+from __future__ import annotations
+
+from .accumulators import ParameterAliases
+from .contexts import Contexts
+from .graph import (
+    GradientWalk,
+    Node,
+    contexts_of,
+    ending_at,
+    kept_storages,
+    leaves_below,
+    newest_age,
+    older_node,
+)
+from .intermediate import Order, Parted, Probe, ResultGroup, SeenNode, added, groups, is_met_below
+from .metadata import Metadata, tagged
+from .pinpoint import line_that_advances, line_that_calls, line_that_changes, line_that_reads
+from .seeds import seeds_on_host
+from .views import Tracked, copied_together, related, shared_results, tracked_in, view_of

@@ -1,0 +1,267 @@
+"""The autograd graph below a call's results: where gradients go, and what the graph keeps alive.
+
+A graph is walked from the results along ``next_functions``. It ends in the nodes that accumulate into leaves,
+and, for a call that was only observed, at the arguments. A node that is older than the call belongs to a
+tensor made outside with a history of its own; such a graph cannot be recorded, since its other half is not.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
+from operator import call
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from ...program import history_of, node_age
+from ...pytorch import has_memory, is_wrapped
+from .accumulators import ParameterAliases
+from .contexts import Contexts
+from .packing import Gradients, Packing, pack, unpack
+from .seeds import HostSeeds
+
+Node = Any
+"""A ``grad_fn``."""
+
+
+def newest_age() -> int:
+    """The age of a node made now; nodes of a later call are younger (their number is higher)."""
+    with torch.enable_grad():
+        probe = torch.empty(0, requires_grad=True).view(0)
+    return node_age(probe.grad_fn)
+
+
+def nodes_below(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozenset()) -> Iterator[Node]:
+    """Every node that the results depend on, each once; not below ``ends``, which are left out."""
+    queue: list[Node] = [node for result in results if (node := history_of(result)) is not None]
+    seen: set[Node] = set(ends)
+    while queue:
+        node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
+
+
+def leaves_below(results: Iterable[torch.Tensor]) -> list[Node]:
+    """The nodes that accumulate into leaves; the leaf is ``node.variable``."""
+    return [node for node in nodes_below(results) if hasattr(node, "variable")]
+
+
+def older_node(results: Iterable[torch.Tensor], ends: frozenset[Node], age: int) -> Node | None:
+    """A node that was there before the call, or None if the call made the whole graph."""
+    for node in nodes_below(results, ends):
+        if not hasattr(node, "variable") and node_age(node) <= age:
+            return node
+    return None
+
+
+def contexts_of(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozenset()) -> list[Node]:
+    """The nodes that are Python code (a ``torch.autograd.Function``); each is the ``ctx`` of its backward."""
+    return [node for node in nodes_below(results, ends) if isinstance(node, BackwardCFunction)]
+
+
+def kept_storages(results: Iterable[torch.Tensor], ends: frozenset[Node]) -> set[int]:
+    """Handles of the storages that the graph keeps for its backward.
+
+    Reads the saved tensors of every node, so it must not be asked of a graph made under saved-tensor hooks:
+    reading would run them (activation checkpointing would compute everything again).
+    """
+    found: set[int] = set()
+    for node in nodes_below(results, ends):
+        for value in _kept_by(node):
+            if isinstance(value, torch.Tensor) and has_memory(value):
+                found.add(value.untyped_storage()._cdata)
+    return found
+
+
+def _kept_by(node: Node) -> Iterator[Any]:
+    """The saved tensors of one node; of a node in Python also what it keeps as attributes."""
+    names = [name for name in dir(type(node)) if name.startswith("_saved_")]
+    own = isinstance(node, BackwardCFunction)
+    values: list[Any] = []
+    for name in [*names, "saved_tensors"] if own else names:
+        with suppress(RuntimeError):  # modified in place since: its backward will say so, as in eager
+            values.append(getattr(node, name))
+    values.extend(vars(node).values() if own else ())
+    for value in values:
+        yield from value if isinstance(value, (tuple, list)) else (value,)
+
+
+@contextmanager
+def _without_hooks(leaves: list[torch.Tensor]) -> Generator[None]:
+    """Autograd runs a leaf's hooks also where its gradient is only computed; the caller's graph runs them."""
+    hooked = [tensor._backward_hooks for tensor in leaves if tensor._backward_hooks]
+    kept = [dict(hooks) for hooks in hooked]
+    for hooks in hooked:
+        hooks.clear()
+    try:
+        yield
+    finally:
+        for hooks, own in zip(hooked, kept, strict=True):
+            hooks.update(own)
+
+
+@contextmanager
+def ending_at(results: Iterable[torch.Tensor]) -> Generator[None]:
+    """Let no gradient run on below some results meanwhile; those that come to them can be asked for."""
+    with ExitStack() as stack:
+        for result in results:
+            node: Node = result.grad_fn
+            stack.callback(node.register_prehook(partial(_ended, result.output_nr)).remove)
+        yield
+
+
+def _ended(number: int, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*gradients[:number], None, *gradients[number + 1 :])
+
+
+class GradientWalk:
+    """Computes gradients through a recorded call's graph, any number of times.
+
+    Args:
+        results: The recorded results with their graph.
+        targets: The nodes of the static arguments and leaves that may get a gradient.
+        leaves: The static arguments and parameters that those stand for; parameters are held weakly.
+        arguments: How many of them are static arguments; these come first.
+        memory: Handles of the storages that replays write; a gradient that lies there is copied.
+        stand_ins: What the graph has instead of parameters.
+
+    Attributes:
+        contexts: The nodes that are Python code.
+    """
+
+    __name__ = "backward"
+
+    def __init__(
+        self,
+        results: list[torch.Tensor],
+        targets: list[Node],
+        leaves: list[torch.Tensor],
+        arguments: int,
+        memory: frozenset[int],
+        stand_ins: ParameterAliases,
+    ) -> None:
+        self.contexts = Contexts(contexts_of(results))
+        self._stand_ins = stand_ins if self.contexts else None
+        self.results = results
+        self._static: list[Any] = leaves[:arguments]
+        self._parameters: list[Any] = [weakref.ref(leaf) for leaf in leaves[arguments:]]
+        self.memory = memory
+        self._edges = [GradientEdge(node, 0) for node in targets]
+        self._packed: dict[Any, Packing] = {}
+
+    @property
+    def targets(self) -> int:
+        """How many tensors gradients go to."""
+        return len(self._edges)
+
+    @property
+    def parameters(self) -> list[torch.Tensor]:
+        """The parameters, all of which are alive as long as a result waits for its backward."""
+        return list(map(call, self._parameters))
+
+    def __call__(
+        self, needed: int, *gradients: torch.Tensor | None
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Gradients of the targets, as few tensors; the arguments are those of :meth:`plainly`."""
+        alone, flats, packing = pack(self._compute(needed, gradients))
+        self._packed[needed, _pattern(gradients)] = packing
+        return alone, flats
+
+    def unpack(
+        self, made: tuple[list[torch.Tensor], list[torch.Tensor]], needed: int, gradients: Gradients
+    ) -> Gradients:
+        """The gradients one by one, from what a call or its replay returned."""
+        return unpack(*made, self._packed[needed, _pattern(gradients)])
+
+    def plainly(self, needed: int, *gradients: torch.Tensor | None) -> Gradients:
+        """Gradients of the targets by plain autograd, neither traced nor captured.
+
+        Args:
+            needed: One bit for each target, the first one lowest.
+            gradients: The gradient of each result, None where there is none.
+        """
+        with HostSeeds() if self.results[0].is_cuda else nullcontext():
+            return self._compute(needed, gradients)
+
+    def parted(self, number: int, gradient: torch.Tensor, ends: Sequence[int]) -> tuple[Gradients, Gradients]:
+        """Gradients of the results that one is computed from, and of the targets past them; not captured.
+
+        Args:
+            number: Of the result.
+            gradient: Its gradient.
+            ends: Numbers of the results where the walk ends.
+        """
+        others = [self.results[end] for end in ends]
+        edges = [*map(get_gradient_edge, others), *self._edges]
+        with HostSeeds() if self.results[0].is_cuda else nullcontext(), ending_at(others):
+            made = tuple(map(self._own, self._walk([(self.results[number], gradient)], edges)))
+        return made[: len(others)], made[len(others) :]
+
+    def _compute(self, needed: int, gradients: Gradients) -> Gradients:
+        found: list[torch.Tensor | None] = [None] * len(self._edges)
+        wanted = [number for number in range(len(self._edges)) if needed >> number & 1]
+        pairs = [pair for pair in zip(self.results, gradients, strict=True) if pair[1] is not None]
+        if not wanted or not pairs:
+            return tuple(found)
+        made = self._walk(pairs, [self._edges[number] for number in wanted])
+        for number, gradient in zip(wanted, made, strict=True):
+            found[number] = self._own(gradient)
+        return tuple(found)
+
+    def _walk(
+        self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor | None]], edges: list[GradientEdge]
+    ) -> Sequence[torch.Tensor | None]:
+        leaves = [leaf for leaf in (*self._static, *self.parameters) if leaf is not None]
+        placed = self._stand_ins.placed_again(leaves) if self._stand_ins is not None else nullcontext()
+        with placed, _without_hooks(leaves):
+            return torch.autograd.grad(
+                [result for result, _ in pairs],
+                edges,
+                [gradient for _, gradient in pairs],
+                retain_graph=True,
+                allow_unused=True,
+            )
+
+    def _own(self, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        if gradient is None:
+            return gradient
+        if is_wrapped(gradient):
+            return _copied(gradient)
+        if gradient.is_cuda:
+            _belongs_here(gradient)
+        if gradient.layout is not torch.strided:  # the indices of a sparse one may be a view of an argument
+            return gradient.clone()
+        return gradient.clone() if gradient.untyped_storage()._cdata in self.memory else gradient
+
+
+def _copied(gradient: torch.Tensor) -> torch.Tensor:
+    """A batch of gradients (``is_grads_batched=True``), in memory of its own: what it is in is not shown."""
+    kept = gradient.clone()
+    if gradient.is_cuda and not torch.cuda.is_current_stream_capturing():
+        torch.cuda.current_stream(gradient.device).synchronize()  # before the original's memory is free
+    return kept
+
+
+def _belongs_here(gradient: torch.Tensor) -> None:
+    """It was allocated on the stream of the graph's nodes, that of the capture; the current one reads it."""
+    here = torch.cuda.current_stream(gradient.device)
+    if torch.cuda.is_current_stream_capturing():
+        return
+    if gradient.layout is torch.strided:
+        gradient.record_stream(here)
+    elif gradient.layout is torch.sparse_coo:
+        gradient._indices().record_stream(here)
+        gradient._values().record_stream(here)
+
+
+def _pattern(gradients: Gradients) -> Any:
+    """Which results have a gradient, and of what type: that decides which gradients are made."""
+    return tuple([None if gradient is None else gradient.dtype for gradient in gradients])

@@ -1,0 +1,150 @@
+"""Which line changes a piece of state, found in the code that ran.
+
+A walk of the state says *what* changed but not where. The line is looked up in the bytecode of the functions
+that ran: the one that stores the attribute, the global, the closure variable or the item.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+from collections.abc import Iterable
+from types import CodeType
+
+from ....base import Site
+
+_STORES = frozenset({"STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME"})
+_LOADS = frozenset({
+    "LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CONST",
+})  # fmt: skip
+_NAMING = _LOADS | {"LOAD_FAST"}
+_NEAR = 2  # instructions from the name of a container, or of an item, to the store into it
+_LOOPS = ("GET_ITER", "FOR_ITER")
+_ASKING = ("next", "__next__", "send")
+_LENGTH = re.compile(r" \([^()]*\)$")
+_METHODS = frozenset({
+    "append", "extend", "add", "update", "insert", "pop", "setdefault", "clear", "remove", "popleft",
+    "popitem", "appendleft", "extendleft", "rotate", "discard", "sort", "reverse",
+})  # fmt: skip
+
+
+def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
+    """Return the line in the executed code that most likely changed a slot.
+
+    Args:
+        name: The slot, as in ``model.layers.0.count`` or ``cache['k'] (length)``.
+        codes: Code objects that ran.
+    """
+    for wanted in reversed(_parts(_LENGTH.sub("", name))):
+        for code in codes:
+            site = _store(code, wanted) or (_subscript(code, wanted) if "[" in name or "(" in name else None)
+            if site is not None:
+                return site
+    return None
+
+
+def line_that_reads(name: str, codes: Iterable[CodeType]) -> Site | None:
+    """Return the line in the executed code that most likely reads a slot, or else what the slot lies in.
+
+    Args:
+        name: The slot, as for :func:`line_that_changes`.
+        codes: Code objects that ran.
+    """
+    for wanted in reversed(_parts(_LENGTH.sub("", name))):
+        for code in codes:
+            site = _mention(code, wanted, _LOADS)
+            if site is not None:
+                return site
+    return None
+
+
+def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site | None:
+    """Return the line in the executed code that calls a method.
+
+    Args:
+        owner: On what, as in ``self.scheduler`` (its last part has to stand on the line); any if empty.
+        method: The method.
+        codes: Code objects that ran.
+    """
+    names = _parts(owner)
+    for code in codes:
+        mentioned = -1
+        for instruction in dis.get_instructions(code):
+            if instruction.argval == method and (not names or _line(instruction) == mentioned):
+                return _site(code, instruction)
+            if names and instruction.argval == names[-1]:
+                mentioned = _line(instruction)
+    return None
+
+
+def line_that_advances(name: str, codes: Iterable[CodeType]) -> Site | None:
+    """Return the line in executed code that most likely advances an iterator: names it, and asks for an item.
+
+    Args:
+        name: Its slot, as in ``model.batches`` or ``table['k']``.
+        codes: Code objects that ran.
+    """
+    mentioned: Site | None = None
+    for wanted in reversed(_parts(name)):
+        for code in codes:
+            named = -1
+            for instruction in dis.get_instructions(code):
+                if instruction.opname in _NAMING and instruction.argval == wanted:
+                    named = _line(instruction)
+                    mentioned = mentioned or _site(code, instruction)
+                asks = instruction.argval in _ASKING or instruction.opname in _LOOPS
+                if asks and named == _line(instruction):
+                    return _site(code, instruction)
+        if mentioned is not None:
+            return mentioned
+    return None
+
+
+def _parts(name: str) -> list[str]:
+    return [part for part in re.split(r"[.\[\]']+", name) if part]
+
+
+def _mention(code: CodeType, wanted: str, operations: frozenset[str]) -> Site | None:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in operations and instruction.argval == wanted:
+            return _site(code, instruction)
+    return None
+
+
+def _store(code: CodeType, wanted: str) -> Site | None:
+    """The line that stores; one that reads as well (``self.n += 1``) before one that does not."""
+    instructions = [each for each in dis.get_instructions(code) if each.argval == wanted]
+    stores = [each for each in instructions if each.opname in _STORES]
+    reading = {_line(each) for each in instructions if each.opname in _LOADS}
+    best = next((each for each in stores if _line(each) in reading), stores[0] if stores else None)
+    return _site(code, best) if best is not None else None
+
+
+def _subscript(code: CodeType, wanted: str) -> Site | None:
+    """A line that mentions the container and stores an item or calls a method that changes it.
+
+    One that may store elsewhere what it reads there (``group["lr"] = rate * state["it"]``) comes last.
+    """
+    mentioned, since, updated, last = -1, 0, False, None
+    for instruction in dis.get_instructions(code):
+        line = _line(instruction)
+        since += 1
+        if instruction.argval == wanted:
+            mentioned, since, updated = line, 0, False
+        elif instruction.opname == "COPY" and since <= _NEAR:  # the item is read, and stored again
+            updated = True
+        stores = instruction.opname == "STORE_SUBSCR"
+        if line == mentioned and (instruction.argval in _METHODS or (stores and (updated or since <= _NEAR))):
+            return _site(code, instruction)
+        if line == mentioned and stores and last is None:
+            last = _site(code, instruction)
+    return last
+
+
+def _line(instruction: dis.Instruction) -> int:
+    positions = instruction.positions
+    return positions.lineno or 0 if positions is not None else 0
+
+
+def _site(code: CodeType, instruction: dis.Instruction) -> Site:
+    return Site(code.co_filename, _line(instruction) or code.co_firstlineno, code.co_name)

@@ -1,0 +1,39 @@
+"""Whether the memory of a recording may be written: who waits for a backward keeps it as it is."""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+
+from ...hazards.rules import Reason
+
+
+class Occupancy:
+    """Whether a recording's memory is claimed by a result that waits for its backward.
+
+    Attributes:
+        ended: Why the recording must not be replayed again, if a backward has changed what forward left.
+    """
+
+    def __init__(self) -> None:
+        self._token: weakref.ref[torch.Tensor] | None = None
+        self.ended: Reason | None = None
+
+    @property
+    def taken(self) -> bool:
+        """Whether a claim is alive, or the recording must not be replayed again."""
+        if self.ended is not None:
+            return True
+        if self._token is None:
+            return False
+        if self._token() is not None:
+            return True
+        self._token = None
+        return False
+
+    def take(self) -> torch.Tensor:
+        """Begin a claim; it lasts as long as the tensor that is returned."""
+        token = torch.empty(0, device="cpu")
+        self._token = weakref.ref(token)
+        return token

@@ -1,0 +1,390 @@
+"""Results that require grad: whether their graph can be recorded, and how it is taken over."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ...base import Site, identity, user_site
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
+from ..arguments import TAGGED, TENSOR, Bound, Call, flatten
+from ..program import (
+    EXTERNAL,
+    EXTERNAL_VIEW,
+    INPUT_VIEW,
+    NEW,
+    VIEW,
+    BackwardLog,
+    Slots,
+    StorageTable,
+    Template,
+    group_members,
+    has_refused_history,
+    history_of,
+    slot_of,
+)
+from ..pytorch import has_memory, plain_functions
+from .backward import Backward, ResultGroup
+from .graph import (
+    Contexts,
+    GradientWalk,
+    Metadata,
+    Node,
+    Order,
+    ParameterAliases,
+    contexts_of,
+    groups,
+    is_met_below,
+    kept_storages,
+    leaves_below,
+    older_node,
+    shared_results,
+    tagged,
+    tracked_in,
+)
+from .occupancy import Occupancy
+from .saved import Saved, SavedRead
+from .walker import Owner
+
+WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
+DETACHED_RESULT = "Return results without a history: loss.detach(), or call under torch.no_grad()."
+
+
+class GradientUse:
+    """What a call does with gradients, and asks of tensors, while it runs, seen above the dispatcher.
+
+    Args:
+        age: Nodes made by the call are younger.
+        meet: Is told of tensors whose gradient Python asks for or sets, or a backward may replace.
+
+    Attributes:
+        age: Nodes made by the call are younger.
+        engine: The line that ran a backward inside the call.
+        hook: The line that registered a hook, or read the graph, of a tensor.
+        state: The line that read the gradient or the place in the graph of an argument, and which.
+        saved: What the graph saved, if the call ran on static inputs.
+        slots: Tensors made outside whose gradient Python asked for or set, weakly, and how it was before.
+        looked: Tensors of which Python asked what they look like, weakly.
+        flags: It asked one whether it requires grad.
+        frozen: Those of which it set whether they require grad, and how it was before.
+    """
+
+    def __init__(self, age: int, meet: Callable[[torch.Tensor], None]) -> None:
+        self.age = age
+        self._meet = meet
+        self.engine: Site | None = None
+        self.hook: Site | None = None
+        self.state: Site | None = None
+        self.saved: list[torch.Tensor] = []
+        self.slots: Slots = {}
+        self.looked: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.flags = False
+        self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
+        self._versions: list[int] = []
+        self._given: list[Metadata] = []
+        self._touched: dict[int, tuple[Metadata, Site]] = {}
+
+    def give(self, names: list[str], leaves: tuple[Any, ...]) -> None:
+        """Note what the arguments are before the call."""
+        pairs = zip(names, leaves, strict=True)
+        self._given = [
+            Metadata(leaf, name, given=True) for name, leaf in pairs if isinstance(leaf, torch.Tensor)
+        ]
+
+    def touch(self, tensor: torch.Tensor) -> None:
+        """Note that a tensor's place in the graph or its hooks are about to be changed."""
+        known = self._touched.get(id(tensor))
+        if known is None or known[0].tensor is not tensor:
+            before = Metadata(tensor, "a tensor made outside", given=False)
+            self._touched[id(tensor)] = before, user_site()
+
+    def changes(
+        self, ledger: StorageTable, results: list[torch.Tensor], value: Any, site: Site
+    ) -> list[Reason]:
+        """What the call did to tensors that the caller has, besides writing them.
+
+        Args:
+            ledger: The storages of the call.
+            results: The tensors of its result.
+            value: The result.
+            site: The user's line.
+        """
+        line = next((line for _, line in self._touched.values()), site)
+        found = [each.change(line) for each in self._given]
+        for metadata, line in self._touched.values():
+            tensor = metadata.tensor
+            if tensor is not None and has_memory(tensor) and _is_outside(tensor, ledger):
+                found.append(metadata.change(line))
+        known = [(each, ledger.origin(each)) for each in results if vars(each) and has_memory(each)]
+        made = [each for each, origin in known if origin is None or origin[0] == NEW]
+        pairs = zip(value.targets, value.parts, strict=True) if type(value) is Bound else ()
+        tags = {(id(part[0]), target.key): part[0] for target, part in pairs if target.kind == TAGGED}
+        own = {id(each) for each in made}
+        others = [tensor for (identity, _), tensor in tags.items() if identity not in own]
+        found += [tagged(others, set(), site), tagged(made, set(tags), site)]
+        return [why for why in found if why is not None]
+
+    def look(self, tensor: torch.Tensor, ledger: StorageTable) -> None:
+        """Note that the gradient of a tensor is about to be asked for, or set."""
+        known = self.slots.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return
+        with plain_functions():
+            if has_memory(tensor) and tensor.is_leaf and _is_outside(tensor, ledger):
+                self._meet(tensor)
+                self.slots[id(tensor)] = weakref.ref(tensor), slot_of(tensor, tensor.grad)
+
+    def look_at(self, tensor: torch.Tensor, *, flags: bool, sets: bool) -> None:
+        """Note that a tensor is asked for its shape, type, or whether it requires grad, or is told that."""
+        self.flags = self.flags or flags
+        which = identity(tensor)
+        known = self.looked.get(which)
+        if known is None or known() is not tensor:
+            self.looked[which] = weakref.ref(tensor)
+        if sets:
+            before = self.frozen.get(id(tensor))
+            if before is None or before[0]() is not tensor:
+                with plain_functions():
+                    self.frozen[id(tensor)] = weakref.ref(tensor), tensor.requires_grad
+
+    def refrozen(self, ledger: StorageTable) -> list[torch.Tensor]:
+        """The tensors made outside that do not require grad as they did before the call."""
+        alive = [(tensor, was) for ref, was in self.frozen.values() if (tensor := ref()) is not None]
+        changed = [tensor for tensor, was in alive if tensor.requires_grad != was]
+        return [tensor for tensor in changed if has_memory(tensor) and _is_outside(tensor, ledger)]
+
+    def looked_outside(self, ledger: StorageTable) -> list[torch.Tensor]:
+        """The tensors among these that were made outside and are still alive."""
+        alive = [tensor for reference in self.looked.values() if (tensor := reference()) is not None]
+        with plain_functions():
+            return [tensor for tensor in alive if has_memory(tensor) and _is_outside(tensor, ledger)]
+
+    def run_back(self, roots: Iterable[torch.Tensor], ledger: StorageTable) -> None:
+        """Note that a backward is about to run from tensors whose graph may have been made outside."""
+        with plain_functions():
+            for node in leaves_below(roots):
+                if has_memory(node.variable) and _is_outside(node.variable, ledger):
+                    self._meet(node.variable)
+
+    def keep(self, alias: torch.Tensor) -> None:
+        """Note what the graph saves, as it is now."""
+        self.saved.append(alias)
+        self._versions.append(alias._version)
+
+    def spoiled(self, needed: set[int]) -> tuple[torch.Tensor, int] | None:
+        """A tensor that the call modified after its graph had saved it, and the version that was saved.
+
+        Args:
+            needed: Handles of the storages that the graph of the results kept; the call may save others.
+        """
+        for alias, version in zip(self.saved, self._versions, strict=True):
+            if alias._version != version and alias.untyped_storage()._cdata in needed:
+                return alias, version
+        return None
+
+
+def _is_outside(tensor: torch.Tensor, ledger: StorageTable) -> bool:
+    """Whether a tensor was made outside of the call and is no argument."""
+    origin = ledger.origin(tensor)
+    return origin is None or origin[0] == EXTERNAL
+
+
+def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:
+    """The tensors of a result whose graph a recording would have to take over, each once."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return [tracked.of(leaves) for tracked in tracked_in(template)]
+
+
+def graph_ends(leaves: tuple[Any, ...]) -> frozenset[Node]:
+    """Where the graph of an observed call ends: at the history of its arguments."""
+    return frozenset(
+        node for leaf in leaves if isinstance(leaf, torch.Tensor) and (node := history_of(leaf)) is not None
+    )
+
+
+def refused_views(results: Iterable[torch.Tensor], site: Site) -> list[Reason]:
+    """Results of which autograd refuses to tell what made them; whoever uses one is told so."""
+    text = "a result is a view that was made without gradients, and its base was written in place since"
+    return [reason(rules.OUTPUT_GRADIENT, text, site) for each in results if has_refused_history(each)][:1]
+
+
+def gradient_blockers(
+    value: Any,
+    template: Template,
+    call: Call,
+    leaves: tuple[Any, ...],
+    ledger: StorageTable,
+    written: tuple[set[int], set[int]],
+    use: GradientUse,
+    site: Site,
+) -> list[Reason]:
+    """Why the gradients of a call cannot be recorded.
+
+    Args:
+        value: What the callable returned.
+        template: The same, taken apart.
+        call: The caller's arguments.
+        leaves: What the callable was given.
+        ledger: The storages of the call.
+        written: Arguments and external tensors that were written in place, by number.
+        use: What the call did with gradients.
+        site: The user's line for reasons that have no better one.
+    """
+    found: list[Reason] = []
+    names = call.names()
+    arguments = [
+        index
+        for index, (kind, leaf) in enumerate(zip(call.kinds, leaves, strict=True))
+        if kind == TENSOR and leaf.requires_grad
+    ]
+    if arguments and use.engine is not None and torch.is_grad_enabled():
+        text = f"{names[arguments[0]]} requires grad, and a backward runs inside the call"
+        found.append(reason(rules.INPUT_GRADIENT, text, use.engine))
+    if use.state is not None:
+        text = "the call looks at the gradient or the history of an argument"
+        found.append(reason(rules.INPUT_GRADIENT, text, use.state))
+    for index in written[0] & set(arguments):
+        text = f"{names[index]} requires grad and is modified in place"
+        found.append(reason(rules.INPUT_GRADIENT, text, site))
+    for number in written[1]:
+        if history_of(ledger.externals[number]) is not None:
+            text = "a tensor made outside is written with a result that requires grad"
+            line = ledger.external_sites[number][1]
+            found.append(reason(rules.OUTPUT_GRADIENT, text, line, WITHOUT_GRADIENT))
+    results, views = tracked_results(value, template), _tracked_views(value, template)
+    if (results or views) and use.hook is not None:
+        text = "the call registers a hook on a tensor, or looks at its graph"
+        found.append(reason(rules.GRADIENT_HOOK, text, use.hook))
+    if is_met_below([*results, *views], views):
+        text = "a result is computed from a view that is a result, too"
+        found.append(reason(rules.OUTPUT_GRADIENT, text, site, "Return a copy (clone()) of the view."))
+    if results:
+        found += _graph_blockers(results, template, leaves, use, site)
+    return found
+
+
+def _tracked_views(value: Any, template: Template) -> list[torch.Tensor]:
+    """The tensors of a result with a history that are made anew as views."""
+    tensors: list[Any] = []
+    flatten(value, tensors)
+    pairs = zip(template.leaves, tensors, strict=False)  # hidden leaves are behind
+    return [each for leaf, each in pairs if leaf.tracked and leaf.kind in (INPUT_VIEW, EXTERNAL_VIEW, VIEW)]
+
+
+def _graph_blockers(
+    results: list[torch.Tensor], template: Template, leaves: tuple[Any, ...], use: GradientUse, site: Site
+) -> list[Reason]:
+    found: list[Reason] = []
+    if use.engine is not None:
+        text = "a backward runs inside the call, and a result requires grad all the same"
+        found.append(reason(rules.OUTPUT_GRADIENT, text, use.engine, DETACHED_RESULT))
+    node = older_node(results, graph_ends(leaves), use.age)
+    if node is not None:
+        text = f"a result depends on a tensor made outside that has a history ({node.name()})"
+        found.append(reason(rules.OUTPUT_GRADIENT, text, site))
+    found += Contexts(contexts_of(results, graph_ends(leaves))).hidden_reasons(site)
+    if use.saved and use.spoiled(kept_storages(results, frozenset())) is not None:
+        text = "a tensor that the backward needs is modified in place after it was used"
+        found.append(reason(rules.OUTPUT_GRADIENT, text, site))
+    text = shared_results(template)
+    if text is not None:
+        found.append(reason(rules.SHARED_RESULTS, text, site))
+    for leaf in template.leaves:
+        if leaf.kind == INPUT_VIEW and leaf.tracked and not leaves[leaf.index].requires_grad:
+            text = "a view of an argument got a history inside the call"
+            found.append(reason(rules.INPUT_GRADIENT, text, site))
+    return found
+
+
+def take_over(
+    value: Any,
+    template: Template,
+    members: dict[int, int],
+    used: list[Any],
+    ledger: StorageTable,
+    use: GradientUse,
+    call: Call,
+    occupancy: Occupancy,
+    stand_ins: ParameterAliases,
+    owner: Owner,
+    log: BackwardLog,
+    *,
+    repeats: bool,
+) -> Backward | None:
+    """Keep the graph of a call that ran on static inputs; None if no result requires grad.
+
+    Args:
+        value: What the callable returned.
+        template: The same, taken apart.
+        members: Which argument each static input stands for, by identity.
+        used: The leaves that it ran on: static inputs, and the arguments that it used in place.
+        ledger: The storages of the call.
+        use: What the call did with gradients.
+        call: The caller's arguments.
+        occupancy: Of the recording's memory.
+        stand_ins: What the graph has instead of parameters.
+        owner: The key.
+        log: Counts backward passes.
+        repeats: The call may be made again without changing anything.
+    """
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    tracked = tracked_in(template)
+    if not tracked:
+        return None
+    results = [each.of(leaves) for each in tracked]
+    ends = leaves_below(results)
+    placed = [node for node in ends if id(node.variable) in members]
+    others = [node for node in ends if id(node.variable) not in members]
+    targets = [stand_ins.original(node.variable) for node in (*placed, *others)]
+    needed = kept_storages(results, frozenset())
+    arguments = [
+        member
+        for group in group_members(call)
+        for member in group
+        if used[member].untyped_storage()._cdata in needed and not used[member].is_inference()
+    ]
+    kept = [number for number, result in enumerate(results) if result.untyped_storage()._cdata in needed]
+    memory = needed | {tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)}
+    return Backward(
+        GradientWalk(results, [*placed, *others], targets, len(placed), frozenset(memory), stand_ins),
+        [members[id(node.variable)] for node in placed],
+        tracked,
+        Saved(_reads(use.saved, needed, ledger), arguments, kept),
+        occupancy,
+        weakref.ref(owner),
+        log,
+        use.spoiled(needed),
+        Order.of(results),
+        _groups(results, [*placed, *others]),
+        repeats=repeats,
+    )
+
+
+def _groups(results: list[torch.Tensor], targets: list[Node]) -> list[ResultGroup]:
+    """The results that are freed together, with the leaves below them."""
+    found: list[ResultGroup] = []
+    for numbers in groups(results):
+        mine = [results[number] for number in numbers]
+        below = set(leaves_below(mine))
+        keeps = bool(kept_storages(mine, frozenset())) or bool(contexts_of(mine))
+        places = tuple([place for place, node in enumerate(targets) if node in below])
+        found.append(ResultGroup(numbers, places, keeps))
+    return found
+
+
+def _reads(saved: list[torch.Tensor], needed: set[int], ledger: StorageTable) -> list[SavedRead]:
+    """The tensors made outside that the graph of the results saved; the call may have saved others."""
+    found: dict[int, SavedRead] = {}
+    for alias in saved:
+        origin = ledger.origin(alias) if alias.layout is torch.strided else None
+        if origin is None or alias.untyped_storage()._cdata not in needed:
+            continue
+        if origin[0] == EXTERNAL:
+            found.setdefault(origin[1], SavedRead(weakref.ref(ledger.externals[origin[1]]), alias))
+    return list(found.values())

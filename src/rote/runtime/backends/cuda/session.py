@@ -1,0 +1,317 @@
+"""Captures segments as CUDA graphs.
+
+What a failed capture leaves behind in PyTorch, and what is done about it (seen with torch 2.11, in all
+capture modes):
+
+- the allocator goes on serving the pool and keeps a reference to it: both are undone through
+  :mod:`.torch_private`;
+- the allocator of pinned memory notes the pool as being captured, which cannot be undone: later segments go
+  to another pool;
+- the default generator believes it is being captured, so that every later random number raises "Offset
+  increment outside graph capture": one good capture of anything repairs it, then its state is set back;
+- the side stream stays current, if ``torch.cuda.graph`` was used: it is not used here.
+
+Out of memory during a capture comes as an ``OutOfMemoryError`` from an operation (while a capture is open the
+allocator gives no cached memory back, so this happens earlier than in eager), or as a ``RuntimeError`` from
+instantiating or first launching the graph. It may also show as an invalidated capture, if the allocator tried
+``cudaFree`` (seen in PyTorch's issue tracker, #159594); then it cannot be told from other refusals.
+
+A recording has no warm-up of its own. The call was observed before, so kernels are loaded, algorithms chosen
+and code compiled; what belongs to a stream is shared by all recordings of a device, because they are captured
+on one side stream and by whoever holds the backend's lock: the handles of the libraries, and the workspace
+that a matrix product uses there, which the first one captured allocates. Its address is in every later graph.
+That is safe, since calls take turns: a replay on another stream waits for the last one
+(:meth:`~.stream.Streams.enter_call`). It is given back with the last recording (:mod:`.workspaces`).
+
+The device is waited for where something needs it and nowhere else: before the host reads a value
+(:meth:`.CudaBackend.synchronize`), after an operation beside an open capture, and before graphs are
+destroyed. Neither the collector nor the allocator's cache is emptied before a capture, as
+``torch.cuda.graph`` does: a full collection takes 65 ms in a process that has done no more than import
+PyTorch, and a pool that needs memory takes it from the device while it captures.
+
+The capture mode is *relaxed*: the backward pass runs on threads of autograd, and other threads of the program
+may use the device while this one captures.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ....base import CaptureError, InternalError, MemoryShortageError
+from ..protocol import CopyingSegment, first_line, is_shortage, raw_call
+from .driver import driver
+from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
+from .pool import Pool
+from .torch_private import stop_routing
+
+if TYPE_CHECKING:
+    from .backend import CudaBackend
+
+States = list[tuple[torch.Generator, torch.Tensor]]
+"""Generators and what they were set to."""
+
+_EMPTY = "The CUDA Graph is empty"
+
+
+class CudaSegment:
+    """One instantiated CUDA graph.
+
+    Args:
+        graph: The graph.
+        operations: Number of captured operations.
+        device: Where it was captured.
+        kept: Whether PyTorch has kept what was captured.
+
+    Attributes:
+        random: It draws random numbers.
+    """
+
+    def __init__(
+        self, graph: torch.cuda.CUDAGraph, operations: int, device: torch.device, *, kept: bool
+    ) -> None:
+        self._graph: torch.cuda.CUDAGraph | None = graph
+        self._operations = operations
+        self._device = device
+        self._kept = kept
+        self._wanted: Any = None
+        self._launcher: CopyingGraph | PlainGraph | None = None
+        self.replay = graph.replay
+        self.random = False
+
+    @property
+    def operations(self) -> int:
+        """Number of captured operations."""
+        return self._operations
+
+    def with_copies(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> CopyingSegment | None:
+        """The segment with copies as nodes of its graph, where there can be such; see :mod:`.nodes`."""
+        if self._graph is None or self.random or torch.cuda.current_device() != self._device.index:
+            return None
+        wanted = ([_place(tensor) for tensor in inputs], [_place(tensor) for tensor in outputs])
+        if self._launcher is None:
+            kept, self._kept = self._kept, False  # from now on it is not what was captured
+            self._wanted = wanted
+            self._launcher = launcher(self._graph, self._device, inputs, outputs, kept=kept)
+        return self._launcher if wanted == self._wanted else None
+
+    def release(self) -> None:
+        """Destroy the graph."""
+        if self._launcher is not None:
+            self._launcher.release()
+            self._launcher = None
+        if self._graph is not None:
+            self._graph.reset()
+            self._graph = None
+            self.replay = _released
+
+
+def _released() -> None:
+    raise InternalError("a segment was replayed after its recording had been released")
+
+
+class CudaSession:
+    """One recording in progress on a CUDA device."""
+
+    def __init__(self, backend: CudaBackend, pool: Pool, generators: tuple[torch.Generator, ...]) -> None:
+        self.pool = pool
+        self.pools = [pool]
+        self._backend = backend
+        self._idle: list[torch.cuda.CUDAGraph] = []  # empty or aborted; they keep the pool's handle valid
+        self._generators = generators
+        self._segments: list[CudaSegment] = []
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._operations = 0
+        self._keeps = False
+        self._random: States = []
+
+    # ------------------------------------------------------------------ segments
+
+    def begin(self, expected: int | None = None) -> None:
+        """Open a segment; one that is known to be small is kept as it was captured."""
+        if self._graph is not None:
+            raise InternalError("a segment is already open")
+        default = torch.cuda.default_generators[self._backend.index]
+        self._random = [(found, found.get_state()) for found in (default, *self._generators)]
+        self._keeps = expected is not None and expected <= MOST_OPERATIONS and driver() is not None
+        graph = torch.cuda.CUDAGraph(keep_graph=self._keeps)
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        self._operations = 0
+        with self._backend.streams.switch():
+            graph.capture_begin(pool=self.pool.handle, capture_error_mode="relaxed")
+        self._graph = graph
+        self._backend.capturing = True
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Capture one operation.
+
+        Raises:
+            CaptureError: CUDA refused it.
+            MemoryShortageError: There was no memory for it; nothing of the segment has run.
+        """
+        if self._graph is None:
+            raise InternalError("an operation was captured with no segment open")
+        try:
+            out = raw_call(func)(*args, **kwargs)
+        except (RuntimeError, MemoryError) as error:
+            if is_shortage(error):
+                raise MemoryShortageError(f"no memory for {func.name()}: {first_line(error)}") from error
+            if is_refusal(error):
+                raise CaptureError(f"{func.name()} cannot be captured: {first_line(error)}") from error
+            raise
+        self._operations += 1
+        return out
+
+    def end(self) -> CudaSegment | None:
+        """Close the segment and run it once, so that its results are in memory.
+
+        Raises:
+            CaptureError: CUDA refused the segment.
+            MemoryShortageError: There was no memory to instantiate or to launch it; it has not run.
+        """
+        graph = self._graph
+        if graph is None:
+            raise InternalError("no segment is open")
+        try:
+            with warnings.catch_warnings(record=True) as caught, self._backend.streams.switch():
+                warnings.simplefilter("always")
+                graph.capture_end()
+        except RuntimeError as error:
+            self._recover(error)
+            kind = MemoryShortageError if is_shortage(error) else CaptureError
+            raise kind(f"the segment was refused: {first_line(error)}") from error
+        self._graph = None
+        self._backend.capturing = False
+        random, self._random = self._random, []
+        if any(_EMPTY in str(warning.message) for warning in caught):
+            self._idle.append(graph)
+            return None
+        try:
+            if self._keeps:  # otherwise it was instantiated when the capture ended
+                graph.instantiate()
+        except RuntimeError as error:
+            self._discard(graph, random)
+            kind = MemoryShortageError if is_shortage(error) else CaptureError
+            raise kind(f"the segment was refused: {first_line(error)}") from error
+        segment = CudaSegment(graph, self._operations, self._backend.device, kept=self._keeps)
+        try:
+            segment.random = self._run_first(segment)
+        except RuntimeError as error:  # the first launch takes memory of its own on the device
+            if not is_shortage(error):
+                raise
+            self._discard(graph, random)
+            raise MemoryShortageError(f"the segment was not launched: {first_line(error)}") from error
+        self._segments.append(segment)
+        return segment
+
+    def _run_first(self, segment: CudaSegment) -> bool:
+        """Launch what was captured; returns whether that used up random numbers."""
+        generators = (torch.cuda.default_generators[self._backend.index], *self._generators)
+        before = [generator.get_offset() for generator in generators]
+        segment.replay()
+        return before != [generator.get_offset() for generator in generators]
+
+    def _discard(self, graph: torch.cuda.CUDAGraph, random: States) -> None:
+        """The capture has ended well, but its graph cannot be used."""
+        self._idle.append(graph)
+        self._random = random
+        self._restore_random()
+
+    @property
+    def capturing(self) -> bool:
+        """Whether a segment is open."""
+        return self._graph is not None
+
+    def abort(self) -> None:
+        """Throw the open segment away. Idempotent."""
+        graph = self._graph
+        if graph is None:
+            return
+        try:
+            with warnings.catch_warnings(), self._backend.streams.switch():
+                warnings.simplefilter("ignore")
+                graph.capture_end()
+        except RuntimeError as error:
+            self._recover(error)
+            return
+        self._graph = None
+        self._backend.capturing = False
+        self._idle.append(graph)
+        self._restore_random()
+
+    def _recover(self, error: BaseException) -> None:
+        """The capture could not be ended: restore what PyTorch left in between."""
+        self._graph = None
+        self._backend.capturing = False
+        stop_routing(self._backend.index, self.pool.handle)
+        if is_shortage(error):
+            torch.cuda.empty_cache()  # what follows captures, and takes a little memory for it
+        self.pool = self._backend.replace_pool(self.pool)
+        self.pools.append(self.pool)
+        self._backend.repair_generators(self._generators)
+        self._restore_random()
+
+    def _restore_random(self) -> None:
+        for generator, state in self._random:
+            generator.set_state(state)
+        self._random = []
+
+    # ------------------------------------------------------------------ the whole recording
+
+    def finish(self) -> None:
+        """Nothing to do: graphs were instantiated when their segments ended."""
+
+    def regions(self) -> tuple[Hashable, ...]:
+        """The pools captured into."""
+        return tuple(tuple(pool.handle) for pool in self.pools)
+
+    def release(self) -> None:
+        """Destroy the graphs, which gives their memory back to the pool. Idempotent.
+
+        Garbage collection may call this on any thread and in the middle of another capture, which destroying
+        a graph would spoil; then it happens at the next call on the device.
+        """
+        if self._graph is not None:
+            self.abort()
+        if not self._backend.begin_release():
+            self._backend.release_later(self)
+            return
+        try:
+            self._destroy()
+        finally:
+            self._backend.lock.release()
+
+    def _destroy(self) -> None:
+        if self._segments:  # what they write is given back to the pool, and may still be written by a replay
+            torch.cuda.synchronize(self._backend.device)
+        for segment in self._segments:
+            segment.release()
+        for graph in self._idle:
+            graph.reset()
+        self._segments, self._idle = [], []
+        self._backend.forget(self)
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """The side stream."""
+        return self._backend.streams.capturing()
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """A stream beside the one being captured."""
+        return self._backend.streams.beside()
+
+
+def _place(tensor: torch.Tensor) -> Any:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an exception says that a capture did not allow something, not that the call was wrong."""
+    text = str(error).lower()
+    return "captur" in text or "operation not permitted" in text

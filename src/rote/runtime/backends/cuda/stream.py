@@ -1,0 +1,72 @@
+"""Streams of the CUDA backend: one to capture on, one for work beside an open capture."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .torch_private import handle_reader, not_capturing
+
+
+class Streams:
+    """The streams of one device.
+
+    All captures of a pool use one stream, since the allocator reuses a block only on the stream it was made
+    on.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.side: Any = torch.cuda.Stream(device)
+        self.aux: Any = torch.cuda.Stream(device)
+        self._device = device
+        self.current = handle_reader(device)
+        self._last: Any = None
+        self._last_handle: int | None = None
+
+    @contextmanager
+    def capturing(self) -> Generator[None]:
+        """Run on the side stream, ordered after and before the current one.
+
+        No capture may be open when this is left: waiting for a capturing stream would spoil the capture.
+        """
+        current = torch.cuda.current_stream(self._device)
+        if current == self.side:
+            yield
+            return
+        self.side.wait_stream(current)
+        try:
+            with torch.cuda.stream(self.side), not_capturing():
+                yield
+        finally:
+            current.wait_stream(self.side)
+
+    def switch(self) -> Any:
+        """Make the side stream current, without ordering it (to begin, end and repair captures)."""
+        return torch.cuda.stream(self.side)
+
+    @contextmanager
+    def beside(self) -> Generator[None]:
+        """Run now, on a stream that is not being captured, and wait until it is done.
+
+        Nothing else runs there, so the wait is for these operations alone.
+        """
+        with torch.cuda.stream(self.aux):
+            yield
+        # The capturing stream cannot wait for this one, and the host may read the result.
+        self.aux.synchronize()
+
+    def enter_call(self) -> int:
+        """Order the current stream after the stream that replayed last; returns its handle."""
+        handle = self.current()
+        if handle != self._last_handle:
+            self._follow(handle)
+        return handle
+
+    def _follow(self, handle: int) -> None:
+        current = torch.cuda.current_stream(self._device)
+        if self._last is not None:
+            current.wait_stream(self._last)
+        self._last, self._last_handle = current, handle

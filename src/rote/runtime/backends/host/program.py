@@ -1,0 +1,95 @@
+"""What replays a segment: calls with everything bound, one after the other.
+
+They run below autograd and version counting, as a CUDA replay does: they build no graph, and
+``tensor._version`` counts only what the user writes. The modes that kernels look at are as they were at
+capture, and are switched only where they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import torch
+
+from .torch_private import Call, below_tracking, grad_setter, inference_guard
+
+Program = Callable[[], None]
+
+
+class Modes(NamedTuple):
+    """What kernels look at besides their operands.
+
+    Attributes:
+        grad: Grad mode; some CPU kernels choose their arithmetic by it.
+        inference: Whether inference mode is on.
+        dtype: The default type of results.
+    """
+
+    grad: bool
+    inference: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def now(cls) -> Modes:
+        """The modes of this thread."""
+        return cls(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype())
+
+
+class Store(NamedTuple):
+    """A result to copy where it belongs.
+
+    Attributes:
+        path: Which result.
+        target: Where to.
+        span: For results whose elements overlap: copy this many elements of their memory, as it lies, from
+            this offset in the result's storage.
+    """
+
+    path: tuple[int, ...]
+    target: torch.Tensor
+    span: tuple[int, int] | None
+
+
+class ReplayStep(NamedTuple):
+    """One call of the replay, and what to copy from its result."""
+
+    call: Call
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    stores: tuple[Store, ...] = ()
+
+
+def program(steps: Iterable[tuple[Modes, ReplayStep]]) -> Program:
+    """What runs steps in order, each under its modes."""
+    runs = [(modes, [step for _, step in run]) for modes, run in groupby(steps, key=itemgetter(0))]
+    below, in_inference, set_grad = below_tracking(), inference_guard(), grad_setter()
+
+    def replay() -> None:
+        default = torch.get_default_dtype()
+        try:
+            for (grad, inference, dtype), run in runs:
+                if dtype is not torch.get_default_dtype():
+                    torch.set_default_dtype(dtype)
+                with in_inference(inference), below():
+                    set_grad(grad)
+                    _run(run)
+        finally:
+            if default is not torch.get_default_dtype():
+                torch.set_default_dtype(default)
+
+    return replay
+
+
+def _run(steps: list[ReplayStep]) -> None:
+    for call, args, kwargs, stores in steps:
+        result = call(*args, **kwargs)
+        for path, target, span in stores:
+            part = result
+            for index in path:
+                part = part[index]
+            if span is not None:
+                part = torch.as_strided(part, (span[0],), (1,), span[1])
+            target.copy_(part)

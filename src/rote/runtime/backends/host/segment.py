@@ -1,0 +1,78 @@
+"""A captured segment on the host: its entries until the recording is finished, then what replays them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import torch
+
+from ....base import InternalError
+from ...pytorch import undispatched, unseen_functions
+from ..protocol import CopyingSegment
+from .program import Program
+from .tape import TapeEntry
+from .torch_private import mode_counters
+
+
+class HostSegment:
+    """A run of captured operations with fixed addresses."""
+
+    __slots__ = ("_dispatches", "_entries", "_functions", "_operations", "_program")
+
+    def __init__(self, entries: Sequence[TapeEntry]) -> None:
+        self._entries = tuple(entries)
+        self._operations = len(self._entries)
+        self._program: Program = _unfinished
+        self._functions, self._dispatches = mode_counters()
+
+    @property
+    def operations(self) -> int:
+        """Number of captured operations."""
+        return self._operations
+
+    @property
+    def entries(self) -> tuple[TapeEntry, ...]:
+        """The captured operations; empty once the recording is finished."""
+        return self._entries
+
+    def replay(self) -> None:
+        """Run the operations again into the same memory.
+
+        Raises:
+            InternalError: The recording is not finished yet, or was released.
+        """
+        # The operations were captured below autocast (their casts are among them), and like those of a CUDA
+        # replay they are no calls that a mode could see or change.
+        if torch.is_autocast_enabled("cpu") or self._functions() or self._dispatches():
+            with torch.autocast("cpu", enabled=False), unseen_functions(), undispatched():
+                self._program()
+        else:
+            self._program()
+
+    def with_copies(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> CopyingSegment | None:
+        """None: a copy is an operation like any other here."""
+        del inputs, outputs
+
+    def freeze(self, program: Program) -> None:
+        """Give the segment the function that replays it, and let go of the entries."""
+        self._program, self._entries = program, ()
+
+    def release(self) -> None:
+        """Let go of everything the segment holds."""
+        self._program, self._entries = _released, ()
+
+
+def _unfinished() -> NoReturn:
+    raise InternalError(
+        "a host segment was replayed before its session was finished; call Session.finish() first. "
+        "This is a bug in rote; please report it."
+    )
+
+
+def _released() -> NoReturn:
+    raise InternalError(
+        "a host segment was replayed after its session was released. This is a bug in rote; please report it."
+    )

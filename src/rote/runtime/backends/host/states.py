@@ -1,0 +1,73 @@
+"""The states of a host session, and every allowed step between them.
+
+    IDLE --begin--> OPEN --end--> IDLE --finish--> FROZEN --release--> RELEASED
+
+``abort`` and ``release`` are allowed everywhere, so that an ``except`` branch need not know how far it got.
+Only a FROZEN session replays.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ....base import InternalError
+
+
+class SessionState(Enum):
+    """Where a session is in its life."""
+
+    IDLE = "no segment open"
+    OPEN = "a segment open"
+    FROZEN = "finished"
+    RELEASED = "released"
+
+
+class SessionStep(Enum):
+    """What can happen to a session."""
+
+    BEGIN = "begin"
+    RUN = "run"
+    END = "end"
+    ABORT = "abort"
+    FINISH = "finish"
+    RELEASE = "release"
+
+
+TRANSITIONS: dict[SessionState, dict[SessionStep, SessionState]] = {
+    SessionState.IDLE: {
+        SessionStep.BEGIN: SessionState.OPEN,
+        SessionStep.ABORT: SessionState.IDLE,
+        SessionStep.FINISH: SessionState.FROZEN,
+        SessionStep.RELEASE: SessionState.RELEASED,
+    },
+    SessionState.OPEN: {
+        SessionStep.RUN: SessionState.OPEN,
+        SessionStep.END: SessionState.IDLE,
+        SessionStep.ABORT: SessionState.IDLE,
+        SessionStep.RELEASE: SessionState.RELEASED,
+    },
+    SessionState.FROZEN: {
+        SessionStep.ABORT: SessionState.FROZEN,
+        SessionStep.RELEASE: SessionState.RELEASED,
+    },
+    SessionState.RELEASED: {
+        SessionStep.ABORT: SessionState.RELEASED,
+        SessionStep.RELEASE: SessionState.RELEASED,
+    },
+}
+
+
+def after(state: SessionState, step: SessionStep) -> SessionState:
+    """The state that follows, or an error that changes nothing.
+
+    Raises:
+        InternalError: The step is not allowed in this state.
+    """
+    following = TRANSITIONS[state].get(step)
+    if following is None:
+        allowed = ", ".join(each.value for each in TRANSITIONS[state])
+        raise InternalError(
+            f"host session: {step.value}() was called with {state.value}; allowed here: {allowed}. "
+            "This is a bug in rote; please report it."
+        )
+    return following

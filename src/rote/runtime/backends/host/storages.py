@@ -1,0 +1,127 @@
+"""The storages made in a session: which they are, how large, and from when to when they live.
+
+A storage is watched through a weak reference to its Python wrapper. PyTorch keeps that wrapper for as long
+as the C++ storage lives, whoever holds it (a view, a saved tensor of autograd, C++ code), so the
+reference's callback fires exactly when the memory would be freed. Nothing here may hold a storage strongly
+before the recording is finished: lifetimes would be wrong, and autograd would copy gradients that it now
+takes over.
+
+The callback is the ``append`` of a list, so that no Python code runs when a tensor dies. The list is gone
+through before the clock moves on and before a storage is looked up: addresses of dead storages are used again
+at once, and an address in the table has to be that of a living one.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+import torch
+
+from .torch_private import storage_keys
+
+
+class BlockRef(weakref.ref[torch.UntypedStorage]):
+    """A weak reference to a storage that knows its block."""
+
+    __slots__ = ("block",)
+
+    block: Block
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """One storage made by a captured operation.
+
+    Attributes:
+        key: What identified the storage while it lived.
+        nbytes: The most bytes it was seen to have.
+        birth: Index of the operation that made it.
+        death: Index of the first operation after it died; None while it lives.
+        rewritten: Whether a captured operation wrote to it after it was made.
+        ref: Weak reference to the storage; None once the session has lost interest.
+    """
+
+    key: int
+    nbytes: int
+    birth: int
+    death: int | None = None
+    rewritten: bool = False
+    ref: BlockRef | None = None
+
+    def storage(self) -> torch.UntypedStorage | None:
+        """The storage itself if it is still alive."""
+        return None if self.ref is None else self.ref()
+
+    @property
+    def end(self) -> int:
+        """Index of the first operation that does not need a dead block; an unused one lives for one."""
+        return max(self.birth + 1, self.death or 0)
+
+
+class SessionStorages:
+    """All storages of one session, by address while they live.
+
+    Attributes:
+        clock: Index of the next captured operation.
+        key: Tells the address of a storage.
+    """
+
+    def __init__(self) -> None:
+        self.clock = 0
+        self.blocks: list[Block] = []
+        self.key = storage_keys()
+        self._alive: dict[int, Block] = {}
+        self._died: list[BlockRef] = []
+
+    def find(self, storage: torch.UntypedStorage) -> Block | None:
+        """The block of a storage made in this session, or None if it came from elsewhere."""
+        return self.living().get(self.key(storage))
+
+    def living(self) -> dict[int, Block]:
+        """The blocks of the living storages by address; good until one dies."""
+        if self._died:
+            self._bury()
+        return self._alive
+
+    def add(self, storage: torch.UntypedStorage, key: int) -> Block:
+        """Start watching a storage that the operation at ``clock`` made."""
+        if self._died:
+            self._bury()
+        block = Block(key, storage.nbytes(), self.clock)
+        ref = block.ref = BlockRef(storage, self._died.append)
+        ref.block = block
+        self._alive[key] = block
+        self.blocks.append(block)
+        return block
+
+    def tick(self) -> None:
+        """An operation was captured: what dies from now on was still there for it."""
+        if self._died:
+            self._bury()
+        self.clock += 1
+
+    def settle(self) -> None:
+        """Take note of everything that has died."""
+        self._bury()
+
+    def _bury(self) -> None:
+        while self._died:
+            block = self._died.pop().block
+            if block.ref is not None:
+                block.death = self.clock
+                if self._alive.get(block.key) is block:  # and not a later storage at the same address
+                    del self._alive[block.key]
+
+    def forget(self, count: int) -> None:
+        """Drop every block but the first ``count``; those still alive count as foreign from now on."""
+        dropped = self.blocks[count:]
+        del self.blocks[count:]
+        for block in dropped:
+            block.ref = None
+            if self._alive.get(block.key) is block:
+                del self._alive[block.key]
+
+    def close(self) -> None:
+        """Stop watching, so that the callbacks no longer keep this table alive."""
+        self.forget(0)

@@ -1,0 +1,48 @@
+"""The caller's tensors as a recording holds them: aliases that do not keep the memory alive.
+
+A recording may read and write an argument where it lies. It is only replayed while a live tensor lies there
+(:class:`...program.placement.Spot`), so it needs the address and nothing else; an ordinary alias would
+keep a cache alive that the caller has dropped. Tensors of all other storages (parameters, constants, results
+of islands) are held by ordinary aliases, since nobody else promises that they are there at the next replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+
+from .torch_private import storage_over
+
+
+class Aliases:
+    """Makes the aliases of one recording.
+
+    Args:
+        lent: Storages of the caller that are used in place.
+    """
+
+    def __init__(self, lent: Iterable[torch.UntypedStorage] = ()) -> None:
+        self._lent = {storage._cdata: storage_over(storage) for storage in lent}
+
+    def keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        """An alias with metadata of its own, so that later changes of the tensor's do no harm."""
+        storage = self._lent.get(tensor.untyped_storage()._cdata) if self._lent else None
+        if storage is None or tensor.is_conj() or tensor.is_neg():  # the latter two are rare and small
+            return tensor.detach()
+        with torch.inference_mode(False):  # a plain tensor may be written in any mode
+            alias = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            return alias.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+    def keep_all(self, value: Any) -> Any:
+        """An operand with every tensor in it replaced by its alias."""
+        if isinstance(value, torch.Tensor):
+            return self.keep(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)([self.keep_all(item) for item in cast("list[Any]", value)])
+        return value
+
+
+OWNING = Aliases()
+"""For recordings that use nothing of the caller's in place."""

@@ -1,0 +1,102 @@
+"""Operations made of others, where which others depends on what no operation shows.
+
+A dispatch mode sees their parts only, and the parts that it sees are recorded. So they are caught by name
+above the dispatcher, as host data are:
+
+- **What they read on the host.** ``tensor_split`` and everything about packed sequences read the elements of
+  a tensor straight from its memory. Places to split at are read here first, which is a host read like any
+  other. A packed sequence stays eager: its lengths are another path for nearly every batch.
+- **Whether a mode is active.** Some operations ask that, to be safe with classes of tensors that they do not
+  know, and then calculate in another way, with other last bits. Singular values and eigenvalues come with
+  vectors; a product of batches, one of them of length one, is folded into a product of matrices. Here they
+  become what they are outside of a mode.
+
+Found by running every operation that PyTorch describes for its own tests, plain and graphed. What this does
+not see: the same operations called from C++ or from a scripted function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import user_site
+from ...hazards import rules
+from ...hazards.rules import reason
+from ..operators import rows_with
+from .tracer import Tracer
+
+
+def _functions(name: str) -> list[Any]:
+    """The functions of Python that an operator is called by."""
+    short = name.removeprefix("linalg_")
+    if name != short:
+        return [getattr(torch.linalg, short)]
+    named = (torch, name), *((torch.Tensor, each) for each in (name, f"__{name}__", f"__r{name}__"))
+    return [getattr(home, each) for home, each in named if hasattr(home, each)]
+
+
+def _with(fact: str) -> dict[Any, str]:
+    return {function: value for name, value in rows_with(fact) for function in _functions(name)}
+
+
+_SPLITS, _PACKED, _VALUES, _PRODUCTS = map(_with, ("splits", "packed", "values", "product"))
+COMPOSITES = frozenset((*_SPLITS, *_PACKED, *_VALUES, *_PRODUCTS))
+"""The functions that :func:`call_composite` is for."""
+
+
+def call_composite(
+    tracer: Tracer,
+    read: Callable[[torch.Tensor], list[Any]],
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Call one of :data:`COMPOSITES` in a traced call.
+
+    Args:
+        tracer: Follows, observes or records the call.
+        read: Reads a tensor's elements as a list, as a host read of the call.
+        func: The function.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+    """
+    if func in _PRODUCTS:
+        return func(*_of_one_length(args), **kwargs)
+    if func in _SPLITS:
+        return _split(read, func, args, kwargs)
+    if func in _VALUES:
+        with tracer.without_vectors():
+            return func(*args, **kwargs)
+    position = _PACKED[func]
+    if not position or isinstance(args[int(position)], torch.Tensor):
+        text = f"{func.__name__}() reads the lengths of a packed sequence on the host"
+        tracer.cursor.block(reason(rules.PACKED, text, user_site()))
+    return func(*args, **kwargs)
+
+
+def _split(
+    read: Callable[[torch.Tensor], list[Any]], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    name = _SPLITS[func]
+    places = args[1] if len(args) > 1 else kwargs.get(name)
+    if not isinstance(places, torch.Tensor) or (places.dim(), places.dtype) != (1, torch.int64):
+        return func(*args, **kwargs)  # a single number is read by an operation, the rest is an error
+    indices = tuple(read(places))
+    if len(args) > 1:
+        return func(args[0], indices, *args[2:], **kwargs)
+    others = {key: value for key, value in kwargs.items() if key != name}
+    return func(*args, **others, indices=indices)
+
+
+def _of_one_length(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Two batches of matrices, with the one that is broadcast expanded, unless it needs a gradient."""
+    if len(args) != 2 or not all(isinstance(tensor, torch.Tensor) and tensor.dim() == 3 for tensor in args):
+        return args
+    length = max(args[0].shape[0], args[1].shape[0])
+    return tuple(
+        tensor.expand(length, -1, -1) if tensor.shape[0] == 1 and not tensor.requires_grad else tensor
+        for tensor in args
+    )

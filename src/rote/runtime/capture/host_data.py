@@ -1,0 +1,333 @@
+"""Host data on its way into and out of tensors, seen above the dispatcher.
+
+``torch.tensor`` and its kin read Python lists and numpy arrays below the dispatch mode, and ``numpy()`` and
+``tolist()`` hand memory out the same way; the text of a tensor is made where no mode is active. This function
+mode catches them by name.
+
+Data from plain Python values are constants of the path (they are compared between calls, and the state they
+came from is under guard). A numpy array that outlives the call is read again at every replay; ``from_numpy``
+itself is seen by the tracer. An array made inside the call cannot be made again without Python, so such a
+call stays eager. Operations that read tensors as these do are in :mod:`.composites`.
+
+All other functions pass through. Those in C lead straight to the tracer, and the profiler that watches the
+callable on Python 3.11 need not be told what PyTorch calls on the way, unless code of the user may be called
+there: for the value of an operand, or to save one for a backward.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+import numpy
+import torch
+import torch.utils.checkpoint
+from torch.overrides import TorchFunctionMode
+
+from ...base import bits_of, user_site
+from ...hazards import rules
+from ...hazards.rules import Rule, reason
+from ..autograd import GradientUse
+from ..objects import pointer_of
+from ..program import (
+    Event,
+    below_transforms,
+    comparable,
+    history_of,
+    replaced_kernels,
+    saving_is_hooked,
+    unwrapped,
+)
+from ..program import events as ev
+from ..pytorch import is_wrapped
+from .composites import COMPOSITES, call_composite
+from .path import Mode
+from .tracer import Tracer
+
+_Tensor: Any = torch.Tensor
+_BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, _Tensor.new_tensor})
+_ENGINE = frozenset({_Tensor.backward, torch.autograd.backward, torch.autograd.grad})
+_HOOKS = frozenset({
+    _Tensor.register_hook, _Tensor.register_post_accumulate_grad_hook, _Tensor.retain_grad,
+    _Tensor.grad_fn.__get__,
+})  # fmt: skip
+_SLOT = frozenset({_Tensor.grad.__get__, _Tensor.grad.__set__, _Tensor.grad.__delete__})
+_PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
+_FLAGS = frozenset({_Tensor.requires_grad.__get__, _Tensor.is_leaf.__get__, _Tensor.grad_fn.__get__})
+_FREEZES = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
+_DETACHES = frozenset({_Tensor.detach_, torch.detach_})
+_LOOKS = _FLAGS | _FREEZES | _DETACHES | frozenset({
+    *(_Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__, _Tensor.ndim.__get__),
+    *(_Tensor.size, _Tensor.dim, _Tensor.ndimension, _Tensor.numel, _Tensor.nelement, _Tensor.__len__),
+    *(_Tensor.stride, _Tensor.is_contiguous, _Tensor.is_floating_point, _Tensor.is_complex),
+    *(torch.numel, torch.is_floating_point, torch.is_complex, _Tensor.element_size, _Tensor.get_device),
+})  # fmt: skip
+_TOUCHES = frozenset({
+    *(_Tensor.register_hook, _Tensor.register_post_accumulate_grad_hook, _Tensor.retain_grad),
+    *(_Tensor._backward_hooks.__set__, _Tensor.detach_, torch.detach_),
+})  # fmt: skip
+_ESCAPES = frozenset({
+    _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack,
+    _Tensor.apply_, _Tensor.map_, _Tensor.map2_,
+})  # fmt: skip
+_ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
+_CHECKPOINT = torch.utils.checkpoint.__file__
+"""Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
+_TO_PYTHON = frozenset({_Tensor.tolist, _Tensor.__repr__, _Tensor.__format__})
+_SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | _TO_PYTHON
+_NOTED = _SPECIAL | _LOOKS | _TOUCHES
+_IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+_PLAIN = frozenset({
+    torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device,
+    int, float, bool, str, type(None),
+})  # fmt: skip
+
+
+class HostDataMode(TorchFunctionMode):
+    """Function mode beside a tracer.
+
+    Args:
+        tracer: Follows, observes or records the call.
+        use: Notes what the call does with gradients.
+        given: For the identity of each tensor argument whether it requires grad.
+        is_shown: Whether text that is made now is for output alone, which replays do not repeat.
+    """
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        use: GradientUse,
+        given: Mapping[int, bool],
+        is_shown: Callable[[], bool],
+    ) -> None:
+        super().__init__()
+        self._tracer = tracer
+        self._use = use
+        self._given = given
+        self._is_shown = is_shown
+        self._replaced = replaced_kernels()
+        self.roots: list[torch.Tensor] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if kwargs and isinstance(generator := kwargs.get("generator"), torch.Generator):
+            self._tracer.generators.meet(generator)
+        if func in _NOTED:
+            return self._noted(func, args, kwargs or {})
+        profiler = self._tracer.runner.profiler
+        if profiler is None or type(func) not in _IN_C or sys.getprofile() is not profiler:
+            return func(*args, **(kwargs or {}))
+        sys.setprofile(None)  # on the way to the tracer's handler it would be told of PyTorch's own calls
+        if self._runs_users_code(args, kwargs):
+            sys.setprofile(profiler)
+            return func(*args, **(kwargs or {}))
+        try:
+            return func(*args)
+        finally:
+            sys.setprofile(profiler)
+
+    def _runs_users_code(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
+        """Whether a function in C may run Python code of the user's above the dispatcher."""
+        if kwargs or not _PLAIN.issuperset(map(type, args)):  # they may be asked for numbers or elements
+            return True
+        return self._replaced or (torch.is_grad_enabled() and saving_is_hooked())
+
+    def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function that tells something about the call, or that is called in another way."""
+        if func in _LOOKS and args and isinstance(args[0], torch.Tensor):
+            sets = func in _FREEZES or func in _DETACHES
+            self._use.look_at(args[0], flags=sets or func in _FLAGS, sets=sets)
+        if func in _TOUCHES and args and isinstance(args[0], torch.Tensor):
+            self._use.touch(args[0])
+        if func not in _SPECIAL:
+            return func(*args, **kwargs)
+        if func in _BUILDERS:
+            return self._build(func, args, kwargs)
+        if func is _Tensor.tolist:
+            return self._to_list(args[0])
+        if func is _Tensor.__repr__:
+            return self._text(args[0], func, **kwargs)
+        if func is _Tensor.__format__:  # of a single number it reads that, by an operation
+            return func(*args) if args[1] or not args[0].dim() else self._text(args[0], func, args[1])
+        if func in COMPOSITES:
+            return call_composite(self._tracer, self._to_list, func, args, kwargs)
+        if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
+            self._escape(func)
+        elif func in _ENGINE:
+            self._note_backward(func, args, kwargs)
+        elif func in _HOOKS:
+            if sys._getframe(1).f_code.co_filename != _CHECKPOINT:  # pyright: ignore[reportPrivateUsage]
+                self._use.hook = self._use.hook or user_site()
+        else:
+            self._note_question(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _note_question(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The call asks a tensor for its gradient, history or whether it requires grad, or sets that."""
+        if func in _SLOT:
+            self._use.look(args[0], self._tracer.cursor.ledger)
+        if func in _PLACE and self._given.get(id(args[0])):
+            self._use.state = self._use.state or user_site()
+        if func in _FREEZES and id(args[0]) in self._given:
+            self._flag(args[0], args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
+
+    # ------------------------------------------------------------------ in
+
+    def _build(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        position = 1 if func is _Tensor.new_tensor else 0
+        data = args[position] if len(args) > position else kwargs.get("data", kwargs.get("obj"))
+        if isinstance(data, torch.Tensor):
+            return func(*args, **kwargs)
+        options = (args[position + 1 :], tuple(sorted((k, str(v)) for k, v in kwargs.items() if k != "data")))
+        contents = _read_tensors(data)
+        with below_transforms() as wrap:
+            if isinstance(data, numpy.ndarray):
+                return wrap(self._from_array(func, data, args, kwargs))
+            return wrap(self._from_values(func, contents, options, args, kwargs))
+
+    def _from_values(
+        self, func: Any, contents: Any, options: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.Tensor:
+        tracer = self._tracer
+        tensor = tracer.host.aside(lambda: func(*args, **kwargs))
+        detached = tensor.detach() if tensor.requires_grad else tensor
+        if tensor.requires_grad:
+            tracer.cursor.block(
+                reason(rules.HOST_DATA, "a tensor built in the call requires grad", user_site())
+            )
+        data = comparable(contents, tracer.cursor.ledger)
+        token = (func.__name__, data, options, str(tensor.dtype), tensor.device.type)
+        built = tracer.host.host_tensor(detached, func.__name__, token)
+        return tensor if tensor.requires_grad else built
+
+    def _from_array(self, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The array is read where it is, or copied again at each replay."""
+        tracer, name = self._tracer, func.__name__
+        made = tracer.host.is_made(pointer_of(data)) and not kwargs.get("requires_grad")
+        if made or (func is not torch.tensor and func is not _Tensor.new_tensor):
+            tensor = tracer.host.aside(lambda: func(*args, **kwargs))
+            if tensor.is_cpu and tensor.data_ptr() == pointer_of(data):
+                return tracer.host.lend_array(tensor, name) if made else tracer.host.alias_array(tensor)
+            if made:  # its numbers, as they lie in the array: a tensor on a device cannot be read here
+                form = (data.shape, data.dtype.str, data.tobytes(), tensor.dtype, tensor.device.type)
+                return tracer.host.host_tensor(tensor, name, form)
+        event = Event(ev.HOST, func.__name__, comparable(data, tracer.cursor.ledger), (), "one", user_site())
+        return tracer.host.copy_array(event, pointer_of(data), lambda: func(*args, **kwargs))
+
+    # ------------------------------------------------------------------ out
+
+    def _to_list(self, tensor: torch.Tensor) -> Any:
+        tensor = unwrapped(tensor)
+        if self._is_unread(tensor):
+            return tensor.tolist()
+        return self._read(tensor, "tolist", lambda alias: _Frozen(alias.tolist()), rules.LIST_READ).thaw()
+
+    def _text(self, tensor: torch.Tensor, func: Any, *args: Any, **kwargs: Any) -> str:
+        """The text of a tensor, which PyTorch makes of its numbers where no mode is told of that.
+
+        For output alone, which a replay leaves out, nobody reads it. On a device the recorded call has no
+        numbers to show until a segment has ended, so there it is a read in any case.
+        """
+        if (tensor.is_cpu and self._is_shown()) or self._is_unread(tensor):
+            return func(tensor, *args, **kwargs)
+        if tensor.requires_grad or type(tensor) is not torch.Tensor:  # what the recording keeps is another
+            text = "a parameter or a tensor with gradients is turned into text, which reads its values"
+            self._tracer.cursor.block(reason(rules.PRINTED, text, user_site()))
+            return func(tensor, *args, **kwargs)
+        return self._read(tensor, "repr", lambda alias: func(alias, *args, **kwargs), rules.PRINTED)
+
+    def _is_unread(self, tensor: torch.Tensor) -> bool:
+        """Whether nothing is kept of what the host reads of a tensor here."""
+        blocked = bool(self._tracer.cursor.mode is Mode.OBSERVE and self._tracer.cursor.blockers)
+        return tensor.device.type == "meta" or blocked or is_wrapped(tensor)
+
+    def _read(self, tensor: torch.Tensor, name: str, look: Callable[[Any], Any], rule: Rule) -> Any:
+        """The host reads a tensor: what it gets is a branch of the path."""
+        tracer = self._tracer
+        event = Event(ev.LIST, name, tracer.cursor.ledger.token(tensor), (), "none", user_site())
+        for why in tracer.cursor.quietly(lambda: tracer.unwritten.reasons(name, [tensor], event.site)):
+            tracer.cursor.block(why)
+        alias = tracer.cursor.quietly(lambda: tracer.cursor.aliases.keep(tensor))
+
+        def read() -> Any:
+            return look(alias)
+
+        return tracer.reads.branch(
+            event, lambda: tracer.host.aside(read), lambda: read, shaped=False, rule=rule
+        )
+
+    def _escape(self, func: Callable[..., Any]) -> None:
+        text = f"{func.__name__}() hands the memory of a tensor out of PyTorch"
+        self._tracer.cursor.block(reason(rules.MEMORY_ESCAPE, text, user_site()))
+
+    def _flag(self, tensor: torch.Tensor, flag: Any) -> None:
+        """An argument's flag stays with the caller, which no replay could do."""
+        if tensor.requires_grad is not flag:
+            text = f"requires_grad of an argument becomes {flag}"
+            self._tracer.cursor.block(reason(rules.INPUT_GRADIENT, text, user_site()))
+
+    def _note_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._use.engine = self._use.engine or user_site()
+        if func is torch.autograd.grad:
+            return
+        given = args[0] if args else kwargs.get("tensors")
+        roots = [given] if isinstance(given, torch.Tensor) else list(given or ())
+        self._use.run_back(roots, self._tracer.cursor.ledger)
+        if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):
+            self.roots.extend(roots)
+
+
+class _Unequal:
+    """Carries a value through a comparison without taking part in it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unequal)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class _Frozen(tuple[Any, ...]):
+    """A nested list as a hashable value."""
+
+    def __new__(cls, value: Any) -> _Frozen:
+        if isinstance(value, list):
+            return super().__new__(cls, ("list", *(_Frozen(item) for item in value)))
+        shown = bits_of(value) if isinstance(value, (float, complex)) else repr(value)
+        return super().__new__(cls, ("value", type(value).__name__, shown, _Unequal(value)))
+
+    def thaw(self) -> Any:
+        """The nested list again."""
+        return [item.thaw() for item in self[1:]] if self[0] == "list" else self[3].value
+
+
+def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[int]:
+    """Identities of the candidates whose autograd graph lies below roots that ran backward."""
+    wanted = {node: tensor for tensor in candidates if (node := history_of(tensor)) is not None}
+    found: set[int] = set()
+    seen: set[Any] = set()
+    queue: list[Any] = [node for root in roots if (node := history_of(root)) is not None]
+    while queue and wanted:
+        node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node in wanted:
+            found.add(id(wanted[node]))
+        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
+    return found
+
+
+def _read_tensors(data: Any) -> Any:
+    """Replace tensors among the data by their values; each is a host read of its own."""
+    if isinstance(data, torch.Tensor):
+        return data.item() if data.numel() == 1 else data.tolist()
+    if isinstance(data, (list, tuple)):
+        return [_read_tensors(item) for item in data]
+    return data

@@ -1,0 +1,78 @@
+"""What the tracer asks of an overload, once for all of its calls in a traced call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..backends.protocol import raw_call
+from ..operators import Facts, composite_call, facts_of
+from ..program import replaced_kernels
+from ..pytorch import Running, counts_inside
+from .zeros import LAZY_ZEROS
+
+DETACH = torch.ops.aten.detach.default
+LIFT = torch.ops.aten.lift_fresh.default
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """What is known of an overload.
+
+    Attributes:
+        func: The overload.
+        facts: What its schema and the table of operators say.
+        raw: What calling it comes down to.
+        parts: Takes it apart, if it has no kernel of its own.
+        seen: Its kernel may be Python code of the user's, which is watched.
+        seeds: It takes the seeds of an attention.
+        special: An alias or a literal, which are no events like others.
+        repeats: Where it runs depends on its tensors alone, so it can be told by them from another.
+        alias: It only looks at memory of its operands, so what it gives follows from what they look like.
+        quiet: It does nothing but make results.
+        vectors: It is a decomposition that may be asked for its values alone.
+        apart: It is never captured, but runs between two segments.
+        inside: The operations in its kernel count the versions of what it writes.
+        running: What is noted while it runs, if its kernel may be Python code.
+    """
+
+    func: Any
+    facts: Facts
+    raw: Callable[..., Any]
+    parts: Callable[..., Any] | None
+    seen: bool
+    seeds: bool
+    special: bool
+    repeats: bool
+    alias: bool
+    quiet: bool
+    vectors: bool
+    apart: bool
+    inside: bool
+    running: Running | None
+
+    @classmethod
+    def of(cls, func: Any, split: Collection[str] = ()) -> Overload:
+        """What is known of ``func``, where the user wants the operations of some names apart."""
+        seen = func.namespace != "aten" or replaced_kernels()
+        special = func is DETACH or func is LIFT
+        parts, facts = composite_call(func), facts_of(func)
+        seeds, vectors = "seeds" in facts.row, "vectors" in facts.row
+        running = Running(func.name(), len(func._schema.arguments)) if seen else None
+        apart = facts.apart or (not func.is_view and is_named(func, split))
+        odd = facts.blank or apart or special or seen or seeds or vectors or func is LAZY_ZEROS
+        repeats = facts.simple and parts is None and not odd
+        alias = repeats and func.is_view
+        quiet = not (facts.written or facts.seeded)
+        return cls(
+            func, facts, raw_call(func), parts, seen, seeds, special, repeats, alias, quiet, vectors, apart,
+            counts_inside(func), running,
+        )  # fmt: skip
+
+
+def is_named(func: Any, names: Collection[str]) -> bool:
+    """Whether an overload is one of those named, with its own name or that of all overloads."""
+    return bool(names) and (str(func._schema.name) in names or func.name() in names)

@@ -1,0 +1,11 @@
+"""The way of a traced call through the tree, and the tape of what it captures."""
+
+from __future__ import annotations
+
+from .cursor import Cursor, Mode, Stop
+from .follower import Follower
+from .host_reads import HostReads
+from .tape import RestartError, SegmentTape, kept_call
+from .unseen import UnseenValue
+from .unwritten import Unwritten
+from .writes import CHANGED, Writes

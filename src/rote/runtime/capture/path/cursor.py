@@ -1,0 +1,277 @@
+"""Where a traced call is: the node and event it has come to, and what it does with the next operation.
+
+A call *follows* what has just been replayed, *records*, or *observes*; see :mod:`..tracer`. Each event is
+compared here with what earlier calls did at the same place.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+
+from ....base import InternalError, MisuseError
+from ....hazards import rules
+from ....hazards.rules import Reason, reason
+from ...backends.protocol import OWNING, Aliases
+from ...program import CAPTURED, Event, GradientWatch, StorageTable, first_difference
+from ...recording import Node
+from .tape import SegmentTape
+from .unseen import UnseenValue
+
+
+class Mode(Enum):
+    """What happens with the next operation."""
+
+    FOLLOW = "follow"
+    RECORD = "record"
+    OBSERVE = "observe"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The event up to which a call is followed: everything before it has run.
+
+    Attributes:
+        node: The stretch of the call.
+        index: How many events of it have run.
+    """
+
+    node: Node
+    index: int
+
+
+class Cursor:
+    """A place in the tree, and how the call goes on from it.
+
+    Args:
+        root: First node of the tree.
+        ledger: Storages of the call, inputs registered.
+        device: Device whose operations are captured.
+        tape: Where recorded steps go; None if nothing may be recorded.
+        warmup: Agreeing observations a node needs before it is recorded.
+        follow: Start by following what has already been replayed.
+        stop: Where following ends; None for the next branch behind the followed path.
+        watch: The gradient slots before the call, weakly: they keep parameters.
+
+    Attributes:
+        node: The stretch of the call that is being run.
+        index: Events of it that have been met.
+        nodes: All stretches so far.
+        path: The values of the branches between them.
+        mode: What happens with the next operation.
+        suspended: Operations that run now are the recorder's own, no part of the call.
+        difference: What this call did that no earlier one had done.
+        unseen: The first value that the host has read here and no earlier call had.
+        blockers: Why nothing of this call can be kept.
+        left: Whether all gradients had left their slots when the host first read a value or a shape.
+    """
+
+    def __init__(
+        self,
+        root: Node,
+        ledger: StorageTable,
+        device: torch.device,
+        tape: SegmentTape | None,
+        warmup: int,
+        *,
+        follow: bool = False,
+        stop: Stop | None = None,
+        watch: weakref.ref[GradientWatch] | None = None,
+    ) -> None:
+        self.node = root
+        self.index = 0
+        self.nodes: list[Node] = [root]
+        self.path: list[Any] = []
+        self.ledger = ledger
+        self.device = device
+        self.on_host = device.type == "cpu"
+        self.tape = tape
+        self.suspended = False
+        self.difference: Reason | None = None
+        self.unseen: UnseenValue | None = None
+        self.blockers: list[Reason] = []
+        self.left = False
+        self._warmup = warmup
+        self._stop = stop
+        self._watch = watch
+        if tape is not None:
+            tape.place = self
+        self.mode = Mode.FOLLOW if follow else self._next_mode()
+        if follow:
+            self._check_stop()
+        elif self.mode is Mode.RECORD:
+            self.recorder.start(root)
+
+    @property
+    def recorder(self) -> SegmentTape:
+        """The tape of a call that records."""
+        if self.tape is None:
+            raise InternalError("an operation was to be recorded where nothing is")
+        return self.tape
+
+    @property
+    def aliases(self) -> Aliases:
+        """How the recording holds tensors that it did not make."""
+        return self.tape.aliases if self.tape is not None else OWNING
+
+    # ------------------------------------------------------------------ what happens next
+
+    def _next_mode(self) -> Mode:
+        ready = self.tape is not None and self.node.seen >= self._warmup and self.node.complete
+        return Mode.RECORD if ready and self.difference is None else Mode.OBSERVE
+
+    def _check_stop(self) -> None:
+        """Leave FOLLOW when the last operation that ran has been passed."""
+        stop = self._stop
+        if stop is not None and self.node is stop.node and self.index == stop.index:
+            self.mode = Mode.RECORD if self.tape is not None else Mode.OBSERVE
+            if self.tape is not None:
+                self.tape.resume(stop.node)
+
+    def stop_recording(self) -> None:
+        """The rest of the call runs as in eager."""
+        self.tape, self.mode = None, Mode.OBSERVE
+
+    def go_on(self, arrivals: list[torch.Tensor] | None = None) -> None:
+        """Behind a branch: record what comes, if it is known well enough, else observe it.
+
+        Args:
+            arrivals: Results of the branch that the stretch begins with; None leaves those that are known.
+        """
+        self.mode = self._next_mode()
+        if self.mode is not Mode.RECORD:
+            return
+        if arrivals is not None:
+            self.node.arrivals = arrivals
+        self.recorder.start(self.node)
+
+    def observe(self) -> None:
+        """Behind a branch that was observed."""
+        self.mode = Mode.OBSERVE
+
+    # ------------------------------------------------------------------ events
+
+    def passed(self) -> None:
+        """An event that has run before was met again."""
+        self.index += 1
+        self._check_stop()
+
+    def met_again(self) -> None:
+        """An operation was the one that an earlier call had here."""
+        self.index += 1
+
+    def pass_branch(self) -> None:
+        """A branch was met again that has been read before; :meth:`enter` has to follow."""
+        self.index += 1
+
+    def arrive(self) -> None:
+        """The edge was known, so there may be more to follow."""
+        self._check_stop()
+
+    def expect(self, event: Event) -> Event:
+        """The event that has run here, which has to be this one.
+
+        Raises:
+            MisuseError: The callable took another way on the same inputs.
+        """
+        events = self.node.events
+        was = events[self.index] if self.index < len(events) else None
+        if was is None or (was.operation, was.operands) != (event.operation, event.operands):
+            expected = was.operation if was is not None else "the end"
+            raise MisuseError(
+                f"the callable took another way on the same inputs at {event.site}: {event.operation} where "
+                f"{expected} was recorded. What it depends on is neither an argument nor state that rote can "
+                "see; pass it in as an argument."
+            )
+        return was
+
+    def enter(self, value: Any) -> None:
+        """Go along an edge, making it if it is new."""
+        if len(self.nodes) == 1 and self._watch is not None:
+            watch = self._watch()
+            self.left = watch is not None and watch.have_left()
+        child = self.node.edges.get(value)
+        if child is None:
+            known = self.node.edges and self.difference is None and not self.blockers
+            if known and self.unseen is None:
+                self.unseen = UnseenValue.of(self.node, self.node.events[self.index - 1], value)
+            child = self.node.edges[value] = Node()
+        self.path.append(value)
+        self.node, self.index = child, 0
+        self.nodes.append(child)
+
+    def meet(self, event: Event) -> None:
+        """Compare an event with what was seen here before; remember it if nothing was."""
+        node, index = self.node, self.index
+        events = node.events
+        self.index = index + 1
+        if self.difference is not None or self.blockers:
+            if self.difference is not None:
+                events.append(event)
+            return
+        was = events[index] if index < len(events) else None
+        if was is None and index == len(events) and not node.complete:
+            events.append(event)
+            return
+        if (
+            was is not None
+            and was.operation == event.operation
+            and was.operands == event.operands
+            and was.results == event.results
+        ):
+            return
+        self._differ(was, event)
+        node.forget(index)
+        events.append(event)
+
+    def _differ(self, was: Event | None, now: Event) -> None:
+        text = first_difference(was, now) if was is not None else None
+        if text is not None:
+            self.difference = reason(rules.OPERAND_DIFFERS, text, now.site)
+            return
+        before = was.operation if was is not None else "the end of the call"
+        text = f"the call ran {now.operation} where earlier calls had {before}"
+        self.difference = reason(rules.OPERATIONS_DIFFER, text, now.site)
+
+    def block(self, why: Reason) -> None:
+        """Note a reason why nothing of this call can be kept."""
+        if why not in self.blockers:
+            self.blockers.append(why)
+
+    def complete(self) -> None:
+        """The callable returned: the last node is complete.
+
+        Raises:
+            MisuseError: It returned before the end of the path that has run.
+        """
+        node = self.node
+        if self.mode is Mode.FOLLOW:
+            raise MisuseError(
+                "the callable returned before the end of the recorded path on the same inputs; what it "
+                "depends on is neither an argument nor state that rote can see"
+            )
+        if self.blockers:
+            return
+        if self.difference is None and self.index < len(node.events):
+            end = Event("end", "the end of the call", (), (), "none", node.events[self.index].site)
+            self._differ(node.events[self.index], end)
+            node.forget(self.index)
+        node.complete = True
+
+    def last_captured(self) -> Event | None:
+        """The last operation of the current stretch that was captured."""
+        done = [event for event in self.node.events[: self.index] if event.kind == CAPTURED]
+        return done[-1] if done else None
+
+    def quietly(self, call: Callable[[], Any]) -> Any:
+        """Run something that is no part of the call and launches nothing."""
+        before, self.suspended = self.suspended, True
+        try:
+            return call()
+        finally:
+            self.suspended = before

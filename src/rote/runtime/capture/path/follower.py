@@ -1,0 +1,98 @@
+"""Following: the Python code runs again, but what has been replayed returns its recorded results.
+
+Views run for real, since they only make metadata; everything else is looked up. The host's reads are the
+branches of the tree: while following, their values are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...program import NEW, Event, Token, Value, assemble, number_of, results_of
+from ...program import events as ev
+from ...recording import Node
+from .cursor import Cursor, Mode, Stop
+
+
+class Follower:
+    """What a call finds that follows a path.
+
+    Args:
+        cursor: Where the call is.
+        path: Values of the branches to follow, from the root. Past the last one the call is followed up
+            to the next branch, whose value is then read.
+        stop: Where following ends instead.
+
+    Attributes:
+        path: Values of the branches that are still to be followed.
+    """
+
+    def __init__(self, cursor: Cursor, path: Sequence[Any], stop: Stop | None) -> None:
+        self.path = list(path)
+        self._cursor = cursor
+        self._memory: dict[int, torch.UntypedStorage] = {}
+        if cursor.mode is Mode.FOLLOW or stop is not None:
+            self._memory = _held(cursor.node, path, stop)
+
+    def remembered(self) -> frozenset[int]:
+        """Numbers of the storages that the recording of the followed path holds."""
+        return frozenset(self._memory)
+
+    def run(
+        self,
+        event: Event,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+    ) -> Any:
+        """The results of an operation that has run."""
+        cursor = self._cursor
+        was = cursor.expect(event)
+        if was.kind in (ev.VIEWED, ev.ANYWHERE):
+            out = func(*args, **kwargs)
+            for part, token in zip(results_of(out)[1], was.results, strict=True):
+                if isinstance(token, Token):
+                    cursor.ledger.result(part, event.operation, event.site, number_of(token))
+        elif torch.Tag.inplace_view in func.tags:  # memory is as replayed, the tensor is not
+            out = func(*args, **kwargs)
+        else:
+            parts = [self.recall(result, tensors, event) for result in was.results]
+            out = assemble(was.shape, parts)
+        cursor.passed()
+        return out
+
+    def recall(self, result: Any, tensors: list[torch.Tensor], event: Event) -> Any:
+        """One recorded result of an operation that has run."""
+        if result is None or isinstance(result, int):
+            return None if result is None else tensors[result]
+        if isinstance(result, Value):
+            return result.value
+        # Quietly, since host data is met above the dispatcher.
+        tensor = self._cursor.quietly(lambda: self._from_memory(result))
+        self._cursor.ledger.result(tensor, event.operation, event.site, number_of(result))
+        return tensor
+
+    def _from_memory(self, token: Token) -> torch.Tensor:
+        storage = self._cursor.ledger.storage(token.origin)
+        if storage is None and token.origin[0] == NEW:
+            storage = self._memory.get(token.origin[1])
+        if storage is None:  # dead where the path ends: only its shape matters
+            device = torch.device("cpu") if token.on_host else self._cursor.device
+            return torch.empty_strided(token.shape, token.stride, dtype=token.dtype, device=device)
+        tensor = torch.empty(0, dtype=token.dtype, device=storage.device)
+        return tensor.set_(storage, token.offset, token.shape, token.stride)
+
+
+def _held(root: Node, path: Sequence[Any], stop: Stop | None) -> dict[int, torch.UntypedStorage]:
+    """The storages that the recording of a path holds, by number."""
+    node, held = root, dict(root.held)
+    for value in path:
+        node = node.edges[value]
+        held.update(node.held)
+    if stop is not None:
+        held.update(stop.node.held)
+    return held

@@ -1,0 +1,106 @@
+"""The host reads a value or a shape: a branch of the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ....hazards import rules
+from ....hazards.rules import Rule
+from ...program import Event, Generators, edge_of, result_along, value_of
+from .cursor import Cursor, Mode
+from .follower import Follower
+
+
+class HostReads:
+    """Takes a call along the edges of the tree.
+
+    Args:
+        cursor: Where the call is.
+        follower: The path that it follows.
+        generators: Random generators that the call draws from.
+    """
+
+    def __init__(self, cursor: Cursor, follower: Follower, generators: Generators) -> None:
+        self._cursor = cursor
+        self._follower = follower
+        self._generators = generators
+
+    def branch(
+        self,
+        event: Event,
+        run: Callable[[], Any],
+        keep: Callable[[], Callable[[], Any]],
+        *,
+        shaped: bool,
+        rule: Rule | None = None,
+    ) -> Any:
+        """Compare a read, read, and go along the edge.
+
+        Args:
+            event: The read.
+            run: Reads now.
+            keep: Makes a function that reads again at a replay.
+            shaped: The edge is the shape of the result, not its value.
+            rule: Why it cannot be captured, if that is not what it is for all such reads.
+        """
+        cursor = self._cursor
+        if cursor.mode is Mode.FOLLOW:
+            return self._follow(event, run, shaped=shaped)
+        cursor.meet(event)
+        recording = cursor.mode is Mode.RECORD
+        if recording:
+            read = rules.LIST_READ if event.operation == "tolist" else rules.HOST_READ
+            rule = rule or (rules.DYNAMIC_SHAPE if shaped else read)
+            out = cursor.recorder.branch(event, run, keep(), rule.code, lambda read: edge_of(read, shaped))
+            self._generators.catch_up()
+        else:
+            out = run()
+        value, parts = edge_of(out, shaped)
+        if not cursor.blockers:
+            cursor.node.complete = True
+        cursor.enter(value)
+        node = cursor.node
+        for number, tensor in enumerate(_tensors(parts) if shaped else ()):
+            cursor.ledger.result(tensor, event.operation, event.site)
+            if recording and number >= len(node.arrivals):
+                node.arrivals.append(tensor.detach())
+        if not recording:
+            cursor.observe()
+            return out
+        cursor.go_on()
+        if cursor.mode is not Mode.RECORD:
+            node.arrivals = []
+        return out
+
+    def _follow(self, event: Event, run: Callable[[], Any], *, shaped: bool) -> Any:
+        cursor, path = self._cursor, self._follower.path
+        cursor.expect(event)
+        cursor.pass_branch()
+        if not path:
+            return self._leave(event, run, shaped=shaped)
+        value = path.pop(0)
+        cursor.enter(value)
+        tensors = list(cursor.node.arrivals)
+        for tensor in tensors:
+            cursor.ledger.result(tensor, event.operation, event.site)
+        out = result_along(value, tensors) if shaped else value_of(value)
+        cursor.arrive()
+        return out
+
+    def _leave(self, event: Event, run: Callable[[], Any], *, shaped: bool) -> Any:
+        """The last branch of the path: its value is new here, so the call goes on from it."""
+        out = run()
+        value, parts = edge_of(out, shaped)
+        self._cursor.enter(value)
+        tensors = _tensors(parts)
+        for tensor in tensors:
+            self._cursor.ledger.result(tensor, event.operation, event.site)
+        self._cursor.go_on([tensor.detach() for tensor in tensors] if shaped else None)
+        return out
+
+
+def _tensors(parts: list[Any]) -> list[torch.Tensor]:
+    return [part for part in parts if isinstance(part, torch.Tensor)]

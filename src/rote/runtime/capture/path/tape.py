@@ -1,0 +1,267 @@
+"""Turns what the tracer hands over into steps: segments of the backend's session, islands and branches.
+
+Segments are opened lazily, at the first operation that is captured, so that islands in a row have no empty
+segments between them. Where a segment opens is also a *checkpoint*: everything before it has run. If the
+segment is refused, the call starts again and follows up to the checkpoint, so no operation runs twice. The
+checkpoint keeps the storages alive that the rest of the call may read; this is what stops later segments from
+reusing their memory, and it needs no help from the allocator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ....base import CaptureError, MemoryShortageError
+from ....hazards import rules
+from ...backends.protocol import OWNING, Aliases, Backend, Session
+from ...program import Event, results_of, tensors_of
+from ...pytorch import plain_functions
+from ...recording import Branch, Island, Node, Step
+
+if TYPE_CHECKING:
+    from .cursor import Cursor
+
+
+@dataclass
+class Checkpoint:
+    """A moment at which everything before had run.
+
+    Attributes:
+        node: The stretch of the call.
+        index: Events of it that had run.
+        steps: Steps of it that existed.
+        held: Storages alive then.
+        depth: Number of branches passed.
+    """
+
+    node: Node
+    index: int
+    steps: int
+    held: dict[int, torch.UntypedStorage]
+    depth: int
+
+
+class RestartError(BaseException):
+    """The open segment was refused: the call starts again and follows what had already run.
+
+    Not an ``Exception``, so that the callable's own handlers let it through.
+    """
+
+
+class SegmentTape:
+    """Collects the steps of the nodes being recorded.
+
+    Args:
+        backend: The device.
+        session: The recording in progress.
+        aliases: How steps hold tensors that the recording did not make.
+        make_room: Frees memory for it.
+
+    Attributes:
+        executes: Whether operations have run when they are captured.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        session: Session,
+        aliases: Aliases = OWNING,
+        make_room: Callable[[], None] | None = None,
+    ) -> None:
+        self.session = session
+        self.aliases = aliases
+        self.shortage: str | None = None
+        self.lost = False  # a segment was thrown away whose operations have not run
+        self._make_room = make_room
+        self.place: Cursor | None = None
+        self.checkpoint: Checkpoint | None = None
+        self.recorded: list[Node] = []
+        self.failure: str | None = None
+        self._backend = backend
+        self.executes = backend.capabilities.executes_while_capturing
+        self._open = False
+        self._steps: list[Step] = []
+
+    def start(self, node: Node) -> None:
+        """Begin to record a node from its first event."""
+        self._steps = []
+        if node not in self.recorded:
+            self.recorded.append(node)
+
+    def resume(self, node: Node) -> None:
+        """Go on after the checkpoint of a refused segment."""
+        point = self.checkpoint
+        if point is None or point.node is not node:
+            self.start(node)
+            return
+        del self._steps[point.steps :]
+        if node not in self.recorded:
+            self.recorded.append(node)
+
+    def capture(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Put one operation into the open segment, opening one if there is none."""
+        if not self._open:
+            self._begin()
+        return self.session.run(func, args, kwargs)
+
+    def _begin(self) -> None:
+        place = self.place
+        assert place is not None
+        self.checkpoint = Checkpoint(
+            place.node, place.index, len(self._steps), place.ledger.alive(), len(place.nodes) - 1
+        )
+        try:
+            self._quietly(partial(self.session.begin, len(place.node.events)))
+        except BaseException:  # an interrupt may come when the capture has begun
+            self._quietly(self.session.abort)
+            raise
+        self._open = True
+
+    def close(self) -> None:
+        """End the open segment; afterwards its results are in memory."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            segment = self._quietly(self.session.end)
+        except MemoryShortageError as error:
+            self.shortage = str(error)
+            raise RestartError(self.shortage) from None
+        except CaptureError as error:
+            self.failure = str(error)
+            raise RestartError(self.failure) from None
+        except BaseException:  # an interrupt may come before the capture has ended
+            self.lost = self.session.capturing and not self.executes
+            self._quietly(self.session.abort)
+            raise
+        if segment is not None:
+            self._steps.append(segment)
+
+    def abort(self) -> None:
+        """Throw the open segment away."""
+        if self._open:
+            self._open = False
+            self.lost = not self.executes
+            self._quietly(self.session.abort)
+
+    def _quietly(self, call: Callable[[], Any]) -> Any:
+        """Run something of the session's, untraced: replaying a graph with random numbers fills tensors."""
+        return call() if self.place is None else self.place.quietly(call)
+
+    def make_room(self) -> bool:
+        """Free memory for the recording; False if that was done before in this call."""
+        make_room, self._make_room = self._make_room, None
+        if make_room is None:
+            return False
+        with plain_functions():
+            make_room()
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a segment is being captured right now."""
+        return self._open
+
+    def island(
+        self,
+        event: Event,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        code: str,
+        *,
+        early: bool,
+    ) -> Any:
+        """Run an operation between two segments, or before the open one, and remember how to run it again."""
+        if not early:
+            self.close()
+        kwargs = {**kwargs, "non_blocking": False} if kwargs.get("non_blocking") else kwargs
+        operands = tensors_of(args, kwargs)
+        if early and self._open:
+            with self.session.aside():
+                out = func(*args, **kwargs)
+        else:
+            out = func(*args, **kwargs)
+        parts = results_of(out)[1]
+        again = kept_call(func, args, kwargs, self.aliases)
+        results = [
+            self.aliases.keep(part)
+            if isinstance(part, torch.Tensor) and not any(part is o for o in operands)
+            else None
+            for part in parts
+        ]
+
+        def call() -> list[Any]:
+            return results_of(again())[1]
+
+        self._steps.append(Island(call, results, event.operation, event.site, code))
+        return out
+
+    def prepare(self, step: Step) -> None:
+        """Do something of the host's before the open segment at each replay."""
+        self._steps.append(step)
+
+    def rebuild(
+        self,
+        event: Event,
+        now: Callable[[], torch.Tensor],
+        again: Callable[[], torch.Tensor],
+        *,
+        is_written: bool,
+    ) -> Any:
+        """Build a tensor from host memory that may change: an island before the open segment, or behind it.
+
+        Args:
+            event: What builds it.
+            now: Builds it.
+            again: Builds it at a replay.
+            is_written: The call may have written the memory.
+        """
+        if is_written:
+            self.close()
+            self._backend.synchronize()
+        tensor = now()
+        code = rules.HOST_DATA.code
+        self._steps.append(Island(lambda: [again()], [tensor.detach()], event.operation, event.site, code))
+        return tensor
+
+    def branch(
+        self,
+        event: Event,
+        run: Callable[[], Any],
+        reread: Callable[[], Any],
+        code: str,
+        edge: Callable[[Any], Any],
+    ) -> Any:
+        """End the node at a host read; returns what was read."""
+        self.close()
+        self._backend.synchronize()
+        out = run()
+        place = self.place
+        assert place is not None
+        self.end_node(place.node, Branch(lambda: edge(reread()), event.operation, event.site, code))
+        return out
+
+    def end_node(self, node: Node, branch: Branch | None) -> None:
+        """The node is recorded: give it its steps."""
+        self.close()
+        place = self.place
+        assert place is not None
+        node.steps = self._steps
+        node.branch = branch
+        node.held = place.ledger.alive() if branch is not None else {}
+        self._steps = []
+
+
+def kept_call(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], aliases: Aliases
+) -> Callable[[], Any]:
+    """An operation bound to aliases of its operands, so that later changes of their metadata do no harm."""
+    kept = aliases.keep_all(args)
+    kept_kwargs = {key: aliases.keep_all(value) for key, value in kwargs.items()}
+    return lambda: func(*kept, **kept_kwargs)

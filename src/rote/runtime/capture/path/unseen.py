@@ -1,0 +1,111 @@
+"""A value that the host read and no call before had read at that place.
+
+The call runs Python from there on, and the value is a path of its own from its second time on. That is how
+every value begins. Where all are new, no path is ever taken again, and the key rests
+(:mod:`...engine.patience`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ....base import cut
+from ....hazards import rules
+from ....hazards.rules import Reason, reason
+from ...program import Event, Raised, Value, value_of
+from ...recording import Node
+
+SHOWN = 3
+"""Values that are named, the last ones."""
+
+WIDEST = 40
+"""Characters of a value that are shown."""
+
+REMEDY = (
+    "Return the tensor and read it outside, or keep it on the device: each value is a path, from its second "
+    "time on."
+)
+
+
+INDEX = (
+    " To index with a tensor of no dimension (x[step]) reads it; x.index_select(0, step.view(1))[0] does not."
+)
+
+CHECKED = (
+    "Each way in which it fails is a path, from its second time on. torch.linalg.cholesky_ex, inv_ex and "
+    "solve_ex return a status on the device instead."
+)
+
+
+class UnseenValue(NamedTuple):
+    """A read that led nowhere known.
+
+    Attributes:
+        read: The read.
+        value: What it gave, as it is shown.
+        before: What it gave in calls before, the last ones.
+        more: How many others it gave.
+        excess: What to say if there are too many, where more is known than that.
+        remedy: What to write instead, as far as nothing more is known.
+    """
+
+    read: Event
+    value: str
+    before: tuple[str, ...]
+    more: int
+    excess: Reason | None
+    remedy: str = REMEDY
+
+    @classmethod
+    def of(cls, node: Node, read: Event, edge: Any) -> UnseenValue:
+        """Note a value before it gets an edge.
+
+        Args:
+            node: Ends in the read.
+            read: The read.
+            edge: The value, as edges have it.
+        """
+        last = list(node.edges)[-SHOWN:]
+        before = tuple(_shown(edge) for edge in reversed(last))
+        more = len(node.edges) - len(last)
+        value = value_of(edge)
+        number = type(value) is int and "[" in read.site.text  # it may be an index
+        remedy = CHECKED if isinstance(value, Raised) else REMEDY + INDEX * number
+        return cls(read, _shown(edge), before, more, node.excess, remedy)
+
+    def reason(self) -> Reason:
+        """Why the call was no replay."""
+        text = f"{self}, which was not seen before ({self._met()})"
+        remedy = self.excess.remedy if self.excess is not None else self.remedy
+        return Reason(rules.NOT_YET.code, text, self.read.site, remedy)
+
+    def give_up(self, count: int, rest: int) -> Reason:
+        """Why the key rests.
+
+        Args:
+            count: Calls in a row that met such a value.
+            rest: Calls that the key runs plainly for.
+        """
+        if self.excess is not None:
+            return self.excess
+        text = f"{count} calls in a row read values not seen before: {self} ({self._met()})"
+        return reason(rules.TOO_MANY_PATHS, f"{text}; the key runs plainly for {rest} calls", self.read.site)
+
+    def _met(self) -> str:
+        others = f" and {self.more} more" if self.more else ""
+        return f"before: {', '.join(self.before)}{others}"
+
+    def __str__(self) -> str:
+        return f"{self.read.operation} gave {self.value}"
+
+
+def _shown(edge: Any) -> str:
+    """A value or shapes, for people."""
+    value: Any = value_of(edge)
+    if edge[0] == "shape":
+        text = ", ".join(repr(p.value) if isinstance(p, Value) else f"shape {list(p[0])}" for p in value)
+    elif isinstance(value, float):
+        text = f"{value:.6g}"
+    else:
+        text = repr(value.thaw() if hasattr(value, "thaw") else value)  # lists are frozen
+    return cut(text, WIDEST)

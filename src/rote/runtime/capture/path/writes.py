@@ -1,0 +1,91 @@
+"""What a traced call writes: arguments, tensors made outside, and constants, which are none any more then."""
+
+from __future__ import annotations
+
+import torch
+
+from ....base import Site, Sites, user_site
+from ....hazards import rules
+from ....hazards.rules import reason
+from ...program import EXTERNAL, INPUT, NEW, Origin
+from .cursor import Cursor
+
+CHANGED = "a numpy array made inside the call is changed after it became a tensor"
+"""Why such an array is no constant."""
+
+
+class Writes:
+    """Those of one call.
+
+    Args:
+        cursor: Where the call is.
+        sites: The user's lines.
+
+    Attributes:
+        inputs: Arguments that are written.
+        externals: Tensors made outside that are written, by their number.
+        sites: The lines that write either.
+        counted: Storages of which a write changes the version.
+        constants: Tensors made from plain data and not written since.
+        over_arrays: Those that lie in arrays which the call has made.
+    """
+
+    def __init__(self, cursor: Cursor, sites: Sites) -> None:
+        self.inputs: set[int] = set()
+        self.externals: set[int] = set()
+        self.sites: dict[Origin, Site] = {}
+        self.counted: set[Origin] = set()
+        self.constants: set[Origin] = set()
+        self.over_arrays: set[Origin] = set()
+        self._cursor = cursor
+        self._sites = sites
+
+    def note(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
+        """An operation writes these.
+
+        Args:
+            written: The operands that it writes.
+            counted: Their versions change.
+        """
+        for tensor in written:
+            origin = self._cursor.ledger.origin(tensor)
+            if origin is None:
+                continue
+            if origin[0] is not NEW and origin not in self.sites:
+                self.sites[origin] = self._sites.here()
+            if counted:
+                self.counted.add(origin)
+            if origin[0] == INPUT:
+                self.inputs.add(origin[1])
+            elif origin[0] == EXTERNAL:
+                self._cursor.node.pure = False
+                self.externals.add(origin[1])
+            elif origin in self.constants:
+                self._spoil(tensor, origin)
+
+    def _spoil(self, tensor: torch.Tensor, origin: Origin) -> None:
+        """A constant is written: it is another one in the next call."""
+        self.constants.discard(origin)
+        cursor = self._cursor
+        if origin in self.over_arrays:  # whatever is written, another call writes something else
+            cursor.block(reason(rules.HOST_DATA, CHANGED, user_site()))
+        elif tensor.is_cpu and not cursor.on_host:
+            text = "a tensor built on the host from plain data is changed in place"
+            cursor.block(reason(rules.HOST_DATA, text, user_site()))
+
+    def know_constant(self, tensor: torch.Tensor) -> None:
+        """A tensor was made from plain data."""
+        origin = self._cursor.ledger.origin(tensor)
+        if origin is not None:
+            self.constants.add(origin)
+
+    def know_array(self, tensor: torch.Tensor) -> None:
+        """A tensor lies in an array that the call has made."""
+        origin = self._cursor.ledger.origin(tensor)
+        if origin is not None:
+            self.over_arrays.add(origin)
+
+    def on_host(self) -> bool:
+        """Whether memory of the host that was there before is written: an array may lie there."""
+        externals = self._cursor.ledger.externals
+        return any([externals[number].is_cpu for number in self.externals])

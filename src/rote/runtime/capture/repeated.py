@@ -1,0 +1,140 @@
+"""Operations that are what an earlier call did at the same place, told without describing them anew.
+
+An operation is compared between calls by its description: an event, with a token for each tensor. To make one
+takes as long as to run a small operation. But from the second call on there is one already, made by the call
+before, and to say whether an operation fits it takes half as long. So that is asked first, of the operations
+that most of a call consists of: they read tensors on the device and return tensors. Whatever does not fit is
+described and compared as in the first call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..operators import Facts
+from ..program import CAPTURED, VIEWED, Event, Token, Value, is_same_plain, tensors_of
+from .path import Cursor, Mode
+from .placed import Placer
+
+_FOLLOW = Mode.FOLLOW
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+
+
+class Repeats:
+    """Recognizes what an earlier call did at the same place.
+
+    Args:
+        cursor: Where the call is.
+        placer: Knows on which GPU its operations run.
+    """
+
+    def __init__(self, cursor: Cursor, placer: Placer) -> None:
+        self._cursor = cursor
+        self._placer = placer
+
+    def find(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Event | None:
+        """The event that another call had here, if this operation has its operands; None says nothing.
+
+        Args:
+            facts: An operation that runs where its tensors are.
+            args: Its operands.
+            kwargs: Its operands with names.
+        """
+        cursor = self._cursor
+        node, index = cursor.node, cursor.index
+        if index >= len(node.events) or cursor.mode is _FOLLOW:
+            return None
+        if cursor.difference is not None or cursor.blockers:
+            return None
+        was = node.events[index]
+        if (
+            was.operation != facts.name
+            or (was.kind != CAPTURED and was.kind != VIEWED)
+            or index in node.refused
+        ):
+            return None
+        if self._placer.index < 0 and not cursor.on_host:
+            return None
+        operands, named = was.operands, None
+        if kwargs:
+            if len(operands) != 2:
+                return None
+            operands, named = operands
+        # In the order in which they are described: tensors made outside are numbered as they are met.
+        if len(operands) != len(args) or not self._are_again(args, operands):
+            return None
+        if kwargs and not self._are_named_again(kwargs, named):
+            return None
+        ledger = cursor.ledger
+        if len(ledger.external_sites) < len(ledger.externals):
+            ledger.note_readers(was.operation, was.site)
+        return was
+
+    def _are_again(self, values: Any, expected: Any) -> bool:
+        cursor = self._cursor
+        is_again, home, on_host = cursor.ledger.is_again, self._placer.index, cursor.on_host
+        for value, one in zip(values, expected, strict=True):
+            kind = type(value)
+            if kind is _Tensor or kind is _Parameter:
+                if type(one) is not Token or one[1].on_host is not on_host or not is_again(value, one):
+                    return False
+                if not on_host and value.get_device() != home:
+                    return False
+            elif kind is list and value and isinstance(value[0], _Tensor):
+                if type(one) is not tuple or len(one) != len(value) or not self._are_again(value, one):
+                    return False
+            elif not is_same_plain(value, one):
+                return False
+        return True
+
+    def _are_named_again(self, kwargs: dict[str, Any], named: Any) -> bool:
+        if type(named) is not tuple or len(named) != len(kwargs) or "device" in kwargs:
+            return False
+        for name, pair in zip(kwargs, named, strict=True):
+            if type(pair) is not tuple or len(pair) != 2 or pair[0] != name:
+                return False
+        return self._are_again(kwargs.values(), [pair[1] for pair in named])
+
+    def is_made(self, was: Event, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
+        """Note the result of an operation that has the operands of an event, if it has its result too.
+
+        If it has not, some of it may have been noted, as it would be in any case.
+        """
+        shape, results, viewed = was.shape, was.results, was.kind == VIEWED
+        if type(out) is _Tensor and shape == "one" and type(results[0]) is Token:  # as most
+            if viewed and _is_among(out, args, kwargs):
+                return False
+            return self._cursor.ledger.is_made_again(out, results[0], was.operation, was.site)
+        if isinstance(out, _Tensor) and shape == "one":
+            parts: Any = (out,)
+        elif (shape == "tuple" and isinstance(out, tuple)) or (shape == "list" and isinstance(out, list)):
+            parts = out
+        else:
+            return False
+        if len(results) != len(parts):
+            return False
+        for part, one in zip(parts, results, strict=True):
+            if type(one) is Token:
+                if type(part) is not _Tensor or (viewed and _is_among(part, args, kwargs)):
+                    return False
+                if not self._cursor.ledger.is_made_again(part, one, was.operation, was.site):
+                    return False
+            elif type(one) is Value:
+                if isinstance(part, _Tensor) or one != Value.of(part):
+                    return False
+            elif one is None:
+                if part is not None:
+                    return False
+            elif tensors_of(args, kwargs)[one] is not part:
+                return False
+        return True
+
+
+def _is_among(part: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a result is one of the operands."""
+    for value in args:
+        if value is part:
+            return True
+    return bool(kwargs) and any(value is part for value in kwargs.values())

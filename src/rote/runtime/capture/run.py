@@ -1,0 +1,504 @@
+"""One traced call: the callable runs under the tracer until it returns, however often a segment is refused.
+
+The caller's result and side effects are those of one plain call, whatever happens to the recording. An
+operation that a capture refuses is remembered and the call starts again, following what had already run. If
+the capture fails and nobody can say at which operation, the rest of the call runs eagerly in the same way.
+"""
+
+from __future__ import annotations
+
+import random
+import weakref
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from ...base import Site, on_a_fresh_stack
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
+from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, flatten, tracing
+from ..autograd import GradientUse, gradient_blockers, refused_views, saving
+from ..autograd.graph import newest_age
+from ..backends.protocol import Aliases, Backend, Session
+from ..program import (
+    INPUT_VIEW,
+    Counted,
+    Generators,
+    GradientWatch,
+    Stands,
+    StorageTable,
+    Template,
+    base_offset,
+    group_members,
+    unknown_states,
+    unseen_function_mode,
+)
+from ..pytorch import plain_functions
+from ..reads.trace import Setting
+from ..recording import Known, Node, Own, StaticInputs, hand_out, make_template
+from . import blame
+from .higher_order import as_python
+from .host_data import HostDataMode, consumed
+from .path import Cursor, Mode, RestartError, SegmentTape, Stop, UnseenValue, Writes
+from .tracer import Tracer
+
+MAX_RESTARTS = 64
+
+Taking = Callable[[Call, tuple[Any, ...], dict[str, Any]], None]
+
+
+def _nobody(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Nobody asks what the callable is given."""
+
+
+def _ignore(tensor: torch.Tensor) -> None:
+    """Nobody watches gradient slots."""
+
+
+def _as_it_is(value: Any) -> Any:
+    """Nobody asks what the call has left outside."""
+    return value
+
+
+def _never() -> bool:
+    """Nobody asks what text is for."""
+    return False
+
+
+@dataclass(frozen=True)
+class OpenCapture:
+    """A capture that a traced call records into.
+
+    Attributes:
+        session: The session of the device.
+        aliases: How the recording holds tensors that it did not make.
+        make_room: Frees memory for what is recorded.
+        abandon: Gives back what the recording holds, static inputs included.
+    """
+
+    session: Session
+    aliases: Aliases
+    make_room: Callable[[], None]
+    abandon: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a traced call is to run.
+
+    Attributes:
+        root: The tree of the call's recording.
+        warmup: Agreeing observations before a node is recorded.
+        backend: The device.
+        inputs: Static inputs, if the call runs on them.
+        stands: The recording's in the places of those among the arguments.
+        capture: What the call records into, if something may be recorded.
+        follow: Follow a path that has just been replayed.
+        path: Values along it.
+        watch: The gradient slots before the call, weakly.
+        meet: Is told of tensors made outside, before the call changes their gradient slots.
+        split: Names of operations that run between segments.
+        generators: Random generators that lived outside at earlier calls.
+        known: What the call is known to do; then nothing is noted of it.
+    """
+
+    root: Node
+    warmup: int
+    backend: Backend
+    inputs: StaticInputs | None = None
+    stands: Stands | None = None
+    capture: OpenCapture | None = None
+    follow: bool = False
+    path: Sequence[Any] = ()
+    watch: weakref.ref[GradientWatch] | None = None
+    meet: Callable[[torch.Tensor], None] = _ignore
+    split: frozenset[str] = frozenset()
+    generators: Iterable[torch.Generator] = ()
+    known: Known | None = None
+
+    @property
+    def session(self) -> Session | None:
+        """That of the capture, if something may be recorded."""
+        return self.capture.session if self.capture is not None else None
+
+
+@dataclass(frozen=True)
+class TraceHooks:
+    """What is told between a traced call and the trace of its reads and writes.
+
+    Attributes:
+        bound: Adds to what the callable returned what it has left outside, if that can be done again.
+        take: Is told what the callable is given, at each attempt.
+        is_shown: Whether text that is made now is for output alone.
+        has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
+        settings: Where the call has set random generators; it grows.
+    """
+
+    bound: Callable[[Any], Any] = _as_it_is
+    take: Taking = _nobody
+    is_shown: Callable[[], bool] = _never
+    has_made: Callable[[int], bool] | None = None
+    settings: Sequence[Setting] = ()
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a traced call was: what it did, on what it ran, and what became of its capture.
+
+    Attributes:
+        value: What the callable returned, in the form in which it is taken apart.
+        returned: What the callable returned.
+        template: How the result is handed out.
+        node: The stretch in which the call ended.
+        nodes: All stretches that it went through.
+        difference: What it did that no earlier call had done.
+        unseen: The first value that the host read and that no earlier call had read there.
+        blockers: Why nothing of the call can be recorded.
+        left: Whether all gradients had left their slots at the first branch.
+        writes: What it wrote.
+        generators: What it drew from.
+        arrays: Addresses of arrays from outside that became tensors, with the lines where they did.
+        devices: The devices that it worked on, the host left out.
+        remembered: Numbers of the storages that the recording of a followed path holds.
+        recorded: Nodes that were recorded.
+        failed: Why a capture failed, if it did.
+        ledger: The storages of the call.
+        use: What the call did with gradients.
+        inputs: The static inputs that it ran on, if it did.
+        settings: Where it has set random generators.
+    """
+
+    value: Any
+    returned: Any
+    template: Template
+    node: Node
+    nodes: list[Node]
+    difference: Reason | None
+    unseen: UnseenValue | None
+    blockers: list[Reason]
+    left: bool
+    writes: Writes
+    generators: Generators
+    arrays: dict[int, Site]
+    devices: set[torch.device]
+    remembered: frozenset[int]
+    recorded: list[Node]
+    failed: Reason | None
+    ledger: StorageTable
+    use: GradientUse
+    inputs: StaticInputs | None
+    settings: Sequence[Setting]
+
+
+class TracedCall:
+    """Runs one call of the callable under a plan.
+
+    Args:
+        function: The callable.
+        call: The call's arguments.
+        plan: What to follow, observe and record.
+        site: The caller's line, for reasons that have no better one.
+    """
+
+    def __init__(self, function: Callable[..., Any], call: Call, plan: Plan, site: Site) -> None:
+        self._function = function
+        self._call = call
+        self._plan = plan
+        self._site = site
+        self._inputs = plan.inputs
+        capture = plan.capture
+        self._tape = (
+            SegmentTape(plan.backend, capture.session, capture.aliases, capture.make_room)
+            if capture is not None
+            else None
+        )
+        self._run_on(call.leaves if plan.inputs is None else tuple(plan.inputs.substitute(call.leaves)))
+        self._ran: dict[int, torch.Tensor] = {}
+        self._failed: Reason | None = None
+        self._last: Tracer | None = None
+        self._hooks = TraceHooks()
+
+    def _run_on(self, leaves: tuple[Any, ...]) -> None:
+        """Give the callable these argument leaves."""
+        self._leaves = leaves
+        kinds = self._call.kinds
+        self._given = {
+            id(leaf): leaf.requires_grad for leaf, kind in zip(leaves, kinds, strict=True) if kind == TENSOR
+        }
+
+    def run(self, hooks: TraceHooks | None = None) -> Observation:
+        """Run until the callable has returned.
+
+        Args:
+            hooks: What the trace of its reads and writes tells and is told; None if nothing is noted.
+
+        Raises:
+            Exception: What the callable raised, unchanged.
+        """
+        self._hooks = hooks or TraceHooks()
+        try:
+            return self._run()
+        finally:
+            if self._tape is not None:
+                self._tape.place = None  # a cycle, which would wait for the collector
+
+    def _run(self) -> Observation:
+        tracer = self._tracer(self._plan.follow, self._plan.path, None)
+        for _ in range(MAX_RESTARTS):
+            try:
+                return self._attempt(tracer)
+            except RestartError:
+                tracer = self._restart(tracer)
+        self._fail(f"more than {MAX_RESTARTS} operations were refused", self._site)
+        return self._attempt(self._restart(tracer))
+
+    @property
+    def lost(self) -> bool:
+        """Whether the callable raised while operations were captured that have not run."""
+        return self._tape is not None and self._tape.lost
+
+    def copy_back(self) -> None:
+        """The callable raised: what it wrote into static inputs before is given to the caller's tensors."""
+        inputs = self._inputs
+        if inputs is not None:
+            written = self._last.writes.inputs if self._last is not None else set[int]()
+            inputs.writing(written | (inputs.written if self._plan.follow else set())).copy_back(
+                self._call.leaves
+            )
+
+    # ------------------------------------------------------------------ attempts
+
+    def _attempt(self, tracer: Tracer) -> Observation:
+        tape = self._tape
+        self._last = tracer
+        use = GradientUse(newest_age() if torch.is_grad_enabled() else 0, self._plan.meet)
+        use.give(self._call.names(), self._leaves)
+        host = HostDataMode(tracer, use, self._given, self._hooks.is_shown)
+        try:
+            with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
+                try:
+                    value = self._call_function(tracer, host, use)
+                    if tape is not None:
+                        tape.close()
+                finally:
+                    if tape is not None:
+                        tape.abort()
+        except RestartError:
+            raise
+        except BaseException:
+            tracer.generators.catch_up()
+            self._hand_out_kept(tracer)
+            raise
+        with plain_functions():  # to look at a tensor of the user's class is not to use it
+            return self._finish(tracer, host, use, self._hooks.bound(value), value)
+
+    def _hand_out_kept(self, tracer: Tracer) -> None:
+        """The callable raised: what it has left outside until then must not lie in the recording's memory."""
+        plan, inputs, kept = self._plan, self._inputs, self._hooks.bound(None)
+        if type(kept) is not Bound or not (plan.follow or plan.capture is not None or inputs is not None):
+            return
+        template, _ = make_template(
+            kept, tracer.cursor.ledger, self._positions(), set(), self._site, self._leaves
+        )
+        if any([leaf.tracked or (leaf.kind == INPUT_VIEW and inputs is None) for leaf in template.leaves]):
+            return
+        starts = inputs.starts(self._call.leaves) if inputs is not None else {}
+        hand_out(template, self._call.leaves, starts, branches=self._call.branches, own=Own(None))
+
+    def _positions(self) -> dict[int, int]:
+        """Which argument a leaf is, by identity, as far as a result may contain it."""
+        return {
+            id(leaf): position
+            for position, (leaf, kind) in enumerate(zip(self._leaves, self._call.kinds, strict=True))
+            if isinstance(leaf, torch.Tensor) or kind is OPAQUE
+        }
+
+    def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
+        if self._inputs is None:
+            args, kwargs = self._call.given
+        else:
+            args, kwargs = self._call.rebuild(list(self._leaves))
+        self._hooks.take(self._call, args, kwargs)
+        try:
+            with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
+                return on_a_fresh_stack(self._function, args, kwargs)
+        except RestartError:
+            raise
+        except BaseException as error:
+            self._user_error(error)
+            raise
+
+    def _user_error(self, error: BaseException) -> None:
+        """The callable raised while a segment was open.
+
+        Where captured operations have not run yet, what was captured since the checkpoint is thrown away and
+        the rest of the call runs eagerly: if the error is the callable's own it comes again, with the effects
+        that eager would have had; if only the capture caused it, the call succeeds and the key stays eager.
+        """
+        tape = self._tape
+        if tape is None or not tape.is_open:
+            return
+        if tape.executes:
+            tape.close()
+        elif isinstance(error, Exception):
+            last = self._last.cursor.last_captured() if self._last is not None else None
+            self._fail(*blame.of_error(error, last))
+            raise RestartError(str(error)) from None
+        else:  # an interrupt ends the call here, after what came before it
+            tape.close()
+
+    def _finish(
+        self, tracer: Tracer, host: HostDataMode, use: GradientUse, value: Any, returned: Any
+    ) -> Observation:
+        cursor, tensors = tracer.cursor, _tensors(value)
+        spent = consumed(host.roots, tensors)
+        host.roots.clear()
+        template, blockers = make_template(
+            value, tracer.cursor.ledger, self._positions(), spent, self._site, self._leaves
+        )
+        blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
+        blockers += tracer.host.changed_arrays() + refused_views(tensors, self._site)
+        blockers += tracer.generators.settle()
+        blockers += unknown_states(self._hooks.settings, tracer.cursor.ledger)
+        tracer.cursor.ledger.note_readers("the result", self._site)
+        cursor.complete()
+        written = (tracer.writes.inputs, tracer.writes.externals)
+        found = gradient_blockers(
+            value, template, self._call, self._leaves, tracer.cursor.ledger, written, use, self._site
+        )
+        blockers += found or use.changes(tracer.cursor.ledger, tensors, value, self._site)
+        for blocker in blockers:
+            cursor.block(blocker)
+        node = cursor.node
+        node.counted = Counted.of(tracer.writes.counted, cursor.ledger)
+        if cursor.mode is Mode.RECORD and self._tape is not None:
+            self._tape.end_node(node, None)
+        if self._tape is not None and self._tape.shortage is not None and self._failed is None:
+            self._failed = blame.out_of_memory(self._tape.shortage, self._site)
+        recorded = [found for found in (self._tape.recorded if self._tape else []) if found.recorded]
+        return Observation(
+            value, returned, template, node, cursor.nodes, cursor.difference, cursor.unseen, cursor.blockers,
+            cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
+            tracer.follower.remembered(), recorded, self._failed, cursor.ledger, use, self._inputs,
+            self._hooks.settings,
+        )  # fmt: skip
+
+    def _tracer(self, follow: bool, path: Sequence[Any], stop: Stop | None) -> Tracer:
+        ledger = StorageTable(self._plan.root.looks, self._plan.meet)
+        for members in group_members(self._call):
+            for group in [[member] for member in members] if self._apart(members) else [members]:
+                ledger.add_input(group[0], self._leaves[group[0]], base_offset(self._leaves, group))
+        plan = self._plan
+        cursor = Cursor(
+            plan.root, ledger, plan.backend.device, self._tape, plan.warmup,
+            follow=follow, stop=stop, watch=plan.watch,
+        )  # fmt: skip
+        stands = plan.stands.by_number if plan.stands is not None else None
+        known = self._call.generators()
+        generators = Generators(plan.generators, self._ran, known, stands, self._hooks.settings)
+        return Tracer(
+            cursor, path=path, stop=stop, split=plan.split, generators=generators,
+            has_made=self._hooks.has_made,
+        )  # fmt: skip
+
+    def _apart(self, members: list[int]) -> bool:
+        """Static inputs of one group that do not share memory (their types differ)."""
+        handles = {self._leaves[member].untyped_storage()._cdata for member in members}
+        return len(handles) > 1
+
+    def _restart(self, tracer: Tracer) -> Tracer:
+        """Follow what has run, then go on: recording, or eagerly once the capture has failed for good."""
+        tape = self._tape
+        assert tape is not None
+        tape.abort()
+        if tape.failure is not None and self._failed is None:
+            self._fail(*blame.of_segment(tape.failure, tracer.cursor.last_captured()))
+        if tape.shortage is not None and self._failed is None:
+            self._short_of_memory(tape, tape.shortage)
+        if self._failed is not None:
+            self._tape = None
+        point = tape.checkpoint
+        if point is None:
+            return self._tracer(self._plan.follow, self._plan.path, None)
+        point.node.held = point.held
+        following = bool(point.depth or point.index)
+        if not following:
+            tape.start(point.node)
+            return self._tracer(False, [], None)
+        return self._tracer(True, tracer.cursor.path[: point.depth], Stop(point.node, point.index))
+
+    def _short_of_memory(self, tape: SegmentTape, text: str) -> None:
+        """The open segment is gone: try again with more room, but once only."""
+        if tape.make_room():
+            tape.shortage = None
+            return
+        self._failed = blame.out_of_memory(text, self._site)
+        point, capture = tape.checkpoint, self._plan.capture
+        abandon = capture.abandon if capture is not None else None
+        if point is not None and not point.depth and not point.index and abandon is not None:
+            abandon()  # nothing has run yet: begin anew on the caller's own tensors, as eager would
+            self._inputs = None
+            tape.place = None  # a cycle, which would keep the static inputs: collections are off
+            self._run_on(self._call.leaves)
+
+    def _fail(self, text: str, site: Site) -> None:
+        self._failed = reason(rules.CAPTURE_FAILED, text, site if site.line else self._site)
+
+    # ------------------------------------------------------------------ surroundings
+
+    @contextmanager
+    def _surroundings(self, tracer: Tracer) -> Generator[None]:
+        with ExitStack() as stack:
+            token = tracing.set(True)
+            stack.callback(tracing.reset, token)
+            stack.enter_context(unseen_function_mode())
+            stack.enter_context(as_python(tracer.meet_operator))
+            stack.enter_context(tracer.watching_for_compiler())
+            # A cast cached by one call would be hidden from the next one. Within a call the cache stays on:
+            # gradients of a weight used twice are summed in the type it was cast to.
+            torch.clear_autocast_cache()
+            stack.callback(torch.clear_autocast_cache)
+            yield
+
+    def _saving(self, tracer: Tracer, use: GradientUse) -> Any:
+        """On static inputs, keep what the graph of a result saves."""
+        known = (node.template for node in self._plan.root.walk())
+        if self._inputs is None or not any(end is not None and end.tracked for end in known):
+            return nullcontext()
+        return saving(tracer.cursor.quietly, use.keep)
+
+    def _stream(self) -> Any:
+        return self._plan.session.stream() if self._plan.session is not None else nullcontext()
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+@dataclass(frozen=True)
+class HostRandom:
+    """The state of the host's random generators, to see whether a call used them."""
+
+    python: Any
+    array: Any
+
+    @classmethod
+    def read(cls) -> HostRandom:
+        """Read Python's and numpy's global generators."""
+        legacy: Any = numpy.random.get_state(legacy=True)
+        return cls(random.getstate(), (legacy[1].tobytes(), legacy[2]))
+
+
+def parameters_of(call: Call) -> dict[int, tuple[str, torch.Tensor]]:
+    """Parameters among the arguments, by storage handle."""
+    return {
+        leaf.untyped_storage()._cdata: (name, leaf)
+        for name, leaf, kind in zip(call.names(), call.leaves, call.kinds, strict=True)
+        if kind == PARAMETER
+    }

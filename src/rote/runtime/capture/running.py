@@ -1,0 +1,128 @@
+"""How an operation is run in a traced call: as in eager, into the open segment, or between two."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ...base import CaptureError, MemoryShortageError
+from ...hazards import rules
+from ...hazards.rules import reason
+from ..autograd.graph import seeds_on_host
+from ..operators import Placement, facts_of, rule_of
+from ..program import Event, tensors_of
+from ..pytorch import Running
+from .overloads import Overload
+from .path import Cursor, Mode, RestartError, SegmentTape
+from .stores import without_copies
+
+_OBSERVE = Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
+_CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
+
+
+class Runner:
+    """Runs operations.
+
+    Args:
+        cursor: Where the call is.
+
+    Attributes:
+        profiler: What watches the callable's code, if it has to be spared the recorder's own.
+        running: The operator that runs, if its kernel may be Python code.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.profiler: Any = None
+        self.running: Running | None = None
+        self._cursor = cursor
+
+    def watch(self, profiler: Any) -> None:
+        """The callable's code is watched by this from now on."""
+        self.profiler = profiler
+
+    def seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Run what may be code of the user's in sight of the profiler; see :mod:`..state.executed`."""
+        profiler = self.profiler
+        if profiler is None or sys.getprofile() is not None:
+            return call(*args, **kwargs)
+        sys.setprofile(profiler)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            if sys.getprofile() is profiler:
+                sys.setprofile(None)
+
+    def run(
+        self,
+        event: Event,
+        known: Overload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        placement: Placement,
+    ) -> Any:
+        """Observe or record an operation."""
+        self.running = known.running
+        try:
+            if self._cursor.mode is not _OBSERVE and placement is not _ANYWHERE:
+                return self._recorded(event, known, args, kwargs, placement)
+            if known.seeds:
+                args, kwargs = seeds_on_host(known.func, args, kwargs)
+            return self.seen(known.raw, *args, **kwargs) if known.seen else known.raw(*args, **kwargs)
+        except Exception as error:  # the callable may go on from it, which no recording could
+            text = f"{event.operation} raised {type(error).__name__}"
+            self._cursor.block(reason(rules.OPERATION_RAISES, text, event.site))
+            raise
+
+    def _recorded(
+        self,
+        event: Event,
+        known: Overload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        placement: Placement,
+    ) -> Any:
+        cursor, func = self._cursor, known.func
+        tape = cursor.recorder
+        if placement is _CAPTURED:
+            try:
+                if not cursor.on_host:
+                    func, args = without_copies(tape.capture, known.facts, args, cursor.device)
+                if tape.executes or not known.seen:  # a replay that executes runs Python code again
+                    return tape.capture(func, args, kwargs)
+                return self.seen(tape.capture, func, args, kwargs)
+            except MemoryShortageError as error:
+                return self._without_memory(tape, error, func, args, kwargs)
+            except CaptureError:
+                cursor.node.refused.add(cursor.index)
+                if not tape.executes:
+                    raise RestartError(event.operation) from None
+        # Where what was captured so far has run, a refused operation ends a segment.
+        refused = known.apart or cursor.index in cursor.node.refused
+        code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
+        cursor.node.pure = False
+        return self.seen(tape.island, event, func, args, kwargs, code, early=placement is Placement.EARLY)
+
+    def _without_memory(
+        self, tape: SegmentTape, error: MemoryShortageError, func: Any, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """There was no memory for an operation: make room and try once more, else record no further.
+
+        Where captured operations have not run, the call goes back to where the segment began. Elsewhere the
+        operation itself is tried again, if it has no effect but its result; when that fails too, the rest of
+        the call runs as in eager, where it may still find memory.
+        """
+        if not tape.executes:
+            tape.shortage = str(error)
+            raise RestartError(tape.shortage) from None
+        facts = facts_of(func)
+        if facts.mutable or facts.written or facts.seeded:
+            raise (error.__cause__ or error) from None
+        if tape.make_room():
+            try:
+                return tape.capture(func, args, kwargs)
+            except MemoryShortageError as again:
+                error = again
+        tape.shortage = str(error)
+        tape.abort()
+        self._cursor.stop_recording()
+        return self.seen(func, *args, **kwargs)

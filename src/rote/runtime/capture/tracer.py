@@ -1,0 +1,456 @@
+"""Runs a callable while following, observing or recording what it does.
+
+One dispatch mode does three jobs, often one after the other in a single call:
+
+- **follow**: the prefix of a known path has just been replayed, so its operations must not run again. The
+  Python code runs, and each operation returns the recorded tensors. Views run for real (they only make
+  metadata), everything else does not.
+- **record**: operations go to the backend's session; what cannot be captured ends the segment.
+- **observe**: operations run as in eager, and are noted.
+
+While observing and recording, every operation is compared with what earlier calls did at the same place
+(:class:`~..recording.tree.Node`). The first difference makes the call unsteady: it still finishes
+correctly, but nothing of it is kept as a recording.
+
+What this cannot see: kernels launched past PyTorch's dispatcher. They are captured by CUDA all the same, but
+when a path is followed they would run a second time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any
+
+import torch
+
+from ...base import Site, Sites, identity, user_site
+from ...hazards import rules
+from ...hazards.rules import reason
+from ..operators import (
+    Facts,
+    Placement,
+    facts_of,
+    tensors_in,
+    without_dropout,
+    without_vectors,
+    written_operands,
+)
+from ..program import (
+    EXTERNAL,
+    NEW,
+    Event,
+    Generators,
+    Look,
+    Raised,
+    Token,
+    UnsupportedTensorError,
+    Value,
+    caught,
+    exchanged,
+    generator_in,
+    is_of_host,
+    is_view,
+    operands_of,
+    results_of,
+    tensors_of,
+    tokens_in,
+)
+from ..program import events as ev
+from ..pytorch import DispatchMode, count_versions, is_lazy_zero, resolve_lazily
+from ..state import our_profiler
+from .host_tensors import HostTensors
+from .optimizers import average_reason, count_reason, rate_read_reason, stepping
+from .overloads import DETACH, Overload
+from .path import Cursor, Follower, HostReads, Mode, Stop, Unwritten, Writes, kept_call
+from .placed import Placer
+from .repeated import Repeats
+from .running import Runner
+from .zeros import LAZY_ZEROS, on_zeros
+
+_FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
+_CAPTURED = Placement.CAPTURED
+_READS = (Placement.READ, Placement.SHAPED)
+
+
+class Tracer(DispatchMode):
+    """Dispatch mode for one run of the callable.
+
+    It holds a cursor, and hands each operation to what follows, records or observes it.
+
+    Args:
+        cursor: Where the call is.
+        path: Values of the branches to follow, from the root.
+        stop: Where following ends, if that is not the next branch behind the path.
+        split: Names of operations that run between segments.
+        generators: Random generators that the call draws from.
+        has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
+
+    Attributes:
+        writes: What the call writes.
+        host: The tensors that it makes from host data.
+        reads: What the host reads.
+        placer: Where operations run.
+        runner: Runs them.
+        unwritten: Memory of the host that none of its operations has written yet.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        *,
+        path: Sequence[Any] = (),
+        stop: Stop | None = None,
+        split: Collection[str] = (),
+        generators: Generators | None = None,
+        has_made: Callable[[int], bool] | None = None,
+    ) -> None:
+        super().__init__()
+        self.cursor = cursor
+        self.generators = generators or Generators()
+        self.unwritten = Unwritten(cursor.ledger)
+        self._sites = Sites()
+        self.writes = Writes(cursor, self._sites)
+        self.follower = Follower(cursor, path, stop)
+        self.reads = HostReads(cursor, self.follower, self.generators)
+        self.host = HostTensors(cursor, self.follower, self.writes, has_made)
+        self.placer = Placer(cursor, self.writes)
+        self.runner = Runner(cursor)
+        self._repeats = Repeats(cursor, self.placer)
+        self._split = split
+        self._known: dict[int, Overload] = {}
+        self._thread, self._vectorless, self._lazy_zeros = get_ident(), False, False
+
+    def __enter__(self) -> Any:
+        """Enter the mode, on the thread that the callable runs on."""
+        if self.runner.profiler is None:
+            self.runner.watch(our_profiler())
+            self._thread = get_ident()
+        return super().__enter__()
+
+    @property
+    def suspended(self) -> bool:
+        """Operations that run now are the recorder's own, no part of the call."""
+        return self.cursor.suspended
+
+    @contextmanager
+    def without_vectors(self) -> Generator[None]:
+        """While functions run that leave the vectors of a decomposition out where no gradient needs them.
+
+        They ask whether a mode is active and then leave nothing out; the values differ in their last bits.
+        """
+        before, self._vectorless = self._vectorless, True
+        try:
+            yield
+        finally:
+            self._vectorless = before
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        profiler = self.runner.profiler
+        if profiler is not None:  # first of all: it is told of every call of a function
+            if sys.getprofile() is profiler:
+                sys.setprofile(None)
+            else:  # another thread, or inside of an operation that is seen
+                profiler = None
+        try:
+            return self._dispatch(func, args, kwargs or {})
+        except UnsupportedTensorError as error:
+            cursor = self.cursor
+            if cursor.mode is not _OBSERVE:
+                raise
+            resolve_lazily()
+            site = user_site()
+            cursor.block(reason(rules.UNSUPPORTED_TENSOR, f"{func.name()} met a {error} tensor", site))
+            return self.runner.seen(func, *args, **(kwargs or {}))
+        finally:
+            if profiler is not None:
+                sys.setprofile(profiler)
+
+    def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        cursor = self.cursor
+        if cursor.suspended:
+            resolve_lazily()
+            return self.runner.seen(func, *args, **kwargs)
+        known = self._known.get(identity(func))
+        if known is None and isinstance(func, torch._ops.OpOverload):
+            known = self._known[identity(func)] = Overload.of(func, self._split)
+        if known is not None and known.inside:
+            count_versions()
+        if known is not None and known.repeats and cursor.node.complete and not self._lazy_zeros:
+            was = self._repeats.find(known.facts, args, kwargs)
+            if was is not None:
+                return self._repeat(was, known, args, kwargs)
+        resolve_lazily()
+        if self._vectorless and known is not None and known.vectors:
+            args = without_vectors(known.facts, args)
+        mode = cursor.mode
+        if cursor.blockers and mode is _OBSERVE:  # nothing of this call will be kept
+            if isinstance(func, torch._ops.OpOverload):
+                self.writes.note(written_operands(facts_of(func), args, kwargs))
+            return self.runner.seen(func, *args, **kwargs)
+        if known is None:
+            return self.runner.seen(func, *args, **kwargs)  # an operator over Python functions
+        if func is LAZY_ZEROS:  # forward-mode AD: no memory, so nothing that a replay would have to make
+            self._lazy_zeros = True
+            return self.runner.seen(func, *args, **kwargs)
+        facts, parts = known.facts, known.parts
+        zero = self._lazy_zeros and any(map(is_lazy_zero, tensors_of(args, kwargs)))
+        if zero and func.is_view:  # a zero again
+            return self.runner.seen(func, *args, **kwargs)
+        if zero or (parts is not None and torch.is_inference_mode_enabled()):
+            with self:  # they come back here, one by one
+                return self.runner.seen(parts or on_zeros(func), *args, **kwargs)
+        if facts.collective and mode is not _FOLLOW:
+            return self._collective(func, args, kwargs)
+        if known.special:
+            if func is DETACH:
+                return self._detached(func, args[0])
+            if not cursor.ledger.knows(args[0]):
+                return self.host.lifted(args[0])
+        if facts.seeded and (generator := generator_in(args, kwargs)) is not None:
+            return self._draw(known, generator, args, kwargs)
+        event, tensors, tokens, placement = self._before(known, args, kwargs)
+        if placement is not _CAPTURED and placement in _READS:
+            return self.runner.seen(self._branch, event, func, args, kwargs)
+        if mode is _FOLLOW:
+            out = self.runner.seen(self.follower.run, event, func, args, kwargs, tensors)
+        else:
+            out = self.runner.run(event, known, args, kwargs, placement)
+            self._after(event, facts, tensors, tokens, out)
+        if facts.blank:
+            self.unwritten.made(facts.name, out)
+        return out
+
+    def _draw(
+        self, known: Overload, generator: torch.Generator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """An operation that draws from a generator which Python hands to it."""
+        cursor = self.cursor
+        generators, node = self.generators, cursor.node
+        drawn = generators.drawn(generator, user_site())
+        event, tensors, tokens, placement = self._before(known, *exchanged(args, kwargs, generator, drawn))
+        if placement in _READS:
+            cursor.block(reason(rules.GENERATOR_INSIDE, f"{event.operation} draws on the host", event.site))
+            return self.runner.seen(known.func, *args, **kwargs)
+        if cursor.mode is _FOLLOW:
+            out = self.runner.seen(self.follower.run, event, known.func, args, kwargs, tensors)
+            generators.follow(generator, node.stands)
+            return out
+        stand = generator
+        if cursor.mode is Mode.RECORD and cursor.tape is not None:
+            stand, reseed = generators.stand_in(generator, drawn, node.stands)
+            if reseed is not None:
+                if drawn.is_outside and cursor.on_host:  # it may have been drawn from before, in that segment
+                    cursor.tape.close()
+                cursor.tape.prepare(reseed)
+        try:
+            out = self.runner.run(event, known, *exchanged(args, kwargs, generator, stand), placement)
+        finally:
+            if stand is not generator and is_of_host(generator):
+                generator.set_state(stand.get_state())
+        generators.note(generator)
+        self._after(event, known.facts, tensors, tokens, out)
+        return out
+
+    def _repeat(self, was: Event, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What :meth:`_dispatch` does with an operation that another call ran here, on the same operands."""
+        cursor = self.cursor
+        facts, complexes = known.facts, cursor.ledger.looks.complex
+        if known.alias and was.kind == ev.VIEWED and not complexes:  # nothing is launched, and nothing is new
+            out = known.raw(*args, **kwargs)
+            cursor.met_again()
+            return out
+        if complexes or (cursor.on_host and cursor.mode is not _OBSERVE):
+            resolve_lazily()  # no kernel of PyTorch's own makes a lazy tensor of real ones for itself
+        if self.unwritten.makers:
+            self._note_contents(known, args, kwargs, was.site)
+        if not known.quiet:
+            self._note_effects(facts, args, kwargs)
+        out = self.runner.run(was, known, args, kwargs, _CAPTURED)
+        if facts.reshapes:
+            self._check_metadata(was, tensors_of(args, kwargs), tokens_in(was.operands))
+        if not cursor.blockers and self._repeats.is_made(was, args, kwargs, out):
+            cursor.met_again()
+            return out
+        event, tensors, tokens, _ = self._before(known, args, kwargs)
+        self._after(event, facts, tensors, tokens, out)
+        return out
+
+    def _before(
+        self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Event, list[torch.Tensor], list[Token], Placement]:
+        """All that is noted of an operation before it runs."""
+        cursor = self.cursor
+        ledger, facts = cursor.ledger, known.facts
+        tensors, tokens, operands = operands_of(args, kwargs, ledger.token)
+        if (
+            facts.simple
+            and tensors
+            and not known.apart
+            and "device" not in kwargs
+            and self.placer.are_at_home(tensors, tokens)
+        ):
+            refused = cursor.node.refused
+            placement = Placement.ISLAND if refused and cursor.index in refused else _CAPTURED
+        else:
+            placement = self.placer.place(facts, tensors, args, kwargs)
+            if known.apart and placement is _CAPTURED:
+                placement = Placement.ISLAND
+            self.placer.note_devices(tensors)
+        site = self._sites.here()
+        event = Event(placement._value_, facts.name, operands, (), "none", site)
+        if len(ledger.external_sites) < len(ledger.externals):
+            ledger.note_readers(facts.name, site)
+        if self.unwritten.makers:
+            self._note_contents(known, args, kwargs, site)
+        if facts.seeded or facts.written:
+            self._note_effects(facts, args, kwargs)
+        return event, tensors, tokens, placement
+
+    def _note_contents(
+        self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
+    ) -> None:
+        cursor = self.cursor
+        for why in self.unwritten.meet(known.facts, args, kwargs, site):
+            cursor.block(why)
+
+    def _note_effects(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        cursor = self.cursor
+        if facts.seeded and not without_dropout(facts, args, kwargs):
+            cursor.node.pure = False
+        if facts.written:
+            self.writes.note(written_operands(facts, args, kwargs), counted=facts.mutable)
+
+    def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
+        """An alias is no event: autograd makes some of its own, and not the same ones under hooks."""
+        cursor = self.cursor
+        ledger = cursor.ledger
+        ledger.token(tensor)
+        if len(ledger.external_sites) < len(ledger.externals):
+            ledger.note_readers("aten::detach", user_site())
+        return func(tensor)
+
+    def meet_operator(self, name: str) -> None:
+        """The call comes to an operator over Python functions, which is not looked into."""
+        cursor = self.cursor
+        remedy = "Write the branch or the loop in Python, or call it outside."
+        cursor.block(reason(rules.UNSUPPORTED_TENSOR, f"{name} takes Python functions", user_site(), remedy))
+
+    def _collective(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator that acts on other processes: it runs, and nothing of the call is recorded."""
+        cursor = self.cursor
+        text = f"{func.name()} acts on other processes"
+        cursor.block(reason(rules.COLLECTIVE, text, user_site()))
+        if cursor.tape is not None:
+            cursor.tape.close()  # what it reads has to be there
+        self.writes.note(tensors_in((*args, *kwargs.values()), []))  # schemas do not say it
+        return self.runner.seen(func, *args, **kwargs)
+
+    def _after(
+        self, event: Event, facts: Facts, tensors: list[torch.Tensor], tokens: list[Token], out: Any
+    ) -> None:
+        """All that is noted of an operation once it has run."""
+        cursor = self.cursor
+        if facts.reshapes:
+            self._check_metadata(event, tensors, tokens)
+        made = cursor.ledger.made
+        first = tokens[0][1] if tokens else None
+        if type(out) is torch.Tensor:
+            event.shape = "one"
+            event.results = (self._result(event, out, tensors, first, 0),)
+        else:
+            event.shape, parts = results_of(out)
+            event.results = tuple(
+                [self._result(event, part, tensors, first, position) for position, part in enumerate(parts)]
+            )
+        new = cursor.ledger.made - made == len(event.results)  # then none of them is a view
+        if not new and event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
+            event.kind = ev.VIEWED
+        cursor.meet(event)
+
+    def _check_metadata(self, event: Event, tensors: list[torch.Tensor], tokens: list[Token]) -> None:
+        """An operation that gives a tensor made outside another shape would do so to a copy of it."""
+        cursor = self.cursor
+        for tensor, token in zip(tensors, tokens, strict=True):
+            if token[0][0] is NEW or not token.shape:
+                continue
+            if tensor.shape != token.shape or tensor.stride() != token.stride:
+                text = f"{event.operation} changes the shape of a tensor made outside the call"
+                cursor.block(reason(rules.RESHAPED, text, event.site))
+
+    def _result(
+        self, event: Event, part: Any, tensors: list[torch.Tensor], first: Look | None, number: int
+    ) -> Any:
+        """A token; the position of the operand that the result is; a value; or None where there is none.
+
+        Args:
+            event: The operation.
+            part: The result, or one of several.
+            tensors: The operands.
+            first: What the first of them looks like, as do results of most operations.
+            number: Which of the results it is.
+        """
+        cursor = self.cursor
+        if not isinstance(part, torch.Tensor):
+            return None if part is None or event.kind == ev.ANYWHERE else self._value(event, part)
+        for position, tensor in enumerate(tensors):
+            if tensor is part:
+                return position
+        if part.is_meta:
+            return None
+        if first is None:
+            return cursor.ledger.result(part, event.operation, event.site)
+        guess = (event.operation, number)
+        like = first.guesses.get(guess, first)
+        token = cursor.ledger.result(part, event.operation, event.site, like=like)
+        if token[1] is not like:
+            first.guesses[guess] = token[1]
+        return token
+
+    def _value(self, event: Event, part: Any) -> Value:
+        """A result that is no tensor: worked out from operands, it is given back where a path is followed."""
+        cursor = self.cursor
+        if isinstance(part, torch.ScriptObject):
+            text = f"{event.operation} returns a {type(part).__name__}, which a replay could not make"
+            cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, event.site))
+        return Value.of(part)
+
+    def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        cursor = self.cursor
+        if event.kind == ev.READ and args and cursor.mode is not Mode.FOLLOW:
+            self._note_optimizer(args[0], event.site)
+        checks, beside = facts_of(func).checks, facts_of(func).beside
+        read = caught(func) if checks else func
+
+        def run() -> Any:
+            return read(*args, **kwargs)
+
+        def keep() -> Any:
+            return kept_call(read, args, kwargs, cursor.aliases)
+
+        rule = rules.REFUSED if checks else rules.HOST_READ if beside else None
+        out = self.reads.branch(event, run, keep, shaped=event.kind == ev.SHAPED, rule=rule)
+        if isinstance(out, Raised):
+            raise out.again()
+        return out
+
+    def _note_optimizer(self, tensor: torch.Tensor, site: Site) -> None:
+        """An optimizer reads on the host: a count it keeps blocks; a learning rate may have many values."""
+        cursor = self.cursor
+        running = stepping()
+        if running is None:
+            cursor.node.excess = cursor.node.excess or average_reason(site)
+            return
+        origin = cursor.ledger.origin(tensor)
+        if origin is not None and origin[0] is EXTERNAL and origin[1] in self.writes.externals:
+            why = count_reason(running, tensor, site)
+            if why is not None:
+                cursor.block(why)
+        elif cursor.node.excess is None:
+            cursor.node.excess = rate_read_reason(running, site)

@@ -1,0 +1,42 @@
+"""Zeros without memory, which forward-mode differentiation uses where a derivative is none.
+
+The dispatcher does most of what is done to them above the modes: a product with one is one again, a sum is
+the other operand. What comes through are views of them, which are zeros again, and a few operations that want
+memory (``clone``, ``copy_``, ``zeros_like``). Those are given a tensor of zeros that has some, made by
+operations that a recording can hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..operators import facts_of, written_operands
+from ..pytorch import is_lazy_zero
+
+LAZY_ZEROS: Any = getattr(torch.ops.aten._efficientzerotensor, "default", None)
+"""The operation that makes them. Seen in torch 2.11 and 2.13."""
+
+
+def on_zeros(func: Any) -> Callable[..., Any]:
+    """An operation that takes zeros without memory, by operations that take none."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if "zero" in facts_of(func).row:
+            return LAZY_ZEROS([], dtype=args[0].dtype, device=args[0].device)
+        if any(map(is_lazy_zero, written_operands(facts_of(func), args, kwargs))):
+            raise RuntimeError("a zero of forward-mode differentiation is written in place")  # as in eager
+        return func(*_with_memory(args), **{name: _with_memory(value) for name, value in kwargs.items()})
+
+    return call
+
+
+def _with_memory(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_with_memory, value))
+    if not isinstance(value, torch.Tensor) or not is_lazy_zero(value):
+        return value
+    made = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
+    return made.zero_()

@@ -1,0 +1,8 @@
+"""What has to hold for a recording to answer a call."""
+
+from __future__ import annotations
+
+from .abandonment import abandoned
+from .guards import Guard
+from .quick import QuickGuard
+from .reach import Slot, named_in, reached, slots_in, tensors_by_memory

@@ -1,0 +1,97 @@
+"""Objects that nobody holds but guards, and what such objects lead to.
+
+A guard keeps alive what it compares by identity. Where the caller has replaced such an object (an adapter, a
+list of weights) and keeps no reference to it, the state of the guard cannot come back, and the guard is all
+that keeps the memory. Containers know no weak references, so the garbage collector is asked who refers to an
+object, and who refers to that. Where more references are counted than were found, somebody holds it in C, or
+in a local variable.
+
+That looks at every object of the process, once for each level of references. It is asked where a call has to
+be traced because an object was replaced.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import FrameType, ModuleType
+from typing import Any
+
+from ..state import Entry
+
+DEPTH = 6
+"""References to references that are followed."""
+MOST = 2_000
+"""Objects that are looked at; what leads further counts as held."""
+_LASTING = (ModuleType, FrameType)
+_PACKAGE = f"{__name__.partition('.')[0]}."
+
+
+def abandoned(values: list[Any]) -> list[bool]:
+    """Whether each of some objects is held by guards only, or by what nobody else holds.
+
+    Args:
+        values: The objects. Nobody may refer to them for the sake of the question but this list.
+    """
+    search = _Search(values)
+    return [search.is_free(id(value)) for value in values]
+
+
+class _Search:
+    def __init__(self, values: list[Any]) -> None:
+        self._ours: set[int] = {id(values)}
+        self._from: dict[int, list[int]] = {}
+        self._held: set[int] = set()
+        asked = list({id(value): value for value in values}.values())
+        keys, level, depth = list(map(id, asked)), asked, 0
+        while level and any(map(self.is_free, keys)) and depth < DEPTH and len(self._from) < MOST:
+            level, depth = self._look(level), depth + 1
+        self._held.update(map(id, level))  # nobody knows who refers to these
+
+    def _look(self, level: list[Any]) -> list[Any]:
+        """Count the references to some objects; returns those who refer to them and are not known yet."""
+        self._ours.add(id(level))
+        found = gc.get_referrers(*level)
+        self._ours.add(id(found))
+        counts = {id(value): 0 for value in level}
+        self._from.update({key: [] for key in counts})
+        for key in map(id, found):  # this list refers to them as well
+            if key in counts:
+                counts[key] += 1
+        referrer = None
+        for referrer in found:
+            for key in map(id, gc.get_referents(referrer)):
+                if key in counts:
+                    counts[key] += 1
+                    if id(referrer) not in self._ours:
+                        self._from[key].append(id(referrer))
+        del referrer
+        for key, references in zip(counts, map(sys.getrefcount, level), strict=True):
+            if references > counts[key] + _EXTRA:
+                self._held.add(key)
+        others = [each for each in found if not self._is_known(each)]
+        self._ours.add(id(others))
+        self._held.update([id(each) for each in others if isinstance(each, _LASTING)])
+        return others
+
+    def _is_known(self, referrer: Any) -> bool:
+        """Whether it need not be asked who refers to an object: it is ours, or was asked about."""
+        if id(referrer) in self._ours or id(referrer) in self._from:
+            return True
+        return isinstance(referrer, Entry) or type(referrer).__module__.startswith(_PACKAGE)
+
+    def is_free(self, key: int) -> bool:
+        """Whether nobody holds an object, and none of those that refer to it."""
+        seen, queue = {key}, [key]
+        while queue:
+            at = queue.pop()
+            if at in self._held:
+                return False
+            new = [each for each in self._from.get(at, ()) if each not in seen]
+            seen.update(new)
+            queue += new
+        return True
+
+
+_EXTRA = next(map(sys.getrefcount, [object()])) - 1
+"""References that counting itself takes, the list apart in which the objects are."""

@@ -1,0 +1,314 @@
+"""Conditions: what has to be as it was for a recording to answer, slot by slot.
+
+Each class compares slots of one kind, with a handful of loops of C over parallel lists. Where objects are
+compared by identity, a plain value that is equal takes the place of the one that was there.
+
+The same conditions serve the search for a recording, which asks them all (:mod:`.guards`), the explanation,
+which asks for the slots that differ, and the replay, which asks those of them that no word of memory answers
+(:mod:`.quick`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import contains, getitem
+from typing import Any
+
+from typing_extensions import override
+
+from ..fingerprint import Held
+from ..objects import UNSET, Content, Members, Position, TensorMark, has_plain_length, is_direct
+from ..state import (
+    ASKED,
+    ATTRIBUTE,
+    BULK,
+    CELL,
+    DEFINED,
+    ITEM,
+    KIND,
+    LENGTH,
+    MEMBERS,
+    MISSING,
+    ORDER,
+    VARIABLE,
+    Argument,
+    Entry,
+    form_of,
+    now_in,
+    read,
+    same,
+)
+from .paths import SlotPlace
+
+_GONE = (KeyError, IndexError, ValueError, AttributeError)
+"""What is raised where a slot is no more."""
+_EXACT = frozenset({str, int, bool, type(None)})
+"""Types whose values are the same if they are equal and of one type."""
+_COMPARED = (str, bytes, int, bool, type(None), type)
+"""Types of which two members that are equal are the same, in sets that have no other types; 0.0 is -0.0."""
+
+_Loop = Callable[[list[Any], list[Any]], Iterable[Any]]
+"""Of containers and keys."""
+_SAID: dict[str, _Loop] = {
+    LENGTH: lambda containers, _: map(len, containers),
+    MEMBERS: lambda containers, _: map(len, containers),
+    ORDER: lambda containers, _: map(tuple, containers),
+    DEFINED: lambda containers, keys: map(contains, containers, keys),
+}
+"""What plain containers say of themselves, by the kind of slot."""
+_LYING: dict[str, _Loop] = {
+    ITEM: lambda containers, keys: map(getitem, containers, keys),
+    CELL: lambda cells, _: [cell.cell_contents for cell in cells],
+    ATTRIBUTE: lambda owners, names: map(getattr, owners, names),
+    VARIABLE: lambda variables, _: [variable.get(UNSET) for variable in variables],
+}
+"""What lies in slots that hold objects."""
+
+
+class Condition:
+    """Slots that are compared in one way; unless a class has a quicker one, each by itself.
+
+    Args:
+        entries: The slots, with what lay in them; of :class:`Said` and :class:`Lying` of one kind.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.entries = list(entries)
+        self._containers = [entry.container for entry in self.entries]
+        self._keys = [entry.key for entry in self.entries]
+        self._kind = self.entries[0].kind
+
+    def holds(self) -> bool:
+        """Whether all slots hold what they held."""
+        return all([same(entry.value, now_in(entry)) for entry in self.entries])
+
+    def differing(self) -> Iterator[SlotPlace]:
+        """The slots that do not, with what lies there."""
+        return _differing(self.entries)
+
+    def is_kept(self, place: int) -> bool:
+        """Whether a slot of a dict holds what it held as long as nobody has changed the dict."""
+        return True
+
+    def is_read(self, place: int, held: Held) -> bool:
+        """Whether words of memory say what lies in a slot; if so, they are asked from now on."""
+        return False
+
+    def only(self, places: Sequence[int]) -> Condition:
+        """The same condition for some of the slots."""
+        return type(self)([self.entries[place] for place in places])
+
+
+class Said(Condition):
+    """Containers have as many members as they had, the keys that they had, in order, or still have not."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._said = [entry.value.value for entry in self.entries]
+
+    @override
+    def holds(self) -> bool:
+        return list(_SAID[self._kind](self._containers, self._keys)) == self._said
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        of_length = self._kind in (LENGTH, MEMBERS)
+        return of_length and held.take_length(self._containers[place], self._said[place])
+
+
+class Lying(Condition):
+    """Slots hold the objects and tensors that they held, or plain values that are equal to them."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._values = [entry.value for entry in self.entries]  # kept alive, but for tensors
+        self._identities = [
+            value.identity if isinstance(value, TensorMark) else id(value) for value in self._values
+        ]
+
+    @override
+    def holds(self) -> bool:
+        try:
+            return list(map(id, self._held())) == self._identities or self._adopt()
+        except _GONE:
+            return False
+
+    @override
+    def differing(self) -> Iterator[SlotPlace]:
+        try:
+            found = list(zip(self.entries, map(id, self._held()), self._identities, strict=True))
+        except _GONE:
+            return super().differing()
+        return _differing(
+            [entry for entry, now, was in found if now != was or isinstance(entry.value, TensorMark)]
+        )
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        container, key = self._containers[place], self._keys[place]
+        if self._kind == ITEM:
+            return held.take_member(container, key, self, place)
+        if self._kind == CELL:
+            return held.take_cell(container, self, place)
+        return self._kind == ATTRIBUTE and held.take_attribute(container, key, self._values[place])
+
+    @override
+    def only(self, places: Sequence[int]) -> Lying:
+        part = Lying([self.entries[place] for place in places])
+        part._values = [self._values[place] for place in places]
+        part._identities = [self._identities[place] for place in places]
+        return part
+
+    def identity(self, place: int) -> int:
+        """Identity of what has to lie in a slot."""
+        return self._identities[place]
+
+    def _held(self) -> Iterable[Any]:
+        return _LYING[self._kind](self._containers, self._keys)
+
+    def _adopt(self) -> bool:
+        """Take equal plain values that are other objects; False if a value really differs."""
+        for place, entry in enumerate(self.entries):
+            now = read(entry)
+            if id(now) == self._identities[place]:
+                continue
+            if not same(entry.value, now):
+                return False
+            self._values[place], self._identities[place] = now, id(now)
+        return True
+
+
+class Contents(Condition):
+    """Slots hold what has the content that they held."""
+
+    @override
+    def is_kept(self, place: int) -> bool:
+        entry = self.entries[place]
+        return not isinstance(entry.value, (Content, TensorMark)) and read(entry) is entry.value
+
+
+class Plain(Condition):
+    """Sets hold the plain members that they held, functions that change say what they said, which is plain.
+
+    Models have a dozen such sets (which outputs a class records, which weights are kept in float32). To mark
+    each and to compare the marks takes longer than to compare their members, with their types and in order.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._were = [_plain_was(entry) for entry in self.entries]
+
+    @override
+    def holds(self) -> bool:
+        try:
+            return [_exactly(_plain_in(entry)) for entry in self.entries] == self._were
+        except _GONE:
+            return False
+
+    @override
+    def is_kept(self, place: int) -> bool:
+        return type(read(self.entries[place])) is frozenset
+
+
+class Kinds(Condition):
+    """Objects are of the classes that they were of, and have their attributes in the same dicts."""
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        entry = self.entries[place]
+        if read(entry) is not entry.value:
+            return False
+        return held.take_table(entry.container, entry.value) if entry.key else held.take_kind(entry.container)
+
+
+_IN_ORDER: tuple[tuple[type[Condition], tuple[str, ...]], ...] = (
+    (Said, (LENGTH, MEMBERS, ORDER)), (Lying, (ITEM, CELL, ATTRIBUTE, VARIABLE)), (Said, (DEFINED,)),
+    (Kinds, ("",)), (Plain, ("",)), (Contents, ("",)),
+)  # fmt: skip
+"""All classes, in the order in which they are asked (members of a list after its length), and the kinds of
+slots that each compares apart."""
+
+
+def conditions_of(entries: Iterable[Entry], watched: set[tuple[int, int]]) -> list[Condition]:
+    """What has to hold of some slots.
+
+    Args:
+        entries: The slots.
+        watched: Identities and addresses of tensors that are watched themselves.
+    """
+    found = defaultdict[tuple[type[Condition], str], list[Entry]](list)
+    for entry in entries:
+        kind = _class_for(entry, watched)
+        if kind is not None:
+            found[kind, entry.kind if kind in (Said, Lying) else ""].append(entry)
+    groups = [(kind, found[kind, each]) for kind, kinds in _IN_ORDER for each in kinds]
+    return [kind(group) for kind, group in groups if group]
+
+
+def _class_for(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] | None:
+    """How a slot is compared; None if nothing in it can change."""
+    container, value, kind = type(entry.container), entry.value, entry.kind
+    if container is Argument or value is MISSING:
+        return Contents
+    if kind in (BULK, ASKED):
+        return Plain if _plain_was(entry) else Contents
+    if kind == DEFINED:
+        return Said if container is dict else Contents
+    if kind == MEMBERS or (kind == LENGTH and has_plain_length(container)):
+        return Said
+    if kind in (ITEM, LENGTH, ORDER) and not is_direct(container):
+        return Contents
+    if kind in _SAID:
+        return Said if kind == LENGTH or all([type(key) is str for key in value.value]) else Contents
+    if isinstance(value, TensorMark):
+        known = kind == ITEM or (kind == CELL and (value.identity, value.address) in watched)
+        return Lying if known else Contents
+    if value is UNSET or isinstance(value, (Content, Position)):
+        return Plain if _plain_was(entry) else Contents
+    if kind == ITEM:
+        return None if container is tuple else Lying
+    if (kind == KIND or kind in _LYING) and read(entry) is value:
+        return Kinds if kind == KIND else Lying
+    return Contents
+
+
+def _exactly(value: Any) -> tuple[Any, ...]:
+    """What tells plain values from those that are equal to them; of sets in their order."""
+    if type(value) in (tuple, set, frozenset):
+        return type(value), [*map(type, value)], [*value]
+    return type(value), value
+
+
+def _plain_in(entry: Entry) -> Any:
+    """The set that lies in a slot, or of which all members are under guard; or what a function says."""
+    if entry.kind == ASKED:
+        return entry.container(*entry.key)
+    return entry.container if entry.kind == BULK else entry.container[entry.key]
+
+
+def _plain_was(entry: Entry) -> tuple[Any, ...] | None:
+    """The same as it was, exactly; None if it was not plain."""
+    content: Any = entry.value.value if isinstance(entry.value, Content) else None
+    if entry.kind == ASKED and type(entry.key) is tuple:
+        try:
+            said = _exactly(_plain_in(entry))
+        except _GONE:
+            return None
+        types = said[1] if said[0] is tuple else said[:1]
+        return _exactly(content) if _EXACT.issuperset(types) else None
+    if entry.kind == BULK and type(entry.container) is set:
+        found = (set, [*map(type, content)], [*content])
+    elif entry.kind == ITEM and type(content) is tuple and isinstance(content[-1], Members):
+        found = (content[0], [kind for kind, _ in content[-1]], [member for _, member in content[-1]])
+    else:
+        return None
+    types = {*found[1]}
+    return found if found[0] in (set, frozenset) and len(types) < 2 and types.issubset(_COMPARED) else None
+
+
+def _differing(entries: Iterable[Entry]) -> Iterator[SlotPlace]:
+    for entry in entries:
+        now = read(entry)
+        if now is not entry.value and not same(entry.value, form_of(entry.value, now)):
+            yield SlotPlace(entry, "", entry.value, now)

@@ -1,0 +1,232 @@
+"""Dicts under guard, and containers that are to be empty: asked as a whole, not slot by slot.
+
+A dict whose version is the recorded one holds what it held. The versions, and the lengths of what is empty,
+are words of memory (:mod:`..fingerprint.words`), one in each container. A model of 150 parameters has 2,000
+such containers. In a loop that keeps them in the processor's caches that is 3 us; for a caller who waits for
+the device after each call they come from memory, and take 100 us and more (H200's host).
+
+So where there are many, and PyTorch can watch dicts (since Python 3.12), they are watched once they have kept
+still for some calls, and the epoch (:mod:`..fingerprint.epoch`) says in one question whether any has changed.
+It may end for what concerns others: then the words decide, as before.
+
+What cannot be watched is an empty dict: ``update`` fills it from another one without a notice. So their
+lengths are always read. The tables of hooks, ordered dicts, notice their ``update``. (``dict.update(table,
+...)`` goes past an ordered dict's own, which leaves a table that says it has members and lists none.)
+
+A dict that changes again and again and yet holds what is under guard, a namespace in which other things
+happen, is *busy*: it is looked into slot by slot from then on. A few changes are none: modules are imported
+late.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, defaultdict
+from typing import Any, NamedTuple
+
+from ...base import ENVIRONMENT
+from ..fingerprint import (
+    EPOCH,
+    NEVER,
+    Stage,
+    find_lengths,
+    find_version,
+    joined,
+    places,
+    portions,
+    stage,
+    state_of,
+    words_at,
+)
+from ..objects import Content
+from ..pytorch import dict_version
+from ..state import DEFINED, LENGTH, MEMBERS, Entry
+from .guards import Guard
+
+_EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
+"""Types whose truth value is whether they have a member."""
+
+_NUMBERED = (dict, defaultdict)
+"""Types of which a version says everything; of an ordered one it does not say the order."""
+
+MANY = 128
+"""Containers that can be watched from which they are."""
+
+SETTLED = 8
+"""Calls for which they have to have kept still. Who watches a dict that changes all the time has no epoch."""
+
+
+RARELY = 4
+"""Changes up to which a dict is not busy."""
+
+
+class SeenDicts(NamedTuple):
+    """Containers as they were at one moment.
+
+    Attributes:
+        versions: Of the dicts.
+        changing: The words that the epoch speaks for.
+        portions: The same, as they are read.
+        lengths: Those that it does not.
+    """
+
+    versions: list[int]
+    changing: Stage
+    portions: tuple[Stage, ...]
+    lengths: Stage
+
+
+class Dicts:
+    """The containers of a guard that are asked as a whole."""
+
+    def __init__(self) -> None:
+        self._version_of = dict_version()
+        self._version_at = find_version() if self._version_of is not None else None
+        self._reader = EPOCH.reader()
+        self._read_epoch = self._reader if self._version_at is None else None
+        self._busy: set[int] = set()
+        self._changes: Counter[int] = Counter()
+        self._seen: SeenDicts | None = None
+        self._epoch: int | None = None
+        self._left = SETTLED
+        self._found: list[dict[Any, Any]] = []
+        self._tables: list[Any] = []
+        self._numbers: list[int] = []
+        self._filling: list[int] = []
+        self._lengths: list[int] = []
+        self.empties: list[Any] = []
+
+    def cover(self, guard: Guard) -> set[int]:
+        """Find the containers that can be asked as a whole; returns their identities."""
+        covered: set[int] = set()
+        readable = find_lengths()
+        self._found, self._tables, self.empties = [], [], []
+        self._filling, self._lengths = [], []  # places of words; the plain guard keeps the containers alive
+        for entry in guard.entries:
+            kind = type(entry.container)
+            if kind in _EMPTY_TESTED and _says_empty(entry) and id(entry.container) not in covered:
+                covered.add(id(entry.container))
+                if kind not in readable:
+                    self.empties.append(entry.container)
+                elif kind is OrderedDict and self._version_at is not None:
+                    self._tables.append(entry.container)
+                    self._filling += places(id(entry.container), [readable[kind]])
+                else:
+                    self._lengths += places(id(entry.container), [readable[kind]])
+        for entry in guard.entries if self._version_of is not None else ():
+            container = entry.container
+            if id(container) in covered:
+                continue
+            mapping = _behind(container)
+            if type(mapping) in _NUMBERED and mapping and id(mapping) not in self._busy:
+                self._found.append(mapping)
+                covered.add(id(container))
+        at = [self._version_at] if self._version_at is not None else []
+        self._numbers = [place for found in self._found for place in places(id(found), at)]
+        if self._read_epoch is not None:
+            self._watch()
+        return covered
+
+    # ------------------------------------------------------------------ noting
+
+    def look(self) -> SeenDicts:
+        """Read everything, before the plain guard looks at what is in the containers."""
+        changing = stage([*self._numbers, *self._filling])
+        return SeenDicts(self._read_versions(), changing, tuple(portions(changing)), stage(self._lengths))
+
+    def forget(self) -> SeenDicts | None:
+        """Nothing is known any more; returns what was."""
+        was, self._seen, self._epoch = self._seen, None, None
+        return was
+
+    def adopt(self, was: SeenDicts | None, now: SeenDicts) -> bool:
+        """The plain guard has held.
+
+        Args:
+            was: What was known before it was asked.
+            now: What was read before it was asked.
+
+        Returns:
+            Whether that is what is known now; otherwise there are dicts that are busy, and have to be sorted
+            out (:meth:`cover`).
+        """
+        if was is None or was.versions == now.versions:
+            self._seen = now
+            return True
+        dicts = zip(self._found, was.versions, now.versions, strict=True)
+        changed = [id(found) for found, before, after in dicts if before != after]
+        self._changes.update(changed)
+        busy = {each for each in changed if self._changes[each] > RARELY}
+        if not busy:
+            self._seen = now
+            return True
+        self._busy |= busy
+        return False
+
+    def _read_versions(self) -> list[int]:
+        if self._version_at is not None:
+            return [state_of(version) for version in words_at(self._numbers)]
+        return list(map(self._version_of, self._found)) if self._version_of is not None else []
+
+    # ------------------------------------------------------------------ asking
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is."""
+        return self._seen is not None
+
+    @property
+    def apart(self) -> bool:
+        """Whether :meth:`same` has to be asked; otherwise :attr:`words` are all."""
+        many = len(self._numbers) + len(self._filling) >= MANY and self._reader is not None
+        return many or (self._version_at is None and bool(self._found))
+
+    @property
+    def words(self) -> Stage:
+        """The words to be looked at beside :meth:`same`."""
+        if self._seen is None:
+            return NEVER
+        return self._seen.lengths if self.apart else joined(self._seen.changing, self._seen.lengths)
+
+    def same(self) -> bool:
+        """Whether dicts and tables of hooks are as they were."""
+        if self._seen is None:
+            return False
+        epoch = self._read_epoch() if self._read_epoch is not None else None
+        if epoch is not None and epoch == self._epoch:
+            return True
+        for read_words, where, were in self._seen.portions:
+            if read_words(where).tobytes() != were:
+                return False
+        if self._version_at is None:
+            if self._read_versions() != self._seen.versions:
+                return False
+        elif self._read_epoch is None:
+            self._settle()
+        self._epoch = epoch  # read before the versions: what changes from now on changes it
+        return True
+
+    def _settle(self) -> None:
+        """Watch them, when they have kept still for long enough."""
+        self._left -= 1
+        if not self._left and self._reader is not None:
+            self._watch()
+            self._read_epoch = self._reader
+
+    def _watch(self) -> None:
+        """Let PyTorch number the changes of the containers from now on."""
+        if self._version_of is not None:
+            for container in (*self._found, *self._tables):
+                self._version_of(container)
+
+
+def _says_empty(entry: Entry) -> bool:
+    """Whether a container has no member, as a slot says; or there is a key that it has not, nor any other."""
+    says = entry.kind in (LENGTH, MEMBERS) or (entry.kind == DEFINED and not entry.container)
+    return says and isinstance(entry.value, Content) and not entry.value.value
+
+
+def _behind(container: Any) -> Any:
+    """The dict in which the members of a container lie; what is no dict if there is none."""
+    if container is ENVIRONMENT:  # decoding all of it takes 15 us
+        return getattr(container, "_data", None)
+    return container

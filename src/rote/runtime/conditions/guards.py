@@ -1,0 +1,331 @@
+"""Guards: is the Python state still what it was when the recording was made, and if not, what changed?
+
+A guard is a list of conditions (:mod:`.conditions`) and the tensors that the recording reads in place
+(:mod:`.watched`). The check is a handful of C loops; the explanation is slow and exact.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from copy import copy
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import numpy
+import torch
+
+from ...base import Site
+from ..objects import Content, Position, TensorMark, mark, pointer_of
+from ..pytorch import plain_functions
+from ..state import (
+    ATTRIBUTE,
+    FOLLOWED,
+    LOOKED,
+    NUMBERS,
+    Address,
+    Difference,
+    Entry,
+    Read,
+    Reads,
+    Snapshot,
+    address_of,
+    form_of,
+    is_among,
+    read,
+    show,
+)
+from .conditions import conditions_of
+from .paths import Followed, KnownPaths, Pairs, SlotPlace, can_pair
+from .watched import Watched, WatchedTensors
+
+OFTEN = 3
+"""Other objects in one slot from which on those in it are followed."""
+
+
+class Guard:
+    """The state a recording depends on, in a form that is quick to check.
+
+    Args:
+        snapshot: The state when the recording was made.
+        externals: Tensors that the recording reads in place, by storage handle.
+        parameters: Parameters among the arguments, by storage handle, with their names.
+        gradients: Gradients the recording may read: parameter name, parameter, gradient.
+        readers: For each storage handle the user's line that read it first.
+        arrays: Addresses of numpy arrays whose content is read again at every replay (not under guard).
+        looked: Tensors that are not read, but asked for their shape, type, or whether they require grad.
+        flags: Whether a tensor requires grad matters without gradients too.
+
+    Attributes:
+        entries: The slots under guard, with what lay in them.
+        conditions: What has to hold of them.
+        tensors: The tensors read in place.
+        handles: Their storages.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        externals: dict[int, torch.Tensor],
+        parameters: dict[int, tuple[str, torch.Tensor]],
+        gradients: list[tuple[str, torch.Tensor, torch.Tensor]],
+        readers: dict[int, Site],
+        arrays: set[int],
+        looked: Iterable[torch.Tensor] = (),
+        *,
+        flags: bool = False,
+    ) -> None:
+        self._arrays = arrays
+        self._snapshot = snapshot
+        self._iterates = any([isinstance(entry.value, Position) for entry in snapshot.entries.values()])
+        self._followed: Followed | None = None
+        self._moving = frozenset[int]()  # objects that were followed
+        self._turns: Counter[Address] = Counter()  # how often another object lay in a slot
+        self.entries = [
+            kept for entry in snapshot.entries.values() if (kept := self._kept(entry)) is not None
+        ]
+        self.handles = set(externals)
+        watched = [*self._found(externals, looked), *[(None, *each) for each in parameters.values()]]
+        # Without gradients it changes nothing else whether a parameter requires grad.
+        self.tensors = WatchedTensors(
+            [Watched.of(*each, readers.get(each[2].untyped_storage()._cdata)) for each in watched],
+            [tensor for _, _, tensor in watched],
+            flags=flags or torch.is_grad_enabled(),
+        )
+        for name, parameter, gradient in gradients:
+            if gradient.untyped_storage()._cdata in externals:
+                node = snapshot.node(-1, f"{name}.grad")
+                self.entries.append(Entry(ATTRIBUTE, parameter, "grad", mark(gradient), node))
+        snapshot.tensors = {}  # a guard keeps no tensor alive
+        self._compile()
+
+    def _kept(self, entry: Entry) -> Entry | None:
+        """A slot as it is compared; None if it need not be."""
+        if entry.kind == NUMBERS and is_among(entry, self._arrays) != (entry.key == LOOKED):
+            return None  # read again at each replay; or by the slot that holds the array
+        if self._arrays and self._is_reread(entry):
+            return entry._replace(value=read(entry))
+        if isinstance(entry.value, Position) and not entry.value.asked:
+            return entry._replace(value=entry.value.value)  # what a replay does depends on which it is
+        return entry
+
+    def _is_reread(self, entry: Entry) -> bool:
+        if not isinstance(entry.value, Content):
+            return False
+        now = read(entry)
+        return isinstance(now, numpy.ndarray) and pointer_of(now) in self._arrays
+
+    def _found(
+        self, externals: dict[int, torch.Tensor], looked: Iterable[torch.Tensor]
+    ) -> Iterator[tuple[Entry, str, torch.Tensor]]:
+        """The slots of tensors that are read in place, or looked at, with their names."""
+        snapshot = self._snapshot
+        for handle in externals:
+            for entry, tensor in snapshot.tensors.get(handle, ()):
+                yield entry, snapshot.name_of(entry), tensor
+        for tensor in looked:
+            with plain_functions():
+                entries = snapshot.tensors.get(tensor.untyped_storage()._cdata, ())
+            for entry, found in entries:
+                if found is tensor:
+                    yield entry, snapshot.name_of(entry), tensor
+
+    def _compile(self) -> None:
+        """Sort the slots by how they are compared."""
+        self.conditions = conditions_of(self.entries, self.tensors.where())
+
+    def holds(self) -> bool:
+        """Whether everything is as it was; equal plain values under another identity are accepted."""
+        return self.tensors.holds() and all(condition.holds() for condition in self.conditions)
+
+    def moved(self) -> Guard | None:
+        """The guard over other objects that lie in the place of those that were read, and read the same.
+
+        Returns:
+            It, if it holds; None if nothing is moved, or something else is not what it was.
+        """
+        if self._snapshot.reads is None or self.tensors.dead:
+            return None
+        whole = self._unfolded()
+        pairs = whole._pairs()
+        if pairs is None or not pairs.are_one_to_one():
+            return None
+        other = whole._follow(pairs)
+        return other if other.holds() else None
+
+    def _pairs(self) -> Pairs | None:
+        """Objects in slots that differ, with what lies there now; None if there are none."""
+        pairs = Pairs(self._known)
+        for place in self._differing():
+            if id(place.entry.container) not in pairs.found and not pairs.agree([place]):
+                return None
+        return pairs if pairs.found else None
+
+    def _differing(self) -> list[SlotPlace]:
+        """The slots that hold other objects than they did."""
+        found = [place for each in self.conditions for place in each.differing()]
+        return [place for place in found if can_pair(type(place.was))]
+
+    @cached_property
+    def _known(self) -> KnownPaths:
+        return KnownPaths.from_slots(self.entries, self._snapshot.reads or Reads({}))
+
+    def _copy(self) -> Guard:
+        """The same guard, with slots and names of its own."""
+        other, snapshot = copy(self), copy(self._snapshot)
+        for name in ("_bare_containers", "_known"):
+            other.__dict__.pop(name, None)
+        snapshot.entries, snapshot.parents, snapshot.labels = {}, [*snapshot.parents], [*snapshot.labels]
+        other._snapshot = snapshot
+        return other
+
+    def _unfolded(self) -> Guard:
+        """A guard without slots that are followed."""
+        if self._followed is None:
+            return self
+        other = self._copy()
+        other._snapshot.reads, other._followed, other._moving = self.reads, None, self._followed.objects
+        own = [entry for entry in self.entries if entry.kind != FOLLOWED]
+        other.entries = [*own, *self._followed.entries]
+        other._compile()
+        return other
+
+    def _follow(self, pairs: Pairs) -> Guard:
+        """A guard about the objects that lie in the place of others."""
+        other, found, reads = self._copy(), pairs.found, self._snapshot.reads
+        assert reads is not None
+        other.entries = [pairs.follow(entry) for entry in self.entries]
+        snapshot = other._snapshot
+        snapshot.reads = Reads.of(map(pairs.follow, reads), reads.pinned)
+        snapshot.labels = [
+            label.name if isinstance(label, Read) and pairs.follow(label) is not label else label
+            for label in snapshot.labels
+        ]
+        roots = [entry for entry in self.entries
+                 if id(entry.value) in found and id(entry.container) not in found]  # fmt: skip
+        turns = Counter([address_of(*entry[:3]) for entry in roots])
+        other._turns = self._turns + turns
+        if self._moving or max([other._turns[each] for each in turns], default=0) >= OFTEN:
+            before = [found[each][1] for each in self._moving & found.keys()]
+            moving = {id(now) for now in (*before, *[now for _, now in found.values()])}
+            other._fold(moving | (self._moving - found.keys()))
+        other._watch_again(pairs)
+        other._compile()
+        return other
+
+    def _fold(self, moving: AbstractSet[int]) -> None:
+        """Other objects lie in the place of some again and again: what is read of them is compared apart."""
+        snapshot, known, reads = self._snapshot, self._known, self._snapshot.reads
+        assert reads is not None
+        inner = [entry for entry in self.entries if id(entry.container) in moving]
+        rest = [entry for entry in self.entries if id(entry.container) not in moving]
+        roots = [entry for entry in rest if id(entry.value) in moving]
+        self.entries = [entry for entry in rest if id(entry.value) not in moving]
+        listed = {address_of(*entry[:3]) for entry in inner}
+        of_them = [each for each in reads if id(each.container) in moving]
+        inner += [
+            Entry(*each[:4], snapshot.node(-1, each.name)) for each in of_them if each.address not in listed
+        ]
+        others = [each for each in reads if id(each.container) not in moving and id(each.value) not in moving]
+        snapshot.reads = Reads.of(others, reads.pinned)
+        ids = frozenset({*known.of, *known.holders}.difference(moving))
+        self._followed = Followed(
+            roots, inner, moving, KnownPaths({}, {}, reads.pinned, {}, ids), snapshot.name_of
+        )
+        self._moving = frozenset()
+        self.entries.append(Entry(FOLLOWED, self._followed, None, Content(True), -1))
+        self.__dict__.pop("_known", None)
+
+    def _watch_again(self, pairs: Pairs) -> None:
+        """Watch the tensors that are read in place, in the slots in which they lie now."""
+        moving = self._followed.objects if self._followed is not None else frozenset[int]()
+
+        def follow(entry: Entry) -> Entry | None:
+            entry = pairs.follow(entry)
+            return None if id(entry.container) in moving else entry
+
+        self.tensors = self.tensors.again(follow)
+
+    @property
+    def reads(self) -> Reads | None:
+        """What was read of the objects that are under guard, if that is known."""
+        reads = self._snapshot.reads
+        if self._followed is None or reads is None:
+            return reads
+        return Reads.of([*reads, *self._followed.reads], reads.pinned)
+
+    def covers(self, reads: Reads) -> bool:
+        """Whether everything that a call read is under guard here."""
+        known = self.reads
+        return known is None or reads.slots.keys() <= known.slots.keys()
+
+    @property
+    def ignores(self) -> bool:
+        """Whether a call may change slots without being noticed by the guard, or find other objects there."""
+        return self._iterates or self._followed is not None
+
+    @property
+    def containers(self) -> frozenset[int]:
+        """Identities of what the slots under guard lie in, if it holds."""
+        if self._followed is None or not self._followed.holds():
+            return self._bare_containers
+        return self._bare_containers | self._followed.objects
+
+    @cached_property
+    def _bare_containers(self) -> frozenset[int]:
+        return frozenset([id(entry.container) for entry in self.entries])
+
+    @property
+    def _all_entries(self) -> list[Entry]:
+        return [*self.entries, *(self._followed.entries if self._followed is not None else ())]
+
+    def reachable(self) -> list[tuple[str, torch.Tensor]]:
+        """Every tensor in the slots under guard, read in place or not."""
+        slots = [entry for entry in self._all_entries if isinstance(entry.value, TensorMark)]
+        found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
+        return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
+
+    def replaced(self) -> list[Any]:
+        """The objects under guard that no longer lie where they lay, as far as they may keep others alive."""
+        slots = [entry for entry in self._all_entries if _keeps_others(entry.value)]
+        return [entry.value for entry in slots if read(entry) is not entry.value]
+
+    def explain(self) -> list[Difference]:
+        """Every slot that differs from the recording, moved tensors first."""
+        with plain_functions():
+            found = self.tensors.differences()
+            known = {difference.name for difference in found}
+            places = [place for condition in self.conditions for place in condition.differing()]
+            found += [self._difference(each) for each in places if self._name(each.entry) not in known]
+        return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
+
+    def _name(self, entry: Entry) -> str:
+        return self._snapshot.name_of(entry)
+
+    def _difference(self, place: SlotPlace) -> Difference:
+        """What differs in a slot, in words."""
+        entry, suffix, was, now = self._deepest(place)
+        training = self._snapshot.training
+        group = training.groups.get(id(entry.container))
+        scheduler = training.schedulers.get(id(entry.container))
+        moved = isinstance(was, TensorMark)
+        name = self._name(entry) + suffix
+        return Difference(name, show(was), show(now), moved, None, group, entry.key, scheduler)
+
+    def _deepest(self, place: SlotPlace) -> SlotPlace:
+        """What differs in a slot: of another object of the same class, what is read of that."""
+        if place.entry.kind == FOLLOWED:
+            inner = place.entry.container.difference()
+        else:
+            pairs = Pairs(self._known)
+            agrees = not can_pair(type(place.now)) or pairs.agree([place])
+            inner = place if agrees else pairs.difference or place
+        return inner._replace(now=form_of(inner.was, inner.now))
+
+
+def _keeps_others(value: Any) -> bool:
+    known = (TensorMark, Content, Position, type, ModuleType)
+    return gc.is_tracked(value) and not isinstance(value, known)

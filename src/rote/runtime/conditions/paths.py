@@ -1,0 +1,302 @@
+"""Objects that lie in the place of others, and of which a call would read what it read of those.
+
+Programs put objects in place anew: a config, a dict of options, a lambda. Another object of the same class
+answers for the one that was there if everything that was read of that is the same when it is read of the
+other one by the same path. Objects found in it may be others, likewise. So objects are *paired*, each with
+the one in whose place it lies, and two paths that led to one object have to lead to one object again.
+
+Which object something is may matter itself: it is compared by ``is``, looked up, handed to C, written to,
+handed out, referred to weakly, or found in a way that is no slot. Such objects are *pinned* while a call is
+traced (:meth:`..reads.trace.trace.Trace.pin`), and are in no pair.
+
+Where other objects lie in a slot again and again, a guard does not become one about each of them: what is
+read of them is compared at each call (:class:`Followed`).
+
+What does not change has no reads of its own: members of tuples, what methods, partials and functions are
+made of. That is paired part by part.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from types import CellType, FunctionType, MethodType
+from typing import Any, NamedTuple, TypeVar
+
+from ...base import identity
+from ..arguments import is_openable
+from ..objects import Content, Position, TensorMark, members
+from ..state import Argument, Entry, Names, Read, Reads, form_of, read, same
+
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor
+_KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
+_COMPOSED = frozenset({FunctionType, MethodType, partial})
+_ALONE = frozenset({Content, TensorMark, Position, int, float, bool, str, bytes, type(None), type})
+"""Types of what lies in slots and is known by what it is."""
+_PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+_Slot = TypeVar("_Slot", Entry, Read)
+
+
+class SlotPlace(NamedTuple):
+    """Something that was read, and what is read there now.
+
+    Attributes:
+        entry: The slot, or that in which it was found.
+        suffix: What is written behind the name of the slot.
+        was: What lay there, as the guard keeps it.
+        now: What lies there.
+    """
+
+    entry: Entry
+    suffix: str
+    was: Any
+    now: Any
+
+
+class KnownPaths(NamedTuple):
+    """What a guard knows of the objects that were read.
+
+    Attributes:
+        of: The slots under guard, by the identity of what they lie in.
+        holders: All slots that were read, by the identity of what lay in them.
+        pinned: Identities of objects in whose place no other will do.
+        owners: Identities of functions, methods and tuples, by the identity of what they are made of.
+        others: Identities of objects that are known besides.
+    """
+
+    of: Mapping[int, list[Entry]]
+    holders: Mapping[int, list[Entry | Read]]
+    pinned: frozenset[int]
+    owners: Mapping[int, list[int]]
+    others: frozenset[int] = frozenset()
+
+    @classmethod
+    def from_slots(cls, entries: Iterable[Entry], reads: Reads) -> KnownPaths:
+        """From the slots under guard, and from what was read."""
+        of, holders = defaultdict[int, list[Entry]](list), defaultdict[int, list[Entry | Read]](list)
+        for entry in entries:
+            of[_which(entry.container)].append(entry)
+        for each in reads:
+            of[_which(each.container)]  # known, though nothing in it may change
+        for each in (*of.values(), reads):
+            for slot in each:
+                if type(slot.value) not in _ALONE:
+                    holders[id(slot.value)].append(slot)
+        values = [slot.value for slots in holders.values() for slot in slots[:1]]
+        return cls(of, holders, reads.pinned, _owners(values))
+
+    def has(self, value: Any) -> bool:
+        """Whether something was read of an object, or in a slot where it lay."""
+        return id(value) in self.of or id(value) in self.holders or id(value) in self.others
+
+
+class Pairs:
+    """Pairs objects that were read with those that lie in their place.
+
+    Args:
+        known: What was read.
+        inside: Identities of objects that are paired with themselves where they are still there, to be read.
+
+    Attributes:
+        found: By the identity of each object that was there: it, and the one in its place.
+        difference: What is not the same, if there is such a thing.
+    """
+
+    def __init__(self, known: KnownPaths, inside: frozenset[int] = frozenset()) -> None:
+        self._known = known
+        self._inside = inside
+        self._taken: set[int] = set()
+        self._staying: set[int] = set()
+        self.found: dict[int, tuple[Any, Any]] = {}
+        self.difference: SlotPlace | None = None
+
+    def agree(self, places: Sequence[SlotPlace]) -> bool:
+        """Whether what is read from some places on is what it was."""
+        left = [*reversed(places)]
+        while left:
+            place = left.pop()
+            if not self._agrees(place, left):
+                self.difference = place
+                return False
+        return True
+
+    def are_one_to_one(self) -> bool:
+        """Whether two paths lead to one object where they did, and nowhere else."""
+        known, found = self._known, self.found
+        if not self._staying.isdisjoint(found):
+            return False
+        for each, (_, now) in found.items():
+            if id(now) not in found and (known.has(now) or id(now) in self._staying):
+                return False
+            if not all([owner in found for owner in known.owners.get(each, ())]):
+                return False
+            for entry in known.holders.get(each, ()):
+                if _which(entry.container) not in found and read(_as_entry(entry)) is not now:
+                    return False
+        return True
+
+    def instead(self, value: Any) -> Any:
+        """What lies in the place of an object; itself if that is not another one."""
+        pair = self.found.get(id(value))
+        return value if pair is None else pair[1]
+
+    def follow(self, slot: _Slot) -> _Slot:
+        """A slot of an object, or one in which it lies, as that of the one in its place; else itself."""
+        if id(slot.container) not in self.found and id(slot.value) not in self.found:
+            return slot
+        return slot._replace(container=self.instead(slot.container), value=self.instead(slot.value))
+
+    def _agrees(self, place: SlotPlace, left: list[SlotPlace]) -> bool:
+        was, now = place.was, place.now
+        pair = self.found.get(id(was))
+        if pair is not None:
+            return pair[1] is now
+        if was is now and id(was) not in self._inside:
+            self._staying.add(id(was))
+            return True
+        if was is not now and same(was, form_of(was, now)):
+            return True
+        parts = self._parts(was, now)
+        if parts is None:
+            return False
+        self.found[id(was)] = was, now
+        self._taken.add(id(now))
+        entries = self._known.of.get(id(was), ())
+        inner = [
+            SlotPlace(entry, "", entry.value, read(_tuple(Entry, (entry.kind, now, *entry[2:]))))
+            for entry in entries
+        ]
+        outer = [SlotPlace(place.entry, place.suffix + suffix, one, other) for suffix, one, other in parts]
+        left.extend(reversed((*inner, *outer)))
+        return True
+
+    def _parts(self, was: Any, now: Any) -> list[tuple[str, Any, Any]] | None:
+        """What lies in two objects for good, with what one writes to get it; None if they differ."""
+        kind = type(was)
+        if kind is not type(now) or id(now) in self._taken:
+            return None
+        if id(was) not in self._inside and not can_pair(kind):
+            return None
+        if identity(was) in self._known.pinned or identity(now) in self._known.pinned:
+            return None
+        if issubclass(kind, dict):
+            entries = self._known.of.get(id(was), ())
+            return [] if all([type(entry.key) in _PLAIN_KEYS for entry in entries]) else None
+        if kind is FunctionType and (
+            was.__code__ is not now.__code__ or was.__globals__ is not now.__globals__
+        ):
+            return None
+        mine, others = _made_of(was), _made_of(now)
+        if len(mine) != len(others):
+            return None
+        return [(name, one, other) for (name, one), (_, other) in zip(mine, others, strict=True)]
+
+
+_MADE_OF = {MethodType: ("__func__", "__self__"), partial: ("func", "args", "keywords")}
+
+
+def _made_of(value: Any) -> list[tuple[str, Any]]:
+    """What an object has for good, with what one writes to get it."""
+    kind = type(value)
+    if issubclass(kind, tuple):
+        held, names = members.values(value), getattr(kind, "_fields", None)
+        names = [f".{name}" for name in names] if names else [f"[{n}]" for n in range(len(held))]
+        return [*zip(names, held, strict=True)]
+    if kind is FunctionType:
+        names = [f".{name}" for name in value.__code__.co_freevars]
+        return [*zip(names, value.__closure__ or (), strict=True)]
+    return [(f".{name}", getattr(value, name)) for name in _MADE_OF.get(kind, ())]
+
+
+def _owners(values: Sequence[Any]) -> dict[int, list[int]]:
+    """What is made of what, of all that some values are made of."""
+    found, met, left = defaultdict[int, list[int]](list), set[int](), [*values]
+    while left:
+        value = left.pop()
+        kind = type(value)
+        if id(value) in met or kind in _ALONE or not (kind in _COMPOSED or issubclass(kind, tuple)):
+            continue
+        met.add(id(value))
+        for _, part in _made_of(value):
+            found[id(part)].append(id(value))
+            left.append(part)
+    return found
+
+
+def can_pair(kind: type) -> bool:
+    """Whether an instance of a class is known by what is read of it."""
+    return kind in _KINDS or is_openable(kind)
+
+
+def _which(container: Any) -> int:
+    return container.identity if type(container) is Argument else id(container)
+
+
+def _as_entry(noted: Entry | Read) -> Entry:
+    return noted if type(noted) is Entry else Entry(*noted[:4], -1)
+
+
+class Followed:
+    """Slots in which other objects lie again and again, and what is read of those.
+
+    Args:
+        roots: The slots.
+        inner: What is read of the objects in them.
+        objects: Identities of those objects.
+        known: What is known of all other objects.
+        names: Gives the names of slots.
+    """
+
+    def __init__(
+        self,
+        roots: list[Entry],
+        inner: list[Entry],
+        objects: AbstractSet[int],
+        known: KnownPaths,
+        names: Callable[[Entry], str],
+    ) -> None:
+        self.roots = roots
+        self.inner = inner
+        self.objects = frozenset(objects)
+        self._known = known
+        self._names = names
+        self._difference: SlotPlace | None = None
+        self._sort()
+
+    def _sort(self) -> None:
+        of = defaultdict[int, list[Entry]](list)
+        for entry in self.inner:
+            of[id(entry.container)].append(entry)
+        self._inside = self._known._replace(of=of, holders={})
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All that is compared."""
+        return [*self.roots, *self.inner]
+
+    @property
+    def reads(self) -> list[Read]:
+        """The same, as what was read."""
+        return [Read(*entry[:4], 0, self._names(entry), Names()) for entry in self.entries]
+
+    def holds(self) -> bool:
+        """Whether all is as it was in what lies there now; it is about that from then on."""
+        pairs = Pairs(self._inside, self.objects)
+        found = pairs.agree([SlotPlace(entry, "", entry.value, read(entry)) for entry in self.roots])
+        if not (found and pairs.are_one_to_one()):
+            self._difference = pairs.difference
+            return False
+        if any([was is not now for was, now in pairs.found.values()]):
+            self.roots = [pairs.follow(entry) for entry in self.roots]
+            self.inner = [pairs.follow(entry) for entry in self.inner]
+            self.objects = frozenset([id(now) for _, now in pairs.found.values()])
+            self._sort()
+        return True
+
+    def difference(self) -> SlotPlace:
+        """What was not as it was when it was asked last."""
+        return self._difference or SlotPlace(self.roots[0], "", self.roots[0].value, read(self.roots[0]))

@@ -1,0 +1,135 @@
+"""What objects lead to, as the garbage collector sees it: more than a call uses, without names and order.
+
+This is asked where too much does no harm: whether a tensor of the state may share memory with an argument
+that is about to be copied, on which device a callable may work, who else holds an object. What a recording
+depends on is what its calls read (:mod:`..reads`), and never this.
+
+What does not work: an object that C alone leads to, without telling the collector of it, is not found. Nor is
+one that nothing but a global of an installed package leads to, if none of the code that names it has run.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import torch
+
+from ..arguments import table_of
+from ..objects import class_of, is_users, members, own
+from ..pytorch import has_memory, plain_functions
+from ..state import ATTRIBUTE, CELL, ITEM, VARIABLE, mentions_of, show
+
+_LEAVES = frozenset({
+    *(int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size),
+    *(types.CodeType, types.FrameType),
+})  # fmt: skip
+"""Types of objects that lead nowhere, or everywhere."""
+
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+"""What the path of code has in it that was installed."""
+
+_SEARCHING = frozenset({
+    *("globals", "locals", "vars", "eval", "exec", "getattr", "__dict__", "__globals__", "f_globals"),
+    *("modules", "import_module", "__import__", "attrgetter"),
+})  # fmt: skip
+"""Names in code that gets at what it does not name."""
+
+
+def reached(roots: Iterable[Any]) -> Iterator[Any]:
+    """Everything that some objects lead to, each once, but for plain values.
+
+    The user's functions and modules lead to all that they name, whether they have ever run or not. Those of
+    installed packages lead to what they hold: all packages together are the whole process.
+
+    Args:
+        roots: The objects.
+    """
+    left, seen = [*roots], dict[int, Any]()
+    while left:
+        value = left.pop()
+        if type(value) in _LEAVES or id(value) in seen:
+            continue
+        seen[id(value)] = value  # an identity is one as long as the object lives
+        yield value
+        left.extend(_behind(value))
+
+
+def named_in(code: types.CodeType, namespace: dict[str, Any]) -> list[Any]:
+    """The globals that code may get at, whether it names them or looks them up by a text."""
+    names = mentions_of(code)
+    if not _SEARCHING.isdisjoint(names):
+        return list(namespace.values())
+    return [namespace[name] for name in names & namespace.keys()]
+
+
+def tensors_by_memory(values: Iterable[Any]) -> dict[int, torch.Tensor]:
+    """Those of some objects that are tensors with memory, by the handle of their storage."""
+    with plain_functions():  # to look at a tensor is not to use it
+        tensors = [each for each in values if issubclass(type(each), torch.Tensor) and has_memory(each)]
+        return {each.untyped_storage()._cdata: each for each in tensors}
+
+
+class Slot(NamedTuple):
+    """A place in an object in which something lies.
+
+    Attributes:
+        kind: How it is written.
+        container: The object, or the dict with its attributes.
+        key: Under what it lies there.
+        value: What lies there.
+        suffix: What one writes behind the name of the object.
+    """
+
+    kind: str
+    container: Any
+    key: Any
+    value: Any
+    suffix: str
+
+
+def slots_in(holder: Any) -> list[Slot]:
+    """The places in a container, in the attributes of an object, in a cell of a closure."""
+    kind = type(holder)
+    if isinstance(holder, dict):
+        held = members.items(holder)
+        return [Slot(ITEM, holder, key, value, f"[{show(key)}]") for key, value in held]
+    if isinstance(holder, (list, deque)):
+        held = enumerate(members.values(holder))
+        return [Slot(ITEM, holder, number, value, f"[{number}]") for number, value in held]
+    if kind is types.CellType:
+        return [Slot(CELL, holder, None, value, "") for value in gc.get_referents(holder)]
+    if kind is ContextVar:
+        return [Slot(VARIABLE, holder, None, holder.get(None), ".get()")]
+    table, slots = table_of(holder), [(name, own(holder, name)) for name in class_of(kind).slots]
+    attributes = [Slot(ITEM, table, name, value, f".{name}") for name, value in (table or {}).items()]
+    return attributes + [Slot(ATTRIBUTE, holder, name, value, f".{name}") for name, value in slots]
+
+
+def _behind(value: Any) -> Iterable[Any]:
+    kind = type(value)
+    if kind is types.FunctionType:
+        own = is_users(value) and not _is_installed(value.__code__.co_filename)
+        named = named_in(value.__code__, value.__globals__) if own else ()
+        return [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__, *named]
+    if issubclass(kind, type):
+        return [kind, *value.__mro__, *vars(value).values()] if is_users(value) else ()
+    if issubclass(kind, types.ModuleType):
+        own = is_users(value) and not _is_installed(str(vars(value).get("__file__")))
+        return list(vars(value).values()) if own else ()
+    if issubclass(kind, weakref.ref):
+        return (value(),)
+    if kind is ContextVar:
+        return (value.get(None),)
+    held = gc.get_referents(value)
+    return [*held, *value.__dict__.values()] if issubclass(kind, threading.local) else held
+
+
+def _is_installed(file: str) -> bool:
+    return any([marker in file for marker in _INSTALLED])

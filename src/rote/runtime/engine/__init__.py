@@ -1,0 +1,13 @@
+"""The life of a key: what is observed, when something is recorded, and which recording answers."""
+
+from __future__ import annotations
+
+from .answer import Answer
+from .choice import drop_abandoned
+from .guard_reasons import strict_reasons
+from .plain_path import PlainPath
+from .specialization import Specialization
+from .states import LifeEvent, State
+from .steadiness import NEXT
+from .subject import Limits, Subject
+from .umpire import Timed, Umpire

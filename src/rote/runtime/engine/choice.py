@@ -1,0 +1,256 @@
+"""Which of a key's recordings answers a call, and what to do if only the arguments lie elsewhere.
+
+A recording answers a call if its state is the present one and the arguments lie where it needs them. One that
+uses arguments in place is asked before one that copies them. What the key knows about places
+(:class:`~..program.placement.Guesses`) decides what the next recording uses in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ...base import Site
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
+from ..arguments import Call
+from ..capture import Observation, parameters_of
+from ..conditions import abandoned, tensors_by_memory
+from ..program import (
+    BUFFER,
+    PLACES,
+    Guesses,
+    SeenArgument,
+    Spot,
+    group_members,
+    moved_reasons,
+    shared_groups,
+    sharing_reasons,
+)
+from ..pytorch import plain_functions
+from ..recording import Accesses, Recording, reachable
+from .subject import Limits
+
+
+class Choice:
+    """Chooses among the recordings of one key.
+
+    Args:
+        recordings: The key's list; the order is that of last use.
+        limits: Bounds.
+    """
+
+    def __init__(self, recordings: list[Recording], limits: Limits) -> None:
+        self.guesses = Guesses(limits.guess)
+        self._recordings = recordings
+        self._max_recordings = limits.max_recordings
+
+    def find(self, call: Call) -> Recording | None:
+        """The recording that answers a call, moved to the front."""
+        for holds in (Recording.holds, Recording.moves):
+            for in_place in (True, False):
+                for position, recording in enumerate(self._recordings):
+                    if bool(recording.spots) is not in_place or recording.busy:
+                        continue
+                    if not (recording.fits(call) and holds(recording)):
+                        continue
+                    if holds is Recording.holds or recording.fits(call):  # other objects may be arguments
+                        if position:
+                            self._recordings.insert(0, self._recordings.pop(position))
+                        return recording
+        return None
+
+    def elsewhere(self, call: Call, site: Site) -> tuple[Recording | None, list[Reason]]:
+        """No recording answers: make one that can be recorded at once if only arguments lie elsewhere.
+
+        Returns:
+            The recording, if there is one, and why the call is not replayed. ``RT503`` among the reasons says
+            that no recording can answer the call.
+        """
+        for recording in list(self._recordings):
+            lost = [spot for spot in recording.spots if not spot.holds(call.leaves)]
+            if not lost or (recording.bound and recording.depends_on_sharing) or not recording.holds():
+                continue
+            self.guesses.miss(call, lost)
+            other = recording.sibling([spot for spot in recording.spots if spot not in lost])
+            if other.fits(call):
+                self._recordings.insert(0, other)
+                return other, moved_reasons(call, lost, site)
+        return None, self._sharing(call, site)
+
+    def against(self, call: Call) -> list[Reason]:
+        """Why the recordings whose state is the present one do not answer a call."""
+        for recording in self._recordings:
+            if recording.recorded and not recording.busy and recording.holds():
+                lost = [spot for spot in recording.spots if not spot.holds(call.leaves)]
+                found = moved_reasons(call, lost, None) or sharing_reasons(call, recording.shared(call), None)
+                if found:
+                    return found
+        pending = sum(recording.busy for recording in self._recordings)
+        if not pending:
+            return [reason(rules.NOT_YET, "no recording for this state yet")]
+        text = f"{pending} results of this key are alive and their backward has not run"
+        return [reason(rules.BACKWARD_PENDING, text)]
+
+    def _sharing(self, call: Call, site: Site) -> list[Reason]:
+        """A recording would answer but for an argument that shares memory with state."""
+        for recording in self._recordings:
+            if recording.recorded and recording.meets(call) and recording.holds():
+                return sharing_reasons(call, recording.shared(call), site)
+        return []
+
+    def better(self, recording: Recording, call: Call) -> Recording | None:
+        """A recording to record for mutated arguments that are copied and keep coming from the same place."""
+        memory, guesses = recording.memory, self.guesses
+        inputs = memory.inputs if memory is not None else None
+        if inputs is None or not inputs.written or not guesses.enabled or guesses.extra >= PLACES:
+            return None
+        if recording.keeps_graph or sum(other.recorded for other in self._recordings) >= self._max_recordings:
+            return None
+        regular = recording.regulars.note(call, inputs.copied_back(call))
+        if not regular:
+            return None
+        guesses.trust(regular)
+        other = recording.sibling(inputs.spots)
+        other.persistent.update(regular)
+        self._recordings.insert(0, other)
+        return other
+
+    def spots(self, recording: Recording, call: Call, site: Site) -> tuple[Spot, ...] | Reason:
+        """What a recording that is about to be made uses in place.
+
+        Where a result may require grad, the graph needs what it saved until its backward, which the memory of
+        arguments does not promise; then all of them are copied.
+
+        Args:
+            recording: What is recorded.
+            call: The call that is recorded.
+            site: The caller's line.
+
+        Returns:
+            The spots; or why nothing can be recorded.
+        """
+        recording.track(keeps_graph=may_track(recording, call))
+        tracked = recording.keeps_graph or (torch.is_grad_enabled() and recording.may_meet_gradients)
+        if tracked and recording.bound and recording.depends_on_sharing:
+            name = call.names()[recording.bound[0].members[0]]
+            text = f"{name} shares memory with a tensor made outside the call, and a result requires grad"
+            return reason(rules.ALIASED_MUTATION, text, site)
+        if tracked:
+            recording.use_in_place(())
+            return ()
+        return self.guesses.spots(call, recording.bound, recording.accesses.written, recording.persistent)
+
+    def forget_old(self, most: int) -> bool:
+        """Forget recordings that were only observed, the oldest first; whether there were too many.
+
+        Bound recordings are counted apart: a caller may have one for each of its buffers.
+        """
+        observed = [other for other in self._recordings if not other.recorded]
+        free = [other for other in observed if not other.bound]
+        bound = [other for other in observed if other.bound]
+        for old in (*free[most:], *bound[max(most, self._max_recordings) :]):
+            self._recordings.remove(old)
+        return len(free) > most
+
+    def idle(self) -> list[Recording]:
+        """The recordings that no result needs."""
+        return [recording for recording in self._recordings if not recording.busy]
+
+    def drop(self, recording: Recording) -> None:
+        """Release a recording and forget it."""
+        recording.release()
+        self._recordings.remove(recording)
+
+    def drop_dead(self, recording: Recording) -> None:
+        """Before a recording: release others that were made for tensors which have died since."""
+        for other in list(self._recordings):
+            dead = any(spot.seen.storage() is None for spot in other.spots)
+            if dead and other is not recording and other.recorded and not other.busy:
+                other.release()
+                self._recordings.remove(other)
+
+
+def drop_abandoned(choices: Iterable[Choice]) -> None:
+    """Release recordings whose state cannot come back, since guards alone hold what was replaced in it."""
+    others = [(choice, recording) for choice in choices for recording in choice.idle()]
+    values, ends = list[Any](), list[int]()
+    for _, recording in others:
+        stands = recording.guard.python.holds() or recording.moves()
+        values += recording.guard.python.replaced() if not stands else []
+        ends.append(len(values))
+    free = abandoned(values) if values else []
+    values.clear()
+    for (choice, recording), start, end in zip(others, [0, *ends], ends, strict=False):
+        if any(free[start:end]):
+            choice.drop(recording)
+
+
+def may_track(recording: Recording, call: Call | None = None) -> bool:
+    """Whether a way through the recording, known or not, may have results that require grad."""
+    if not torch.is_grad_enabled():
+        return any(node.template is not None and node.template.tracked for node in recording.root.walk())
+    tensors = recording.accesses.alive().values()
+    leaves = call.leaves if call is not None else ()
+    arguments = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    with plain_functions():  # to look at a tensor of the user's class is not to use it
+        return any(tensor.requires_grad for tensor in (*tensors, *arguments))
+
+
+def keeps_values(recording: Recording) -> bool:
+    """Whether values in the recording's memory outlive the call: gradients, or what a backward needs."""
+    return recording.keeps_graph or any(node.effects_key for node in recording.root.walk())
+
+
+def shares_state(recording: Recording, call: Call, reached: Iterable[Any]) -> bool:
+    """Whether an argument that would be copied shares memory with state, as it is now.
+
+    What :meth:`Recording.fits` knows was true when the guard was made. A tensor that the recording does not
+    touch may have been rebound to other memory since (``.data = ...``), which no guard watches; that matters
+    where Python is about to run on copies of the arguments.
+
+    Args:
+        recording: The recording.
+        call: The arguments.
+        reached: What the callable can reach besides.
+    """
+    state = reachable(tensors_by_memory(reached), parameters_of(call), recording.guard.watch())
+    in_place = {spot.members[0] for spot in recording.spots}
+    return any(members[0] not in in_place for members in shared_groups(call, state))
+
+
+def bind(
+    accesses: Accesses,
+    call: Call,
+    observed: Observation,
+    state: dict[int, torch.Tensor],
+    guesses: Guesses,
+    site: Site,
+) -> tuple[Spot, ...]:
+    """The arguments that share memory with state, and have to lie there in a recording of this state.
+
+    Args:
+        accesses: What calls of this state touch; the shared tensors are added.
+        call: The observed call, on the caller's own tensors.
+        observed: What it was.
+        state: The tensors the callable can reach, by storage handle.
+        guesses: Unless it writes, whether to use the argument in place is a guess.
+        site: The caller's line.
+    """
+    bound = list[Spot]()
+    depends = bool(observed.writes.inputs or observed.writes.externals or len(observed.nodes) > 1)
+    for members in shared_groups(call, state):
+        if not depends and (not guesses.enabled or members[0] in guesses.missed):
+            continue
+        bound.append(Spot.of(members, call.leaves, BUFFER))
+        handle = call.leaves[members[0]].untyped_storage()._cdata
+        accesses.note_external(state[handle], site, written=members[0] in observed.writes.inputs)
+    return tuple(bound)
+
+
+def places_of_written(accesses: Accesses, call: Call) -> dict[int, SeenArgument]:
+    """Where mutated arguments lay, to see whether they come again there."""
+    firsts = [members[0] for members in group_members(call) if members[0] in accesses.written]
+    return {first: SeenArgument.of(call.leaves[first]) for first in firsts if not call.leaves[first].is_meta}

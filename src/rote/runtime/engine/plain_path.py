@@ -1,0 +1,70 @@
+"""The hot path of a key that runs eagerly for good, or for long: one generated function that says so.
+
+Such a key gains nothing from rote and is not to lose much by it either: arguments and surroundings are
+checked as in :mod:`..replay.generated`, the call is counted with its reasons, the caller runs the callable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..arguments import Admission, Call, Source, tracing
+from ..backends.protocol import Lock
+from ..program import PLAINLY, Tally, in_bad_fork
+from ..replay import Counts
+from .specialization import Specialization
+from .states import State
+
+LONG = 256
+"""Calls that a key has to rest, at least: to generate a function takes as long as some of them."""
+
+
+class PlainPath:
+    """Answers the calls of one key with PLAINLY.
+
+    Args:
+        entry: The key.
+        call: One of its calls.
+        lock: The wrapper's lock.
+        counts: The wrapper's counts.
+        tally: Counts reasons.
+        sorts: The order of the keywords does not matter.
+
+    Attributes:
+        call: The function, of positional and keyword arguments: PLAINLY, or NOT_MINE for another key.
+    """
+
+    __slots__ = ("call",)
+
+    def __init__(
+        self, entry: Specialization, call: Call, lock: Lock, counts: Counts, tally: Tally, *, sorts: bool
+    ) -> None:
+        source = Source("plain")
+        constant = source.constant
+        source.refuse(f"{constant(tracing.get)}()")
+        source.refuse(f"{constant(in_bad_fork)}()")
+        admission = Admission(source, call, sorts=sorts)
+        admission.write()
+        admission.write_sharing()
+        admission.write_switches()
+        source.refuse(f"not {constant(lock.acquire)}(False)")
+        source.line("try:")
+        source.indent()
+        source.refuse(f"{constant(entry.counts)}.dead or not {constant(entry.life)}.resting")
+        source.line(f"{constant(entry.life)}.resting -= 1")
+        for counted in (counts, entry.counts):
+            source.line(f"{constant(counted)}.calls += 1")
+        source.line(f"{constant(tally.add)}({constant(entry.eager_reasons)})")
+        source.line(f"return {constant(PLAINLY)}")
+        source.indent(-1)
+        source.line("finally:")
+        source.line(f"    {constant(lock.release)}()")
+        self.call: Callable[[tuple[Any, ...], dict[str, Any]], Any] = source.compile()
+
+    @staticmethod
+    def possible(entry: Specialization, call: Call) -> bool:
+        """Whether the key runs eagerly for long, and its calls can be told by what is given."""
+        life = entry.life
+        rests = life.state is State.EAGER and life.resting >= LONG
+        return rests and Admission.possible(call)

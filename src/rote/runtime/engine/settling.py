@@ -1,0 +1,615 @@
+"""What a traced call teaches: whether it was steady, and what becomes of its recording.
+
+Runs after the callable has returned. Whatever it decides, the caller gets the result of one plain call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+
+from ...base import Site
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
+from ..arguments import Call, assign, flatten
+from ..autograd import Backward, Walker, take_over, tracked_results
+from ..autograd.graph import GradientWalk
+from ..capture import HostRandom, Observation, Plan, parameters_of
+from ..capture.path import UnseenValue
+from ..conditions import Slot, slots_in
+from ..program import (
+    AGAIN,
+    EAGER,
+    EXTERNAL,
+    GIVEN,
+    RECORDED,
+    BackwardLog,
+    GradientEffect,
+    GradientWatch,
+    Template,
+    describe_inputs,
+    spend,
+)
+from ..reads.trace import Noted
+from ..recording import Accesses, Known, Own, Recording, StateGuard, StaticInputs, put_together, reachable
+from ..replay import result_of
+from ..state import Difference, Entry, ExecutedCode, Names, Snapshot, look_again
+from . import steadiness
+from .answer import Answer
+from .choice import Choice, bind, places_of_written
+from .patience import MAX_OBSERVED, PAYS, Patience
+from .shortage import estimate_of, keep, settle
+from .states import Life, LifeEvent, State
+from .subject import Limits
+
+SHOWN = 3
+"""Changes of the state that are given as reasons."""
+
+
+class KeyLife(Protocol):
+    """What settling a traced call needs of its key; see :class:`.specialization.Specialization`."""
+
+    life: Life
+    recordings: list[Recording]
+    evictions: int
+    patience: Patience
+    last_mismatch: Reason | None
+    choice: Choice
+
+    @property
+    def calls(self) -> int:
+        """Calls of the key."""
+        ...
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The callable."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """How the callable is called in messages."""
+        ...
+
+    @property
+    def executed(self) -> ExecutedCode:
+        """Code the callable was seen to run."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """Bounds."""
+        ...
+
+    @property
+    def trusted(self) -> frozenset[int]:
+        """Handles of storages that nobody can replace."""
+        ...
+
+    @property
+    def log(self) -> BackwardLog:
+        """Counts backward passes."""
+        ...
+
+    def open_walk(self, walk: GradientWalk, call: Call) -> Walker:
+        """A new key for walking a recorded graph back."""
+        ...
+
+    def reaches(self, container: Any) -> bool:
+        """Whether state of the callable, other than arguments, leads to an object."""
+        ...
+
+    def refuse(self, why: Reason) -> None:
+        """Run eagerly from now on."""
+        ...
+
+    def reach(self, call: Call) -> Iterator[Any]:
+        """All that the callable can reach besides its tensor arguments, and more."""
+        ...
+
+    def move(self, device: torch.device) -> None:
+        """Use the backend of another device from now on."""
+        ...
+
+    def rest(self, reasons: list[Reason]) -> None:
+        """Run eagerly for a while, for these reasons."""
+        ...
+
+    def tire(self, unseen: UnseenValue) -> None:
+        """A call read a value that none before had; after too many in a row, run eagerly for a while."""
+        ...
+
+    def give_up(self, event: LifeEvent, why: Reason) -> None:
+        """Record no more."""
+        ...
+
+
+class Settling:
+    """Settles one traced call.
+
+    Args:
+        key: The key.
+        recording: The recording the call belonged to, if one was known.
+        call: The arguments.
+        plan: How the call ran.
+        observed: What it did.
+        noted: What it read and wrote outside of itself.
+        site: The caller's line.
+    """
+
+    def __init__(
+        self,
+        key: KeyLife,
+        recording: Recording | None,
+        call: Call,
+        plan: Plan,
+        observed: Observation,
+        noted: Noted,
+        site: Site,
+    ) -> None:
+        self._key = key
+        self._recording = recording
+        self._call = call
+        self._plan = plan
+        self._observed = observed
+        self._site = site
+        self._node = observed.node
+        self._effects: list[GradientEffect] = []
+        self._effects_key: Any = None
+        self._results: list[torch.Tensor] = []
+        self._backward: Backward | None = None
+        self._refused: Reason | None = None
+        self._first = False  # the first observation of a state
+        self._strange = False  # one state more that was seen only once
+        self._noted = noted
+        self._marked = observed.value is not observed.returned
+        self._strayed = False  # it did something else than it was known to do
+        self._slots = {target.address for target in observed.template.targets}
+        self._made = steadiness.bound_containers(observed)
+        self._read = noted.reads
+        self._moved: list[Difference] = []  # what is not as it was when the call read it
+
+    def learn(self, watch: GradientWatch, dice: HostRandom, guards: list[Reason], *, held: bool) -> Answer:
+        """Judge the call and return its result.
+
+        Args:
+            watch: The gradient slots before the call.
+            dice: The host's random generators before the call.
+            guards: Why no recording fitted.
+            held: The guard of the recording held before the call, and looks at everything.
+        """
+        found, after = self._judge(watch, dice, held=held)
+        difference = self._observed.difference or self._compare_result()
+        if difference is None:
+            self._look_astray()
+        self._results = tracked_results(self._observed.value, self._observed.template)
+        value = self._value()
+        self._observed = replace(self._observed, value=None, returned=None)  # whoever holds them keeps them
+        if not found and difference is None:
+            ledger, results = self._observed.ledger, self._results
+            found += steadiness.escape_reasons(ledger, self._observed, self._effects, results, self._call)
+        self._results = []
+        if self._observed.failed is not None:
+            return self._capture_failed(value, self._observed.failed)
+        if found:
+            return self._unsteady(value, found + guards)
+        self._remember(after, watch)
+        if difference is not None:
+            return self._differed(value, [difference, *guards])
+        return self._agreed(value, guards)
+
+    # ------------------------------------------------------------------ judging
+
+    def _judge(
+        self, watch: GradientWatch, dice: HostRandom, *, held: bool
+    ) -> tuple[list[Reason], Snapshot | None]:
+        """Reasons against recording, and what was read as it is after the call, if that was looked at."""
+        observed, site = self._observed, self._site
+        changes, after = self._changes(held=held)
+        if after is not None:
+            watch.name(after.names_of_tensors())
+        self._effects, self._effects_key, gradients = steadiness.gradient_reasons(
+            observed, watch, list(self._key.executed.globals), site
+        )
+        found = steadiness.random_reasons(dice, self._noted, site)  # what is drawn from changes, too
+        found = found or steadiness.state_reasons(changes, list(self._key.executed.globals), site)
+        found = found or steadiness.effect_reasons(self._noted.effects, site)
+        found += steadiness.unknown_reasons(self._noted, site, recorded=self._plan.capture is not None)
+        refrozen = observed.use.refrozen(observed.ledger)
+        if refrozen:
+            after = after if after is not None else self._look_again()
+            found = steadiness.freezing_reasons(refrozen, after, site) or found
+        restored = self._restore_arguments(changed=bool(changes))
+        found = found or restored
+        found += steadiness.container_reasons(observed, self._read, site)
+        found += steadiness.surroundings_reasons(self._key.executed, self._noted, observed, self._call, site)
+        found += steadiness.argument_reasons(observed, self._call, self._noted.effects, site)
+        found += steadiness.device_reasons(observed, self._plan.backend.device, site)
+        found += observed.blockers
+        found += gradients
+        if found:
+            return found, after
+        found, after = self._judge_externals(watch, after)
+        pointers = set(observed.arrays)
+        if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
+            after = after if after is not None else self._look_again()
+            found += steadiness.array_reasons(observed, after.arrays)
+            found += steadiness.overlap_reasons(after.arrays, observed, self._call)
+        return found, after
+
+    def _judge_externals(
+        self, watch: GradientWatch, after: Snapshot | None
+    ) -> tuple[list[Reason], Snapshot | None]:
+        """Why tensors made outside cannot be read in place: nobody would notice when they are replaced."""
+        observed, trusted = self._observed, self._key.trusted
+        guard = self._recording.guard.python if self._recording is not None else None
+        known = guard.handles if guard is not None and after is None else set[int]()
+        known = known | trusted | (set(after.tensors) if after is not None else set())
+        unknown = steadiness.unknown_externals(observed, known, watch, self._call)
+        if unknown and after is None:  # this path reads tensors that no earlier one read
+            after = self._look_again()
+            known = set(after.tensors) | trusted
+            unknown = steadiness.unknown_externals(observed, known, watch, self._call)
+        if unknown and self._noted.scripts:
+            known = known | steadiness.scripted_constants(observed, self._noted.scripts)
+            unknown = steadiness.unknown_externals(observed, known, watch, self._call)
+        return steadiness.external_reasons(observed, unknown), after
+
+    def _changes(self, *, held: bool) -> tuple[list[Difference], Snapshot | None]:
+        """What of that which was read the call has changed, and all of it as it is now if that was needed."""
+        guard = self._recording.guard.python if self._recording is not None else None
+        if held and guard is not None:
+            if not guard.holds():
+                return guard.explain()[:SHOWN], self._look_again()
+            if guard.covers(self._read):
+                return [], None
+        after = self._look_again()
+        return self._moved[:SHOWN], after
+
+    def _look_again(self) -> Snapshot:
+        """What this call or an earlier one of the recording has read, as it is now."""
+        lines = {effect.address: effect.site for effect in self._noted.effects}
+        reads = self._read.joined(self._recording.reads if self._recording is not None else None)
+        written = steadiness.written_arrays(self._observed)
+        again = look_again(reads, self._key.executed, lines, written)
+        self._moved = again.changed
+        return again.snapshot
+
+    def _compare_result(self) -> Reason | None:
+        node, template = self._node, self._observed.template
+        was, node_effects = node.template, node.effects_key
+        if was is None:
+            return None
+        if was.key != template.key:
+            why = reason(rules.OUTPUT_DIFFERS, was.difference(template), self._site)
+        elif node_effects != (self._effects_key or None):
+            why = reason(rules.OUTPUT_DIFFERS, "other gradients were replaced than before", self._site)
+        else:
+            return None
+        node.template, node.seen = None, 0
+        node.unrecord()
+        return why
+
+    def _look_astray(self) -> None:
+        """A call of which nothing was noted went another way than the known one: it is not recorded."""
+        known = self._plan.known
+        self._strayed = known is not None and known.end is not self._node
+        for node in self._observed.recorded if self._strayed else ():
+            node.unrecord()
+
+    def _what_is_known(self) -> Known | None:
+        """What is known of another call that finds everything as this one did.
+
+        Code that C calls is followed from the second call on. What is put into slots or made of arguments,
+        what is written for somebody to read, how generators are set: the notes of the call itself tell that.
+        """
+        noted, template = self._noted, self._observed.template
+        unclear = noted.late or noted.missing or noted.unseen or noted.scripts or noted.output
+        unclear = unclear or self._marked or self._sets_generators()
+        if self._strayed or unclear or template.targets or template.needs_given:
+            return None
+        return Known(noted, self._node)
+
+    def _sets_generators(self) -> bool:
+        """Whether the call sets generators from outside, or may do so where a value leads elsewhere."""
+        observed = self._observed
+        known = self._call.generators() or observed.generators.outside
+        return bool(self._observed.settings or (len(observed.nodes) > 1 and known))
+
+    def _restore_arguments(self, *, changed: bool) -> list[Reason]:
+        """Python state that got hold of a static input is given the caller's tensor instead.
+
+        Args:
+            changed: Something that was read is not what it was.
+        """
+        call, inputs, noted = self._call, self._observed.inputs, self._noted
+        if inputs is None or not (noted.effects or noted.unseen or noted.late or changed):
+            return []  # what is bound anew is bound with the result
+        originals: dict[int, torch.Tensor] = {
+            id(static): call.leaves[member]
+            for group in inputs.groups
+            for member, static in zip(group.members, group.static, strict=True)
+        }
+        names = next((read.names for read in noted.reads), Names())
+        found: list[Reason] = []
+        for holder in list(self._key.reach(call)):
+            for slot in slots_in(holder):
+                if id(slot.value) not in originals or self._has_put(slot):
+                    continue  # what is bound anew is bound with the result
+                assign(slot.kind, slot.container, slot.key, originals[id(slot.value)])
+                text = f"{names.path(id(holder), slot.suffix)} keeps an argument of the call"
+                found.append(reason(rules.STATE_CHANGES, text, self._site))
+        return found
+
+    # ------------------------------------------------------------------ the result
+
+    def _value(self) -> Any:
+        """The caller's result: from static memory it is copied, a consumed graph is replaced by a stub."""
+        recording, plan, observed = self._recording, self._plan, self._observed
+        own = Own(observed.returned)
+        inputs = observed.inputs
+        if inputs is not None:
+            # Only what this call wrote goes back: an earlier one may have had a buffer it writes as argument.
+            written = observed.writes.inputs | (inputs.written if plan.follow else set[int]())
+            back = self._backward = self._take_over(recording, inputs)
+            counted = self._node.counted
+            value = result_of(observed.template, inputs.writing(written), self._call, back, counted, own)
+            if recording is not None:
+                recording.accesses.written.update(written)
+            if self._backward is not None and not self._node.recorded:
+                self._backward.release("its forward went a way that is not recorded")
+            # If the way ends unrecorded, what it left in .grad gets memory of its own.
+            if not self._node.recorded:
+                for effect in self._effects:
+                    effect.hand_out(copy=True)
+            return value
+        if not any(leaf.spent for leaf in observed.template.leaves):
+            return observed.returned
+        branches = self._call.branches() if observed.template.needs_given else []
+        leaves: list[Any] = []
+        flatten(observed.value, leaves)
+        fresh: list[Any] = []
+        for part, leaf in zip(leaves, observed.template.leaves, strict=False):
+            if leaf.kind == GIVEN:
+                fresh.append(branches[leaf.index])
+            else:
+                fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
+        return put_together(observed.template, fresh, branches, own)
+
+    def _take_over(self, recording: Recording | None, inputs: StaticInputs) -> Backward | None:
+        """The call ran on static inputs: keep its graph for the backward of this call and of replays."""
+        observed = self._observed
+        if recording is None or not observed.template.tracked:
+            return None
+        key = self._key
+        return take_over(
+            observed.value, observed.template, inputs.members(), inputs.substitute(self._call.leaves),
+            observed.ledger, observed.use, self._call, recording.occupancy, recording.stand_ins, key,
+            key.log,
+            repeats=not (observed.writes.inputs or observed.template.gives or observed.template.appends)
+            and all(node.pure for node in observed.nodes),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ verdicts
+
+    def _remember(self, after: Snapshot | None, watch: GradientWatch) -> None:
+        """Keep what the call touches, with a guard over the state as it is now if that was looked at."""
+        recording = self._recording
+        if recording is None:
+            recording = self._recording = self._begin(
+                after if after is not None else self._look_again(), watch
+            )
+            self._first = True
+            self._key.recordings.insert(0, recording)
+            self._strange = self._key.choice.forget_old(MAX_OBSERVED)
+        else:
+            concerned, more = self._note_accesses(recording.accesses, watch)
+            if after is None and (more or (concerned and not recording.keeps_gradients)):  # as no path before
+                after = self._look_again()
+            if after is not None:
+                recording.protect(after, parameters_of(self._call), watch, concerned=concerned)
+        recording.persistent.update(places_of_written(recording.accesses, self._call))
+        recording.expect(estimate_of(self._observed.ledger, self._call, self._plan.backend))
+
+    def _begin(self, after: Snapshot, watch: GradientWatch) -> Recording:
+        """The first call that found this state."""
+        accesses, parameters = Accesses(), parameters_of(self._call)
+        state = reachable(self._before_it_kept(after), parameters, watch)
+        bound = bind(accesses, self._call, self._observed, state, self._key.choice.guesses, self._site)
+        concerned, _ = self._note_accesses(accesses, watch)
+        guard = StateGuard.of(after, accesses, parameters, watch, concerned=concerned)
+        return Recording(self._plan.root, guard, accesses, bound)
+
+    def _note_accesses(self, accesses: Accesses, watch: GradientWatch) -> tuple[bool, bool]:
+        """Note what the call touches.
+
+        Returns:
+            Whether it reads or replaces gradient slots, and whether it looked at anything new.
+        """
+        observed = self._observed
+        ledger, use = observed.ledger, observed.use
+        ledger.note_readers("the result", self._site)
+        for number, tensor in enumerate(ledger.externals):
+            written = number in observed.writes.externals
+            if number not in ledger.host_memory and not tensor.is_meta:
+                accesses.note_external(tensor, ledger.external_sites[number][1], written=written)
+            elif written and self._plan.capture is not None:
+                accesses.written_arrays[tensor.data_ptr()] = tensor
+        accesses.generators.update(observed.generators.outside)
+        accesses.arrays.update(observed.arrays)
+        accesses.written.update(observed.writes.inputs)
+        for (origin, number), site in observed.writes.sites.items():
+            handle = ledger.externals[number].untyped_storage()._cdata if origin == EXTERNAL else number
+            accesses.sites.setdefault((origin, handle), site)
+        accesses.asked.note_slots(use.slots)
+        externals = accesses.externals
+        concerned = bool(self._effects) or bool(accesses.asked.slots) or watch.is_read(ledger, externals)
+        looked = use.looked_outside(ledger)
+        return concerned, accesses.asked.note_looks(looked, set(externals), flags=use.flags)
+
+    def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:
+        """The tensors of the state, but for those that the call itself has put there, by storage handle."""
+        return {
+            handle: tensor
+            for handle, entries in after.tensors.items()
+            for entry, tensor in entries
+            if not self._has_put(entry)
+        }
+
+    def _has_put(self, entry: Entry | Slot) -> bool:
+        """Whether a slot is one that the call binds, or in a container that it binds."""
+        slot = (entry.kind, id(entry.container), entry.key)
+        return slot in self._slots or id(entry.container) in self._made
+
+    def _unsteady(self, value: Any, found: list[Reason]) -> Answer:
+        self._discard()
+        recordings = self._key.recordings
+        if self._recording is not None and self._recording in recordings:
+            recordings.remove(self._recording)
+        self._key.rest(found)
+        if any(why.code == rules.WRONG_BACKEND.code for why in found):
+            self._key.move(next(found for found in self._observed.devices if found.type == "cuda"))
+        if self._key.calls == 1:  # the first training step leaves gradients where there were none
+            found = [why for why in found if why.code != rules.GRADIENT_LEAVES.code]
+        return Answer(value, EAGER, found)
+
+    def _differed(self, value: Any, found: list[Reason]) -> Answer:
+        """The tree now holds what this call did; it counts as seen once."""
+        self._discard()
+        if self._recording is not None:
+            self._recording.know(None)
+        for node in self._observed.nodes:
+            node.seen = 1
+        self._note_end(self._observed.template.bare())
+        self._key.rest(found)
+        return Answer(value, EAGER, found)
+
+    def _capture_failed(self, value: Any, why: Reason) -> Answer:
+        self._discard()
+        self._key.give_up(LifeEvent.CAPTURE_FAILED, why)
+        return Answer(value, EAGER, [why])
+
+    def _agreed(self, value: Any, guards: list[Reason]) -> Answer:
+        key, plan, observed, recording = self._key, self._plan, self._observed, self._recording
+        assert recording is not None
+        recording.know(self._what_is_known())
+        for node in observed.nodes:
+            node.seen += 1
+        self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
+        strange, unseen = self._strange and bool(guards), observed.unseen
+        fruitless = (strange or unseen is not None) and not key.patience.paid()
+        if fruitless and strange:
+            key.rest(guards)  # the state is another one at every call, too many of them in a row
+            return Answer(value, EAGER, guards)
+        if unseen is not None:
+            guards = [*guards, unseen.reason()]
+        if not self._first and not fruitless:  # or it agreed with nothing yet
+            key.life.steady()
+        if self._strayed:
+            self._discard()
+        settled = not self._strayed and self._settle_session(recording)
+        if self._refused is not None:
+            return self._capture_failed(value, self._refused)
+        if not settled:
+            if key.life.state is State.OBSERVING and plan.root.seen >= plan.warmup:
+                key.life.happen(LifeEvent.AGREED)
+            result = Answer(value, EAGER, guards or [], recording)
+        else:
+            key.life.happen(LifeEvent.AGREED) if key.life.state is State.OBSERVING else None
+            key.life.happen(LifeEvent.RECORDED)
+            recording.know(None)  # replays need it no more, and it holds what was read
+            recording.written_out.update(dict.fromkeys(self._noted.output))
+            if recording.gradients.copies:
+                for effect in self._node.effects:
+                    effect.hand_out(copy=True)
+            result = Answer(value, RECORDED, guards, recording)
+        excess = overdrawn(key, recording, self._site)
+        if excess is not None:
+            key.give_up(*excess)
+        why = settle(recording, self._site) if result.how == RECORDED else None
+        if why is not None:  # a limit does not hold even with all others evicted
+            key.give_up(LifeEvent.LIMIT, why)
+            return Answer(value, EAGER, [why])
+        if fruitless and unseen is not None and excess is None:
+            key.tire(unseen)
+        return result
+
+    def _settle_session(self, recording: Recording) -> bool:
+        """Keep what was captured; whether anything was."""
+        capture = self._plan.capture
+        if capture is None:
+            return False
+        memory = recording.memory
+        if not self._observed.recorded or memory is None:
+            capture.session.release()
+            return False
+        self._refused = keep(memory.holding, capture.session, capture.make_room, self._site)
+        if self._refused is not None:
+            return False
+        for effect in self._node.effects:
+            effect.count_owners()
+        if self._node.effects and len(self._observed.nodes) > 1 and not self._observed.left:
+            recording.gradients.copy_from_now()
+        recording.gradients.add(self._node.effects)
+        accesses = recording.accesses
+        facts = describe_inputs(self._call, memory.inputs.spots, accesses.written, accesses.sites)
+        recording.describe(facts)
+        return True
+
+    def _note_end(self, template: Template) -> None:
+        self._node.template = template
+        self._node.effects_key = self._effects_key or None
+        self._node.effects = self._effects if self._node.recorded else []
+        self._node.backward = self._backward if self._node.recorded else None
+
+    def _discard(self) -> None:
+        """Nothing of this call's recording is kept; recorded results were copied already."""
+        for node in self._observed.recorded:
+            node.unrecord()
+        if self._plan.session is not None:
+            self._plan.session.release()
+        if self._recording is not None:
+            self._recording.release()
+
+
+def overdrawn(key: KeyLife, recording: Recording, site: Site) -> tuple[LifeEvent, Reason] | None:
+    """Whether a key has more ways or recordings than it may have, and why; old recordings are dropped.
+
+    Args:
+        key: The key.
+        recording: The one that has just been observed or recorded.
+        site: The caller's line.
+    """
+    limits = key.limits
+    if recording.root.paths() > limits.max_paths:
+        text = f"{recording.root.paths()} ways were seen"
+        widest = max(recording.root.walk(), key=lambda node: len(node.edges))
+        where = widest.events[-1].site if widest.events else site
+        event = LifeEvent.LIMIT if limits.keep else LifeEvent.CROWDED
+        return event, widest.excess or reason(rules.TOO_MANY_PATHS, text, where)
+    for old in [other for other in key.recordings if other.gone and other is not recording]:
+        old.release()
+        key.recordings.remove(old)
+        key.evictions += old.replays < PAYS
+    recorded = [other for other in key.recordings if other.recorded]
+    for old in recorded[limits.max_recordings :]:
+        old.release()
+        key.recordings.remove(old)
+        key.evictions += 1
+    fresh = [other for other in recorded if not other.replays]
+    unused = sum(not other.holds() for other in fresh) if len(fresh) > MAX_OBSERVED else 0
+    if key.evictions <= limits.max_recordings and unused <= MAX_OBSERVED:
+        return None
+    text = f"{key.evictions} recordings were replaced (max_recordings={limits.max_recordings})"
+    if unused > MAX_OBSERVED:
+        text = f"{unused} recordings were never replayed, their state did not come back"
+    last = key.last_mismatch
+    if last is not None:
+        text += f"; the last time {last.message}"
+    why = reason(rules.TOO_MANY_RECORDINGS, text, site)
+    if last is not None and last.code in (rules.HYPERPARAMETER.code, rules.GRADIENT_MOVED.code):
+        why = replace(why, where=last.where, remedy=last.remedy)
+    return LifeEvent.LIMIT, why

@@ -1,0 +1,473 @@
+"""A key and everything known about it: its life, its recordings, its limits.
+
+Variants differ in the Python state they are valid in: the parameters bound to the callable, a flag on a
+module, whether gradients exist. They are tried in order of last use.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from types import FrameType, FunctionType
+from typing import Any
+
+import torch
+
+from ...base import COLLECTOR, InternalError, Site, user_site
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
+from ..arguments import OPAQUE, Call, describe_key, device_of
+from ..autograd.graph import GradientWalk
+from ..backends.protocol import Backend, Lock, unwaited
+from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
+from ..capture.path import UnseenValue
+from ..conditions import named_in, reached
+from ..memory import Holding
+from ..program import EAGER, PLAINLY, REPLAYED, GradientWatch, Result, saving_is_hooked
+from ..pytorch import plain_functions
+from ..reads import WATCH
+from ..reads.trace import Noted, Output, Trace, is_shown
+from ..recording import Node, Recording, RecordingMemory
+from ..replay import Counting, HotPath, KeyCounts, Replayed, raised, replay, result_of
+from .answer import Answer
+from .choice import Choice, drop_abandoned, keeps_values, may_track, shares_state
+from .guard_reasons import guard_reasons, strict_reasons
+from .opening import Refused, extend, prepare
+from .patience import Patience
+from .settling import Settling
+from .shortage import was_evicted
+from .states import Life, LifeEvent, State
+from .subject import Subject
+from .walked import Walked
+
+_log = logging.getLogger("rote")
+
+OFTEN = 2
+"""Calls that bind a slot to something else, from which on it is bound in all of them."""
+MAX_PENDING = 8
+"""Recordings of one state whose results may wait for their backward at once; further calls run eagerly."""
+
+
+class Specialization:
+    """One key of a graphed callable.
+
+    Args:
+        subject: The callable.
+        call: The first call with this key.
+    """
+
+    def __init__(self, subject: Subject, call: Call) -> None:
+        self.description = describe_key(call)
+        self.key = call.key
+        self.life = Life()
+        self.recordings: list[Recording] = []
+        self.counts = KeyCounts()
+        self.settled = self.proven = False  # it was recorded; a call of it was replayed
+        self._told = False  # that it runs eagerly
+        self.last_mismatch: Reason | None = None
+        self.subject = subject
+        self.name = subject.name
+        self.executed = subject.executed
+        self.limits = subject.limits
+        self.trusted = subject.trusted
+        self.log = subject.log
+        self.function = subject.function
+        self._pick = subject.pick
+        self._backend: Backend | None = None
+        self.evictions = 0
+        self.patience = Patience(self.life, self.limits, self.recordings)
+        self.choice = Choice(self.recordings, self.limits)
+        self._eager_reasons: list[Reason] = []
+        self._generated: dict[Recording, HotPath] = {}
+        self._bound: Counter[tuple[str, int, Any]] = Counter()
+        self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
+                         if kind == OPAQUE or isinstance(leaf, torch.nn.Parameter)]  # fmt: skip
+
+    def _anchor(self, leaf: Any) -> Any:
+        """Keep the identity of an argument meaningful: notice its death, or keep it alive."""
+        entry = weakref.ref(self)
+
+        def died(_: Any) -> None:
+            alive = entry()
+            if alive is not None:
+                alive.counts.dead = True
+
+        try:
+            return weakref.ref(leaf, died)
+        except TypeError:
+            return leaf
+
+    @property
+    def calls(self) -> int:
+        """Calls of the key."""
+        return self.counts.calls
+
+    @property
+    def dead(self) -> bool:
+        """Whether nothing has this key any more."""
+        return self.counts.dead
+
+    # ------------------------------------------------------------------ a call
+
+    def prepare(self, call: Call) -> Backend:
+        """The device the key runs on: that of its arguments, else of the tensors it can reach."""
+        if self._backend is None:
+            self._backend = self._pick(device_of(call, self.reach(call)))
+        return self._backend
+
+    def move(self, device: torch.device) -> None:
+        """The callable works on another device than its arguments and its state showed."""
+        self._backend = self._pick(device)
+
+    def shares_device(self, other: Specialization) -> bool:
+        """Whether two keys run on one device, whose lock is held then."""
+        return self._backend is other._backend
+
+    def would_replay(self, call: Call) -> tuple[Recording | None, list[Reason]]:
+        """For strict mode: what would replay this call wholly from graphs, or reasons against."""
+        if self.life.state is State.EAGER:
+            return None, self._eager_reasons
+        recording = self.choice.find(call)
+        if recording is None:
+            return None, self._guard_reasons() or self.choice.against(call)
+        if not recording.recorded:
+            waiting = [reason(rules.NOT_YET, "the key is still being observed")]
+            return None, self._eager_reasons or was_evicted(recording, user_site()) or waiting
+        return recording, strict_reasons(recording, self.limits)
+
+    def run(self, call: Call, caller: FrameType) -> Answer:
+        """Make one call: replay it, run it once while learning from it, or leave it to the caller."""
+        self.counts.calls += 1
+        for recording in self.recordings:
+            if recording.occupancy.ended is not None:
+                self.refuse(recording.occupancy.ended)
+                break
+        if self.life.state is State.EAGER and self.life.rest():
+            return Answer(PLAINLY, EAGER, self._eager_reasons)
+        if torch.is_grad_enabled() and saving_is_hooked():
+            text = "saved-tensor hooks are in force around the call"
+            return Answer(PLAINLY, EAGER, [reason(rules.SAVED_HOOKS, text, user_site(caller))])
+        recording, found = self.choice.find(call), list[Reason]()
+        if recording is not None and recording.recorded:
+            better = self.choice.better(recording, call)
+            if better is None:
+                return self.replay(recording, call, caller)
+            recording = better
+        elif recording is None and sum(other.busy for other in self.recordings) >= MAX_PENDING:
+            text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
+            return Answer(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
+        elif recording is None:
+            recording, found = self.choice.elsewhere(call, user_site(caller))
+            if any(why.code == rules.ALIASED_MUTATION.code for why in found):
+                return Answer(PLAINLY, EAGER, found)
+        return self._trace(recording, call, user_site(caller), found)
+
+    # ------------------------------------------------------------------ replay
+
+    def replay(self, recording: Recording, call: Call, caller: FrameType) -> Answer:
+        """Replay a recording that fits; where that leads to what is not recorded, go on from there."""
+        backend, memory = self.prepare(call), recording.memory
+        if memory is None:
+            raise InternalError(f"{self.name}: a recording without memory was to be replayed")
+        inputs = memory.inputs
+        backend.enter_call()
+        untouched = recording.gradients.stand()
+        if not untouched and not recording.withdraw_gradients():
+            return self._stop_sharing_gradients(recording, call, user_site(caller))
+        recording.take_generators(call)
+        inputs.place(call.leaves)
+        try:
+            done = replay(recording.root)
+        except BaseException as error:  # what was written before stays written, as in eager
+            inputs.copy_back(call.leaves)
+            recording.give_generators(call)
+            return Answer(PLAINLY, EAGER, [raised(recording, backend, error, user_site(caller))])
+        if not done.finished:
+            return self._go_on(recording, memory, call, done, user_site(caller))
+        recording.give_generators(call)
+        node = done.node
+        assert node.template is not None
+        recording.note_writes(node.counted)  # the result notes the versions of what its backward needs
+        value = result_of(node.template, inputs, call, node.backward, node.counted)
+        if not (untouched and recording.gradients.stand()):
+            recording.show_gradients(node.effects)
+        backend.leave_call()
+        recording.count_replay()
+        return Answer(value, REPLAYED, [], recording)
+
+    def _stop_sharing_gradients(self, recording: Recording, call: Call, site: Site) -> Answer:
+        """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
+        recording.gradients.restore()
+        recording.release()
+        recording.gradients.copy_from_now()
+        return self._trace(recording, call, site, [])
+
+    def _go_on(
+        self, recording: Recording, memory: RecordingMemory, call: Call, done: Replayed, site: Site
+    ) -> Answer:
+        """The host read a value that leads nowhere recorded: run Python from there."""
+        self.counts.lessons += 1
+        recording.gradients.put_back()
+        child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
+        if shares_state(recording, call, self.reach(call)):
+            inputs = inputs.hand_over(call.leaves)
+        elif child is not None and child.seen >= self.limits.warmup and child.complete:
+            capture = extend(memory, recording, call)
+        plan = Plan(
+            recording.root, self.limits.warmup, self.prepare(call), inputs, memory.stands, capture,
+            follow=True, path=done.path,
+        )  # fmt: skip
+        return self._execute(recording, call, plan, site, [])
+
+    # ------------------------------------------------------------------ observe, record
+
+    def _trace(self, recording: Recording | None, call: Call, site: Site, found: list[Reason]) -> Answer:
+        self.counts.lessons += 1
+        backend, warmup = self.prepare(call), self.limits.warmup
+        if recording is not None and recording.root.seen >= warmup:
+            if not (recording.depends_on_sharing and shares_state(recording, call, self.reach(call))):
+                return self._record(recording, Plan(recording.root, warmup, backend), call, site, found)
+            recording = None
+        root = recording.root if recording is not None else Node()
+        return self._execute(recording, call, Plan(root, warmup, backend), site, found)
+
+    def _record(
+        self, recording: Recording, plan: Plan, call: Call, site: Site, found: list[Reason]
+    ) -> Answer:
+        spots = self.choice.spots(recording, call, site)
+        if isinstance(spots, Reason):
+            return Answer(PLAINLY, EAGER, [spots])
+        self.choice.drop_dead(recording)
+        opened = prepare(recording, call, spots, plan, self.limits.account, keeps_values(recording), site)
+        if isinstance(opened, Refused):
+            if opened.event is not None:
+                self.give_up(opened.event, opened.why)
+            return Answer(PLAINLY, EAGER, [opened.why])
+        evicted = was_evicted(recording, site)
+        recording.evictions.take()
+        answer = self._execute(recording, call, opened, site, found)
+        return replace(answer, reasons=[*evicted, *answer.reasons])
+
+    def _execute(
+        self, recording: Recording | None, call: Call, plan: Plan, site: Site, found: list[Reason]
+    ) -> Answer:
+        guards = found or (self._guard_reasons(site) if recording is None else [])
+        if guards:
+            self.last_mismatch = guards[0]
+            drop_abandoned([self.choice])
+        if guards and self.life.state in (State.REPLAYING, State.RECORDING):
+            self.life.happen(LifeEvent.GUARD_FAILED)
+            _log.info("%s records again: %s", self.name, guards[0])
+        # A collection may destroy graphs, which spoils a capture; and what a trace has made and does not keep
+        # is gone when the collector looks.
+        asked = "get_threshold" in self.executed.mentioned()
+        with nullcontext() if asked else COLLECTOR.rests():
+            return self._learn(recording, call, plan, site, guards)
+
+    def _learn(
+        self, recording: Recording | None, call: Call, plan: Plan, site: Site, guards: list[Reason]
+    ) -> Answer:
+        # A known recording's guard has just said that nothing changed, unless it ignores something.
+        held = recording is not None and not plan.follow and not recording.ignores
+        watch = recording.guard.watch() if recording is not None else GradientWatch()
+        random = HostRandom.read()
+        plan = replace(
+            plan,
+            split=self.limits.split | self.executed.hiding,
+            watch=weakref.ref(watch),
+            meet=watch.teller(),
+            generators=recording.accesses.generators.values() if recording is not None else (),
+            known=recording.known if held and recording is not None else None,
+        )
+        traced = TracedCall(self.function, call, plan, site)
+        try:
+            seen = self._follow(call, traced, recording, plan)
+            with plain_functions():  # to look at a tensor of the user's class is not to use it
+                lesson = Settling(self, recording, call, plan, *seen.pop(), site)
+                return lesson.learn(watch, random, guards, held=held)
+        except BaseException as error:
+            traced.copy_back()
+            if traced.lost:
+                watch.put_back()
+            self._abandon(recording, plan)
+            if isinstance(error, Exception) and not self.patience.paid():
+                self.rest([reason(rules.OPERATION_RAISES, f"the call raised {type(error).__name__}", site)])
+            raise
+
+    def _follow(
+        self, call: Call, traced: TracedCall, recording: Recording | None, plan: Plan
+    ) -> list[tuple[Observation, Noted]]:
+        """Run the callable, and note what it reads and writes outside of itself, unless that is known.
+
+        Returns:
+            One pair, in a list from which it is taken: whoever holds an observation keeps its results alive.
+        """
+        if plan.known is not None:
+            with self.executed, unwaited(plan.backend):
+                return [(self._run_traced(traced, recording, plan), plan.known.noted)]
+        trace = self.executed.followed = self.subject.follow(call, plan.meet)
+        try:
+            with self.executed, unwaited(plan.backend):
+                seen = [self._run_traced(traced, recording, plan, self._hooks(trace))]
+            self._bound.update([target.address for target in seen[0].template.targets])
+        finally:
+            self.executed.followed = None
+            noted = WATCH.end(trace)
+            self.executed.note_apart(noted.late)
+        return [(seen.pop(), noted)]
+
+    def _run_traced(
+        self, traced: TracedCall, recording: Recording | None, plan: Plan, hooks: TraceHooks | None = None
+    ) -> Observation:
+        """Run the callable; what is recorded has leaves of its own instead of the parameters."""
+        grad = torch.is_grad_enabled() or (recording is not None and may_track(recording))
+        if plan.capture is None or recording is None or not grad:
+            return traced.run(hooks)
+        with recording.stand_ins.placed(list(recording.accesses.alive().values())):
+            return traced.run(hooks)
+
+    def _hooks(self, trace: Trace) -> TraceHooks:
+        """What the notes of a call and its tracer tell each other."""
+        often = {address for address, times in self._bound.items() if times >= OFTEN}
+        bound = partial(trace.bound, often=often)
+        return TraceHooks(bound, trace.take, partial(is_shown, trace), trace.has_made, trace.settings)
+
+    def _abandon(self, recording: Recording | None, plan: Plan) -> None:
+        """The callable raised, or what it did could not be kept: nothing of a recording is left."""
+        if plan.session is not None:
+            plan.session.release()
+            if recording is not None:
+                recording.release()
+                self.recordings[:] = [other for other in self.recordings if other is not recording]
+
+    # ------------------------------------------------------------------ generated functions
+
+    def generate(
+        self,
+        recording: Recording,
+        call: Call,
+        lock: Lock | None,
+        counts: Counting,
+        finish: Callable[[Specialization, Result], Any],
+        *,
+        sorts: bool,
+    ) -> HotPath | None:
+        """The function that answers the next calls like this one, which was replayed; None if there is none.
+
+        The arguments are those of :class:`~..replay.HotPath`.
+        """
+        path = self._generated.get(recording)
+        if path is not None and path.serves(self.counts, recording):
+            return path
+        guesses = self.choice.guesses.enabled
+        if not HotPath.possible(recording, call, self.recordings, guesses=guesses):
+            return None
+        path = HotPath(
+            self.counts, recording, call, self.prepare(call), self.replay, lock, counts,
+            partial(finish, self), sorts=sorts,
+        )  # fmt: skip
+        self._generated[recording] = path
+        recording.when_released(partial(self._forget, recording))
+        return path
+
+    def _forget(self, recording: Recording) -> None:
+        self._generated.pop(recording, None)
+
+    def generated(self, recording: Recording) -> HotPath | None:
+        """The function that was generated for a recording, if there is one."""
+        return self._generated.get(recording)
+
+    # ------------------------------------------------------------------ state around a call
+
+    def reach(self, call: Call) -> Iterator[Any]:
+        """All that the callable can reach besides its tensor arguments, and more."""
+        leaves = zip(call.leaves, call.kinds, strict=True)
+        opaque = [leaf for leaf, kind in leaves if kind == OPAQUE or isinstance(leaf, (FunctionType, type))]
+        return reached([*self._outside(), *opaque])
+
+    def _outside(self) -> list[Any]:
+        ran = list(self.executed.globals.items())
+        named = [each for code, namespace in ran for each in named_in(code, namespace)]
+        return [*[root for _, root in self.subject.roots], *named]
+
+    def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
+        """Why none of the recordings there are fits, or why this call is not the one observed last."""
+        return guard_reasons(self.recordings, self.executed.globals, site)
+
+    @property
+    def eager_reasons(self) -> list[Reason]:
+        """Why the key runs eagerly, if it does."""
+        return self._eager_reasons
+
+    # ------------------------------------------------------------------ limits
+
+    def rest(self, reasons: list[Reason]) -> None:
+        """A call was not steady; after too many the key runs eagerly for a while, for these reasons."""
+        if self.patience.settled():
+            self.life.settle()
+        self.life.unsteady()
+        if self.life.state is State.EAGER:
+            self._eager_reasons = reasons
+            self.release()
+            self._tell(reasons[0])
+
+    def tire(self, unseen: UnseenValue) -> None:
+        """A call read a value that none before had; after too many in a row the key runs eagerly for a while.
+
+        What was observed is kept: values that come in turn are known when the key is looked at again.
+        """
+        why = self.patience.spend(unseen)
+        if why is not None:
+            self._eager_reasons = [why]
+            for recording in self.recordings:
+                recording.release()
+            self._tell(why)
+
+    def give_up(self, event: LifeEvent, why: Reason) -> None:
+        """Run this key eagerly from now on, or for long, release its recordings and say so once."""
+        self._eager_reasons = [why]
+        self.release()
+        self.life.happen(event)
+        self._tell(
+            why, logging.INFO if event is LifeEvent.LOST else logging.WARNING
+        )  # lost: nothing to be done
+
+    def _tell(self, why: Reason, level: int = logging.WARNING) -> None:
+        """The key is not tried any more, for a while or for good; that is said once."""
+        if not self._told:
+            self._told = True
+            _log.log(level, "%s runs eagerly for %s: %s", self.name, self.description, why)
+
+    # ------------------------------------------------------------------ backward
+
+    def open_walk(self, walk: GradientWalk, call: Call) -> Walked:
+        """A key for walking a recorded graph back."""
+        return Walked(Specialization(self.subject.walking(walk), call))
+
+    def reaches(self, container: Any) -> bool:
+        """Whether state of the callable, other than arguments, leads to an object."""
+        return any(each is container for each in reached(self._outside()))
+
+    def refuse(self, why: Reason) -> None:
+        """Run eagerly from now on, for this reason; a result of an earlier call may have said so before."""
+        if self.life.state is not State.EAGER:
+            self.give_up(LifeEvent.LIMIT, why)
+
+    def holdings(self) -> list[Holding]:
+        """The memory of all recordings of the key."""
+        return [holding for recording in self.recordings for holding in recording.holdings()]
+
+    def output(self) -> list[Output]:
+        """What recorded calls of the key wrote to the standard streams."""
+        return [each for recording in self.recordings for each in recording.output()]
+
+    def release(self) -> None:
+        """Free everything."""
+        for recording in self.recordings:
+            recording.release()
+        self.recordings.clear()

@@ -1,0 +1,405 @@
+"""Was an observed call steady? Everything that speaks against recording it, as reasons."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from dataclasses import replace
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ...base import Site, identity
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
+from ..arguments import APPENDED, Bound, Call, containers, explain_ambient, parts_of, read_ambient
+from ..autograd import graph_ends
+from ..autograd.graph import (
+    kept_storages,
+    line_that_advances,
+    line_that_calls,
+    line_that_changes,
+    line_that_reads,
+)
+from ..capture import HostRandom, Observation, parameters_of
+from ..objects import is_found
+from ..program import (
+    NEW,
+    OWN,
+    UNNAMED,
+    GradientEffect,
+    GradientWatch,
+    StorageTable,
+    group_members,
+    lying_in,
+    within,
+)
+from ..pytorch import constants_of
+from ..reads.trace import Effect, Noted, UnseenCode
+from ..state import Difference, ExecutedCode, Reads, Snapshot
+
+NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
+"""What to do about an iterator that a call advances."""
+
+FREEZE_OUTSIDE = (
+    "Set requires_grad outside, before the call (each way of freezing has a recording of its own), or put "
+    "back in the call what it sets."
+)
+"""What to do about a call that freezes what it finds unfrozen, as one of two that take turns."""
+
+PURE = (
+    "Call it outside, and pass in what it gives; or, if it gives the same for the same arguments: "
+    "rote.pure({})."
+)
+"""What to do about functions and classes in C of which nothing is known."""
+
+SHOWN = 3
+"""Reasons of one kind that are given."""
+
+_TENSOR = "a tensor at "
+
+CLEARS = (
+    "Nothing has to be done if it is seldom: a parameter that is new, or was frozen, begins without one. "
+    "Otherwise clear gradients inside of the call only; where not every call reaches all parameters, with "
+    "zero_grad(set_to_none=False)."
+)
+"""What to do about a gradient that is new after a call that clears gradients itself."""
+
+_SWITCHING = (
+    "set_grad_enabled", "_set_grad_enabled", "set_default_dtype", "set_default_device", "set_detect_anomaly",
+    "use_deterministic_algorithms", "set_float32_matmul_precision", "set_device", "set_autocast_enabled",
+)  # fmt: skip
+"""Functions that change modes, and no more than one of which is named by most callables."""
+
+
+def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
+    """Lasting changes of Python state."""
+    codes = list(codes)
+    for difference in found:
+        if difference.scheduler is not None:  # all else that changed may follow from it
+            owner = difference.name.rpartition(".")[0]
+            text = f"the call steps a {difference.scheduler}: {difference}"
+            line = line_that_calls(owner, "step", codes)
+            return [reason(rules.SCHEDULER_INSIDE, text, line or site)]
+    moved = [difference for difference in found if difference.advanced]  # all else may follow from it, too
+    return [_state_reason(difference, codes, site) for difference in moved or found]
+
+
+def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> Reason:
+    if difference.advanced:
+        where = line_that_advances(difference.name, codes) or site
+        return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
+    remedy = ""
+    if difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
+        remedy = f"Write into it in place ({difference.name}.copy_(...)), or pass it in and return it."
+    line = difference.site if difference.site is not None and difference.site.line else None
+    line = line or line_that_changes(difference.name, codes) or line_that_reads(difference.name, codes)
+    return reason(rules.STATE_CHANGES, str(difference), line or site, remedy)
+
+
+def unknown_reasons(noted: Noted, site: Site, *, recorded: bool) -> list[Reason]:
+    """What the call did of which nobody knows what it depends on.
+
+    Args:
+        noted: What was noted of the call.
+        site: The caller's line.
+        recorded: It was to be recorded, so code that was not followed counts.
+    """
+    known = [each for each in noted.unseen if not each.unknown]
+    found = [_unknown_reason(unknown)] if (unknown := [each for each in noted.unseen if each.unknown]) else []
+    found += [reason(rules.UNKNOWN_CODE, f"the call {each.text}", each.site) for each in known]
+    for code in noted.late if recorded else ():
+        where = Site(code.co_filename, code.co_firstlineno, code.co_name)
+        text = f"{code.co_qualname} ran without being followed; the next call follows it"
+        found.append(reason(rules.UNKNOWN_CODE, text, where))
+    for name in noted.missing[:1]:
+        text = f"{name} was read for the first time; from now on it is part of the key"
+        found.append(reason(rules.NOT_YET, text, site))
+    return found[:SHOWN]
+
+
+def _unknown_reason(unknown: list[UnseenCode]) -> Reason:
+    """All functions and classes in C of which nothing is known, with the line that declares them."""
+    first, *others = unknown
+    also = ", ".join([f"{each.name} at {each.site}" for each in others])
+    text = f"the call {first.text}" + (f"; nor of {also}" if also else "")
+    names = [each.name.removeprefix("builtins.") for each in unknown if is_found(each.name)]
+    return reason(rules.UNKNOWN_CODE, text, first.site, PURE.format(", ".join(names)) if names else "")
+
+
+def effect_reasons(effects: Iterable[Effect], site: Site) -> list[Reason]:
+    """What the call left behind outside of itself."""
+    sites = [(each, each.site if each.site.line else site) for each in effects]
+    found = [
+        reason(rules.ARGUMENT_CHANGED if each.given else rules.STATE_CHANGES, str(each), where)
+        for each, where in sites
+    ]
+    return found[:SHOWN]
+
+
+def freezing_reasons(tensors: list[torch.Tensor], state: Snapshot, site: Site) -> list[Reason]:
+    """Tensors made outside that the call has frozen, or the contrary."""
+    names = state.names_of_tensors()
+    found: list[Reason] = []
+    for tensor in tensors:
+        now, name = tensor.requires_grad, names.get(id(tensor), UNNAMED)
+        text = f"{name} was requires_grad={not now} and is {now}"
+        found.append(reason(rules.STATE_CHANGES, text, site, FREEZE_OUTSIDE))
+    return found[:1]
+
+
+def written_arrays(outcome: Observation) -> set[int]:
+    """Addresses of numpy arrays that operations wrote, as a replay does."""
+    ledger = outcome.ledger
+    written = outcome.writes.externals & ledger.host_memory
+    return {ledger.externals[number].data_ptr() for number in written}
+
+
+def random_reasons(before: HostRandom, noted: Noted, caller: Site) -> list[Reason]:
+    """Use of Python's or numpy's global generators."""
+    now, site = HostRandom.read(), noted.draws or caller
+    found: list[Reason] = []
+    if now.python != before.python:
+        found.append(reason(rules.HOST_RANDOM, "the call drew from Python's random module", site))
+    if now.array != before.array:
+        found.append(reason(rules.HOST_RANDOM, "the call drew from numpy.random", site))
+    return found
+
+
+def surroundings_reasons(
+    executed: ExecutedCode, noted: Noted, outcome: Observation, call: Call, site: Site
+) -> list[Reason]:
+    """What the call did to modes, random state and other processes, and whether it could be watched."""
+    found: list[Reason] = []
+    changed = explain_ambient(call.key.ambient, read_ambient())
+    if changed is not None:
+        codes = list(executed.globals)
+        lines = [line for name in _SWITCHING if (line := line_that_calls("", name, codes)) is not None]
+        found.append(reason(rules.AMBIENT_CHANGES, changed, lines[0] if len(lines) == 1 else site))
+    if executed.seeds is not None:
+        found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", executed.seeds))
+    if executed.hooks and outcome.template.tracked:
+        text = "the call checkpoints, or sets saved-tensor hooks"
+        found.append(reason(rules.SAVED_HOOKS, text, site))
+    contact = executed.contact or noted.contact
+    if contact is not None:
+        rule = rules.WRAPPED if contact.wraps else rules.COLLECTIVE
+        text = f"the call runs {contact.what} of PyTorch, which acts on other processes"
+        found.append(reason(rule, text, contact.site))
+    if executed.blind:
+        found.append(reason(rules.BLIND, "the call could not be watched: another profiler is active", site))
+    return found
+
+
+def argument_reasons(outcome: Observation, call: Call, effects: Iterable[Effect], site: Site) -> list[Reason]:
+    """What the call did to the containers in its arguments; arguments that cannot be placed together.
+
+    Args:
+        outcome: What the call did.
+        call: Its arguments.
+        effects: What is said of it already.
+        site: The caller's line.
+    """
+    found: list[Reason] = []
+    for members in group_members(call):
+        tensors = [call.leaves[member] for member in members]
+        if len({tensor.dtype for tensor in tensors}) > 1:
+            text = "arguments of several dtypes share memory"
+            found.append(reason(rules.ALIASED_MUTATION, text, site))
+        elif len({(tensor.is_conj(), tensor.is_neg()) for tensor in tensors}) > 1:
+            text = "an argument and its conjugate or negative share memory"
+            found.append(reason(rules.ALIASED_MUTATION, text, site))
+        elif torch.is_grad_enabled() and _each_requires_grad(tensors):
+            text = "arguments that require grad share memory"
+            found.append(reason(rules.ALIASED_MUTATION, text, site))
+    gives = outcome.template.gives or any([each.given for each in effects])
+    if not gives and call.is_changed():
+        text = "the call stored something in one of its arguments"
+        found.append(reason(rules.ARGUMENT_CHANGED, text, site))
+    owned = {id(part) for branch in call.branches()[1:] for part in parts_of(branch)}
+    owned -= bound_containers(outcome)
+    returned = containers(outcome.template.spec, outcome.value)
+    if any(id(branch) in owned and not isinstance(branch, tuple) for branch in returned):
+        text = "the result contains a container from the arguments"
+        found.append(reason(rules.CONTAINER_RETURNED, text, site))
+    return found
+
+
+def _each_requires_grad(tensors: list[torch.Tensor]) -> bool:
+    """Whether several tensors over common memory have gradients; what is passed twice is one."""
+    return len({id(tensor) for tensor in tensors}) > 1 and any(tensor.requires_grad for tensor in tensors)
+
+
+def container_reasons(outcome: Observation, reads: Reads, site: Site) -> list[Reason]:
+    """A list, dict or dataclass of the state that is returned: a replay would make a new one."""
+    branches = containers(outcome.template.spec, outcome.value)
+    branches = [branch for branch in branches if not isinstance(branch, tuple)]
+    if not branches:
+        return []
+    made = _made_for_slots(outcome)
+    kept = {id(each) for read in reads for each in (read.container, read.value)} - made
+    for branch in branches:
+        parts = (branch, *parts_of(branch))
+        if any(
+            [id(part) in kept or (identity(part) in reads.pinned and id(part) not in made) for part in parts]
+        ):
+            text = f"the result contains a {type(branch).__name__} that the callable keeps"
+            return [reason(rules.CONTAINER_RETURNED, text, site)]
+    return []
+
+
+def bound_containers(outcome: Observation) -> set[int]:
+    """Identities of the containers that lie in slots which a replay binds, too, or to which it adds."""
+    targets = outcome.value.targets if type(outcome.value) is Bound else ()
+    return _made_for_slots(outcome) | {id(each.container) for each in targets if each.kind == APPENDED}
+
+
+def _made_for_slots(outcome: Observation) -> set[int]:
+    value, spec = outcome.value, outcome.template.spec
+    if type(value) is not Bound:
+        return set()
+    parts = zip(spec[3][1:], value.parts, strict=True)
+    return {id(each) for inner, part in parts for each in containers(inner, part)}
+
+
+def device_reasons(outcome: Observation, device: torch.device, site: Site) -> list[Reason]:
+    """Tensors on devices that one recording cannot hold."""
+    accelerators = sorted(str(found) for found in outcome.devices if found.type == "cuda")
+    if len(accelerators) > 1:
+        return [reason(rules.SEVERAL_DEVICES, f"the call used {', '.join(accelerators)}", site)]
+    if accelerators and device.type == "cpu":
+        return [reason(rules.WRONG_BACKEND, f"the call used {accelerators[0]} on the host backend", site)]
+    return []
+
+
+def gradient_reasons(
+    outcome: Observation, watch: GradientWatch, codes: Iterable[CodeType], site: Site
+) -> tuple[list[GradientEffect], Any, list[Reason]]:
+    """Gradients that the call leaves behind."""
+    effects, key, found = watch.changed(outcome.ledger, site)
+    leaves = [why.code == rules.GRADIENT_LEAVES.code for why in found]
+    if any(leaves) and line_that_calls("", "zero_grad", codes) is not None:
+        parts = zip(found, leaves, strict=True)
+        found = [replace(why, remedy=CLEARS) if leaving else why for why, leaving in parts]
+    return effects, key, found or _shown_twice(outcome, effects, site)
+
+
+def _shown_twice(outcome: Observation, effects: list[GradientEffect], site: Site) -> list[Reason]:
+    """Gradients that a result shows, too, or another slot: a replay would hand out several tensors."""
+    shown = {leaf.index: "the result" for leaf in outcome.template.leaves if leaf.kind == OWN}
+    for effect in effects:
+        if effect.static is None:
+            continue
+        number = outcome.ledger.token(effect.static).origin[1]
+        if number in shown:
+            text = f"{effect.name}.grad, which the call makes, is {shown[number]} as well"
+            return [reason(rules.GRADIENT_LEAVES, text, site, "Return or keep a copy: gradient.clone().")]
+        shown[number] = f"{effect.name}.grad"
+    return []
+
+
+def array_reasons(outcome: Observation, known: list[tuple[int, int]]) -> list[Reason]:
+    """Numpy arrays that became tensors and do not lie in reachable state: they were made inside the call."""
+    text = "a numpy array made inside the call became a tensor"
+    return [
+        reason(rules.HOST_DATA, text, site)
+        for pointer, site in outcome.arrays.items()
+        if not any(start <= pointer < end for start, end in known)
+    ]
+
+
+def overlap_reasons(ranges: Iterable[tuple[int, int]], outcome: Observation, call: Call) -> list[Reason]:
+    """Why arguments cannot be copied: they lie in arrays of the state that become tensors."""
+    arrays = outcome.arrays
+    position = lying_in(call.leaves, within(ranges, arrays)) if arrays else None
+    if position is None:
+        return []
+    text = f"{call.names()[position]} lies in a numpy array that becomes a tensor"
+    site = next(iter(arrays.values()))
+    return [reason(rules.ALIASED_MUTATION, text, site, "Use the argument inside, and not the array.")]
+
+
+def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatch, call: Call) -> list[int]:
+    """Numbers of the external tensors whose holder was not found: their replacement would go unnoticed.
+
+    Args:
+        outcome: The call.
+        known: Storage handles of the tensors in reachable state.
+        watch: Gradients count as reachable.
+        call: So do parameters among the arguments.
+    """
+    ledger = outcome.ledger
+    known = known | set(parameters_of(call))
+    known |= {gradient.untyped_storage()._cdata for _, _, gradient in watch.gradients()}
+    return [
+        number
+        for number, tensor in enumerate(ledger.externals)
+        if number not in ledger.host_memory
+        and tensor.numel()
+        and not tensor.is_meta
+        and tensor.untyped_storage()._cdata not in known
+    ]
+
+
+def scripted_constants(outcome: Observation, scripts: Iterable[Any]) -> set[int]:
+    """Storages of the constants of TorchScript, which are there as long as its code is."""
+    externals, written = outcome.ledger.externals, outcome.writes.externals
+    changed = {externals[number].untyped_storage()._cdata for number in written}
+    return {handle for script in scripts for handle in constants_of(script)} - changed
+
+
+def external_reasons(outcome: Observation, unknown: list[int]) -> list[Reason]:
+    """Why unreachable external tensors block a recording."""
+    found: list[Reason] = []
+    for number in unknown[:3]:
+        operation, site = outcome.ledger.external_sites[number]
+        shape = list(outcome.ledger.externals[number].shape)
+        text = f"{operation} read a {shape} tensor made outside the call"
+        found.append(reason(rules.UNREACHABLE, text, site))
+    return found
+
+
+def escape_reasons(
+    ledger: StorageTable, outcome: Observation, gradients: list[Any], tracked: list[torch.Tensor], call: Call
+) -> list[Reason]:
+    """Tensors made in the call that somebody keeps although they are no result.
+
+    Args:
+        ledger: The storages of the call.
+        outcome: What it did.
+        gradients: Gradient slots that it replaced.
+        tracked: Results whose graph keeps tensors for its backward.
+        call: The arguments, where that graph ends.
+    """
+    allowed = {leaf.index for leaf in outcome.template.leaves if leaf.kind == OWN}
+    for effect in gradients:
+        origin = ledger.origin(effect.static) if effect.static is not None else None
+        if origin is not None and origin[0] == NEW:
+            allowed.add(origin[1])
+    allowed |= outcome.remembered
+    # The recording itself holds what its islands read; an observation has judged this path.
+    if outcome.recorded:
+        return []
+    left = _unaccounted(ledger, allowed, tracked, call)
+    if left:
+        gc.collect()
+        left = _unaccounted(ledger, allowed, tracked, call)
+    found: list[Reason] = []
+    for number in sorted(left)[:3]:
+        operation, site = ledger.sites[number]
+        text = f"a result of {operation} is still alive after the call"
+        found.append(reason(rules.TENSOR_ESCAPES, text, site))
+    return found
+
+
+def _unaccounted(
+    ledger: StorageTable, allowed: set[int], tracked: list[torch.Tensor], call: Call
+) -> set[int]:
+    """Numbers of the storages that are alive and neither allowed nor kept by the graph of a result."""
+    left = set(ledger.alive()) - allowed
+    if left and tracked:
+        kept = kept_storages(tracked, graph_ends(call.leaves))
+        alive = ledger.alive()
+        left = {number for number in left if number in alive and alive[number]._cdata not in kept}
+    return left

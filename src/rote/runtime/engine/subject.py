@@ -1,0 +1,101 @@
+"""What a key records: the callable, where its state is found, and what bounds its recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..arguments import PLAIN, Call, is_known_by_identity
+from ..autograd.graph import GradientWalk, kept_storages
+from ..backends.protocol import Backend
+from ..memory import Account
+from ..program import BackwardLog
+from ..reads import WATCH
+from ..reads.trace import Trace
+from ..state import ExecutedCode
+
+MAX_WALKS = 4
+"""Recordings alive at once for one key of a backward (its state hardly ever changes)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What bounds the recordings of a key; made from the options, which say what each bound is good for.
+
+    Attributes:
+        warmup: Agreeing observations before a recording.
+        max_recordings: Recordings alive at once, and replacements before giving up.
+        max_paths: Ways through one recording.
+        account: Whose budget the recordings count against.
+        guess: The place of an argument may be guessed (a wrong guess costs a recording).
+        keep: Recordings are not measured against plain calls.
+        split: Names of operations that run between segments.
+        silent: In strict mode, output that a replay does not repeat counts against it.
+    """
+
+    warmup: int
+    max_recordings: int
+    max_paths: int
+    account: Account
+    guess: bool
+    keep: bool
+    split: frozenset[str]
+    silent: bool
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A callable as its keys see it.
+
+    Attributes:
+        function: The callable.
+        name: How it is called in messages.
+        executed: Code it was seen to run, shared by all keys.
+        limits: Bounds.
+        pick: Chooses the backend from the devices in use.
+        log: Counts backward passes.
+        roots: Where its Python state is found, with names.
+        trusted: Storages that it reads and that nobody can replace.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    executed: ExecutedCode
+    limits: Limits
+    pick: Callable[[torch.device], Backend]
+    log: BackwardLog
+    roots: tuple[tuple[str, Any], ...]
+    trusted: frozenset[int] = frozenset()
+
+    def follow(self, call: Call, meet: Callable[[Any], None] = lambda tensor: None) -> Trace:
+        """Note what the callable reads and writes outside of itself, from now on.
+
+        Args:
+            call: The arguments.
+            meet: Is told of tensors that are found outside.
+        """
+        roots = [*self.roots, *self.executed.owners()]
+        leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
+        roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
+        return WATCH.begin(self.function, roots, self.executed.apart(), meet)
+
+    def walking(self, walk: GradientWalk) -> Subject:
+        """The backward of a recorded call of this callable.
+
+        A graph without Python code depends on no Python state. Other code reaches that of the callable, and
+        what its contexts keep.
+        """
+        kept = kept_storages(walk.results, frozenset())
+        roots = (*self.roots, *walk.contexts.roots()) if walk.contexts else ()
+        return replace(
+            self,
+            function=walk,
+            name=f"the backward of {self.name}",
+            executed=ExecutedCode(),
+            limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True),
+            roots=roots,
+            trusted=frozenset(kept | walk.memory),
+        )

@@ -1,0 +1,183 @@
+"""Makes the calls that are timed: replays against plain calls; see :mod:`..recording.contest`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ...base import user_site
+from ...hazards import rules
+from ...hazards.rules import reason
+from ..arguments import NOT_MINE, Admission, Call
+from ..backends.protocol import Backend
+from ..program import PLAINLY, REPLAYED, Result, Tally, saving_is_hooked, tells_passes
+from ..recording import Recording
+from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream
+from ..replay import Counts
+from .specialization import Specialization
+from .states import LifeEvent, State
+
+
+class Timed:
+    """Stands for the value of a call that has not run, as PLAINLY does; :meth:`run` runs and times it.
+
+    Args:
+        contest: Gets the time.
+        backend: Has the clock.
+        upstream: Where a walk back leaves the call.
+        spent: Seconds that rote has taken for the call already.
+    """
+
+    __slots__ = ("_backend", "_contest", "_spent", "_upstream")
+
+    def __init__(self, contest: Contest, backend: Backend, upstream: Upstream, spent: float) -> None:
+        self._contest = contest
+        self._backend = backend
+        self._upstream = upstream
+        self._spent = spent
+
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function. What it raises goes to the caller; such a call is no sample."""
+        timing = self._backend.start_timing(self._spent)
+        value = function(*args, **kwargs)
+        timing.stop()
+        self._contest.add(Turn.PLAIN, RoundTrip(timing, self._backend, value, self._upstream))
+        return value
+
+
+class Umpire:
+    """Makes those calls of one wrapper that are timed.
+
+    Args:
+        counts: Of the wrapper's calls.
+        tally: Counts reasons.
+        finish: Takes the result of a call that came the general way.
+    """
+
+    def __init__(self, counts: Counts, tally: Tally, finish: Callable[[Specialization, Result], Any]) -> None:
+        self._counts = counts
+        self._tally = tally
+        self._finish = finish
+
+    def run(
+        self,
+        entry: Specialization,
+        call: Call,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        caller: FrameType,
+        since: float,
+    ) -> Any:
+        """Make a call whose turn it is to be timed; the locks are held, and the call is counted.
+
+        Args:
+            entry: The key of the call.
+            call: The arguments.
+            args: The same, as they were given.
+            kwargs: The same.
+            caller: The caller's frame.
+            since: When the call came, by ``perf_counter``.
+
+        Returns:
+            The value, or a :class:`Timed`. NOT_MINE if this is a call like any other.
+        """
+        if not any([recording.replays >= recording.due for recording in entry.recordings]):
+            return NOT_MINE
+        spent = perf_counter() - since
+        recording = _due(entry, call)
+        if recording is None:
+            return NOT_MINE
+        contest = recording.contest
+        turn, due = contest.turn(recording.replays, walks=_is_walked(entry))
+        recording.compare_at(due)
+        if turn is Turn.LOST:
+            text = f"{contest.figures}, so the key runs plainly"
+            entry.give_up(LifeEvent.LOST, reason(rules.SLOWER, text, user_site(caller)))
+        elif turn is Turn.REPLAY:
+            return self._replay(entry, recording, contest, call, args, kwargs, caller, spent)
+        elif turn in (Turn.WARM, Turn.PLAIN):
+            entry.counts.calls += 1
+            text = "a plain call was made, to compare replays with"
+            self._tally.add([reason(rules.SLOWER, text, user_site(caller))])
+            if turn is Turn.WARM:
+                return PLAINLY
+            backend = entry.prepare(call)
+            upstream = Upstream.of(call, backend.device)
+            return Timed(contest, backend, upstream, 0.0 if Admission.possible(call) else spent)
+        return NOT_MINE
+
+    def _replay(
+        self,
+        entry: Specialization,
+        recording: Recording,
+        contest: Contest,
+        call: Call,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        caller: FrameType,
+        spent: float,
+    ) -> Any:
+        """Replay as any other call would, by the hot path if there is one."""
+        counts, backend, path = self._counts, entry.prepare(call), entry.generated(recording)
+        upstream = Upstream.of(call, backend.device)
+        before = counts.replayed
+        recording.compare_at(NEVER)  # or the hot path would leave the call to us
+        following = recording.replays + 1
+        try:
+            if path is None:
+                timing = backend.start_timing(spent)
+                result = entry.run(call, caller)
+                timing.stop()
+                if result.how == REPLAYED and result.recording is recording:
+                    contest.add(Turn.REPLAY, RoundTrip(timing, backend, result.value, upstream))
+                return self._finish(entry, result)
+            counts.calls -= 1  # it counts for itself
+            timing = backend.start_timing()
+            value = path.call(args, kwargs)
+            if value is not NOT_MINE:
+                timing.stop()
+                if counts.replayed > before:
+                    contest.add(Turn.REPLAY, RoundTrip(timing, backend, value, upstream))
+                return value
+            counts.calls += 1
+            following = contest.retract(recording.replays)
+            return NOT_MINE
+        finally:
+            recording.compare_at(following)
+
+
+def _is_walked(entry: Specialization) -> bool:
+    """Whether somebody has walked back through results of the key: then half of the cost lies there."""
+    return any(backward.asked for recording in entry.recordings for backward in recording.backwards())
+
+
+def _due(entry: Specialization, call: Call) -> Recording | None:
+    """The recording that would answer the call, if its contest is to go on with it."""
+    if entry.life.state is State.EAGER:
+        return None
+    recording = entry.choice.find(call)
+    if recording is None or not recording.recorded or recording.replays < recording.due:
+        return None
+    if entry.limits.keep or (_is_walked(entry) and not tells_passes()):
+        recording.compare_at(NEVER)
+        return None
+    if _is_apart(entry.prepare(call), recording):
+        recording.compare_at(recording.replays + FIRST_ROUND)
+        return None
+    return recording
+
+
+def _is_apart(backend: Backend, recording: Recording) -> bool:
+    """Whether a plain call, here and now, would not only be slower than a replay."""
+    if backend.is_capturing() or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return True
+    if torch.is_grad_enabled():
+        casts = any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+        if casts or saving_is_hooked():
+            return True
+    free = backend.free_memory()
+    return free is not None and free < recording.estimate

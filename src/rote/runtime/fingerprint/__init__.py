@@ -1,0 +1,28 @@
+"""Words of memory that say whether tensors, containers and objects are what they were."""
+
+from __future__ import annotations
+
+from .alike import Alike
+from .epoch import EPOCH
+from .held import Held
+from .layout import find_layout, find_lengths, find_owners, find_version, state_of, watch
+from .words import (
+    BYTES,
+    EVERYTHING,
+    NEVER,
+    NOTHING,
+    Layout,
+    NotedWords,
+    Owners,
+    Stage,
+    WatchedWords,
+    Words,
+    is_readable,
+    joined,
+    places,
+    portions,
+    read,
+    stage,
+    word,
+    words_at,
+)

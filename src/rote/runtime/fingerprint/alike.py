@@ -1,0 +1,61 @@
+"""Tensors that look like one seen before, told in one call of C++.
+
+To ask a tensor for its class, type, device, layout, sizes and strides, one after the other, takes 0.5 us, and
+to look such a description up takes as long again. Most tensors of a call look like another one that is at
+hand: the result of an element-wise operation like its operand, an operand like the result that it was. So a
+description carries a check of all of it at once (what ``torch.compile`` guards inputs with), and is only made
+anew for a tensor that fails it.
+
+No check may see a nested tensor: it has no sizes, and the error that says so is lost between C++ and Python,
+which ends the process. Who checks asks ``tensor.is_nested`` before.
+
+The checks see of a tensor what the dispatcher sees. In the handler of a mode that is all but whether it is
+lazily conjugated, negated or zero; whoever cares calls :func:`..pytorch.torch_private.resolve_lazily` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ..pytorch import TELLS_LAZY, metadata_check
+
+MOST = 4
+"""Checks of one description: tensors that look alike may differ in class, or in whether they require grad."""
+
+
+def _no(tensor: torch.Tensor) -> bool:
+    del tensor
+    return False
+
+
+class Alike:
+    """Base of descriptions of tensors: knows those that it describes. It holds none of them alive.
+
+    Attributes:
+        check: Says whether a tensor is like the last one that was found to be. If it says no, another one
+            of the checks may say yes.
+    """
+
+    __slots__ = ("_checks", "check")
+
+    def __init__(self) -> None:
+        self.check: Callable[..., bool] = _no
+        self._checks: list[Callable[..., bool]] = []
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor has the description of one that was added. If not, it may have it all the same."""
+        for check in self._checks:
+            if check(tensor):
+                self.check = check
+                return True
+        return False
+
+    def add(self, tensor: torch.Tensor) -> None:
+        """Add a tensor that is described."""
+        if TELLS_LAZY and len(self._checks) < MOST and not self.knows(tensor):
+            check = metadata_check((tensor,))
+            if check is not None:
+                self.check = check
+                self._checks.append(check)

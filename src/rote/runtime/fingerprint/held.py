@@ -1,0 +1,112 @@
+"""What lies in closures' cells, in lists, in functions and classes, and of which class an object is.
+
+A cell and a function are a few words in memory, one of which is the address of what they hold. A list is its
+length and the address of its members' addresses. So whether a slot of them holds what it held is a question
+of words (:mod:`.words`), like everything that is said of tensors and dicts, and costs a nanosecond where
+asking by name takes fifty. That matters most when the caches are cold, which they are for a caller who waits
+for the device after each call: a list that is asked in Python touches its type, its methods and its members.
+
+An address says what is held only as long as that is alive: the guard keeps plain values, and watches the
+tensors that are read. Of lists only those are read here whose length is under guard as well, so that members
+are looked for in memory that is still there.
+
+What does not work: to read the tables of sets, too. Of the calls in ``benchmarks/words.py`` it took less than
+1 % off any (``nvidia-h200/2026-11-23-words.json``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import CellType
+from typing import Any, Protocol
+
+from .layout import find_attributes, find_cell, find_items, find_lengths, place_of_table
+from .words import Stage, expecting, places, word, words_at
+
+_EMPTY_WITHOUT = ("__defaults__", "__kwdefaults__")
+"""Attributes of functions whose word is zero while there are none."""
+
+
+class HeldWords(Protocol):
+    """Slots, and what has to lie in them."""
+
+    def identity(self, place: int) -> int:
+        """Identity of what has to lie in the slot with a number."""
+        ...
+
+
+class Held:
+    """Slots that are read word by word."""
+
+    def __init__(self) -> None:
+        self._cell, self._attributes = find_cell(), find_attributes()
+        self._items, self._length = find_items(), find_lengths().get(list)
+        self._places: list[int] = []
+        self._wanted: list[int | Callable[[], int]] = []
+        self._lists: dict[int, tuple[list[Any], int]] = {}
+        self._members: list[tuple[int, int]] = []
+        self._wanted_members: list[Callable[[], int]] = []
+
+    def take_cell(self, cell: CellType, slots: HeldWords, place: int) -> bool:
+        """Take on what a cell holds, which is one of some slots; False if cells cannot be read."""
+        if self._cell is None:
+            return False
+        self._places += places(id(cell), [self._cell])
+        self._wanted.append(partial(slots.identity, place))
+        return True
+
+    def take_attribute(self, owner: Any, name: str, value: Any) -> bool:
+        """Take on an attribute, if it can be read. A function without defaults has a word of zero."""
+        place = self._attributes.get((type if isinstance(owner, type) else type(owner), name))
+        if place is None:
+            return False
+        empty = value is None and name in _EMPTY_WITHOUT
+        return self._take(owner, place, 0 if empty else id(value))
+
+    def take_kind(self, owner: Any) -> bool:
+        """Take on the class of an object; False if it cannot be read."""
+        return self._cell is not None and self._take(owner, 1, id(type(owner)))
+
+    def take_table(self, owner: Any, table: Any) -> bool:
+        """Take on which dict the attributes of an object lie in; False if it cannot be read."""
+        place = place_of_table(type(owner))
+        return place is not None and self._take(owner, place, id(table))
+
+    def _take(self, owner: Any, place: int, wanted: int) -> bool:
+        """Take on one word of an object, if it is what it has to be."""
+        at = places(id(owner), [place])
+        if words_at(at) != [wanted]:
+            return False
+        self._places += at
+        self._wanted.append(wanted)
+        return True
+
+    def take_length(self, container: Any, length: int) -> bool:
+        """Take on the length of a list; False if it is no list, or lists cannot be read."""
+        if type(container) is not list or self._items is None or self._length is None:
+            return False
+        self._lists[id(container)] = container, length  # pyright: ignore[reportUnknownArgumentType]
+        return True
+
+    def take_member(self, container: Any, key: Any, slots: HeldWords, place: int) -> bool:
+        """Take on a member of a list whose length has been taken on, which is one of some slots."""
+        known = self._lists.get(id(container))
+        if known is None or type(key) is not int or not 0 <= key < known[1]:
+            return False
+        self._members.append((id(container), key))
+        self._wanted_members.append(partial(slots.identity, place))
+        return True
+
+    def stages(self) -> tuple[Stage, Stage]:
+        """The words of cells, functions and lists, and those of the members of lists."""
+        at = list(self._places)
+        words = [each if isinstance(each, int) else each() for each in self._wanted]
+        starts: dict[int, int] = {}
+        for key, (container, length) in self._lists.items():
+            assert self._items is not None and self._length is not None
+            starts[key] = word(id(container), self._items)
+            at += places(key, [self._length, self._items])
+            words += [length, starts[key]]
+        inside = [places(starts[key], [index])[0] for key, index in self._members]
+        return expecting(at, words), expecting(inside, [each() for each in self._wanted_members])

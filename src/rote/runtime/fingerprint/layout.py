@@ -1,0 +1,348 @@
+"""Where the words lie in memory that say what a tensor is, and how many members a container has.
+
+Nothing is taken for granted. The words are found by samples whose every property is known: sizes, strides
+and addresses no two of which are the same. A place has to be the only one that fits all samples, and every
+kind of change to a tensor (:data:`CHANGES`) has to show in the places found. Otherwise there is no layout.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from functools import cache, partial
+from types import CellType, FunctionType
+from typing import Any
+
+import numpy
+import torch
+
+from ..pytorch import Sizes, negative_view, raw_keys, sizes_of_objects
+from .words import BYTES, Layout, Owners, WatchedWords, Words, is_readable, read, word
+
+
+@cache
+def find_layout() -> Layout | None:
+    """Find where the words lie; None where not all of them are found, or a change does not show in them."""
+    sizes = sizes_of_objects()
+    if sizes is None or negative_view is None or raw_keys(torch.empty(0)) is None:
+        return None
+    with torch.inference_mode(False), torch.enable_grad():
+        layout = _search(sizes)
+        return layout if layout is not None and shows_changes(layout) else None
+
+
+def watch(tensors: list[torch.Tensor]) -> WatchedWords | None:
+    """Note what tensors are, without keeping them alive; None where that cannot be read."""
+    layout = find_layout()
+    if layout is None or not all([is_readable(layout, tensor) for tensor in tensors]):
+        return None
+    return WatchedWords(Words(layout, tensors), tensors)
+
+
+@cache
+def find_owners() -> Owners | None:
+    """Find where the words lie that say who holds a tensor and its gradient; None where not all are found."""
+    layout, sizes = find_layout(), sizes_of_objects()
+    if layout is None or sizes is None:
+        return None
+    with torch.inference_mode(False), torch.enable_grad():
+        return _search_owners(layout, sizes)
+
+
+@cache
+def find_lengths() -> dict[type, int]:
+    """For each type of container whose length is found, the word of its object that it is."""
+    found: dict[type, int] = {}
+    for kind in (dict, OrderedDict, defaultdict, list, set) if sizes_of_objects() is not None else ():
+        make: Any = partial(defaultdict, None) if kind is defaultdict else kind
+        samples: list[Any] = [make([(n, n) for n in range(length)]) for length in (1, 2, 37, 105)]
+        for sample in samples:  # or the number of changes would be the length as well
+            sample.remove((0, 0)) if kind is set else sample.__delitem__(0)
+        heads = [read(id(sample), kind.__basicsize__ // BYTES) for sample in samples]
+        place = _place(heads, [[len(sample)] for sample in samples])
+        if place is not None:
+            found[kind] = place
+    return found
+
+
+@cache
+def find_cell() -> int | None:
+    """The word of a closure's cell that is the address of what it holds; None where that is not found."""
+    if sizes_of_objects() is None:
+        return None
+    held = [object() for _ in range(4)]
+    cells = [CellType(each) for each in held]
+    heads = [read(id(cell), CellType.__basicsize__ // BYTES) for cell in cells]
+    return _place(heads, [[id(each)] for each in held])
+
+
+@cache
+def find_attributes() -> dict[tuple[type, str], int]:
+    """The words of objects that are the addresses of attributes: those that are found."""
+    found: dict[tuple[type, str], int] = {}
+    for (kind, name), make in _WITH.items() if sizes_of_objects() is not None else ():
+        samples = [make(_Held(number)) for number in range(4)]
+        heads = [read(id(sample), kind.__basicsize__ // BYTES) for sample in samples]
+        place = _place(heads, [[id(getattr(sample, name))] for sample in samples])
+        if place is not None:
+            found[kind, name] = place
+    return found
+
+
+class _Held:
+    """What a sample holds, another one in each.
+
+    Args:
+        number: Which it is.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.name = f"_Held{number}"
+
+    def __call__(self) -> None:
+        """Nothing is made: a factory has to be callable."""
+
+
+def _function(name: str, value: Callable[[_Held], Any]) -> Callable[[_Held], Any]:
+    """A sample of functions, with one attribute set."""
+
+    def make(held: _Held) -> Any:
+        function = FunctionType((lambda: None).__code__.replace(co_name=held.name), {})
+        setattr(function, name, value(held))
+        return function
+
+    return make
+
+
+_WITH: dict[tuple[type, str], Callable[[_Held], Any]] = {
+    (FunctionType, "__defaults__"): _function("__defaults__", lambda held: (held,)),
+    (FunctionType, "__kwdefaults__"): _function("__kwdefaults__", lambda held: {"held": held}),
+    (FunctionType, "__code__"): _function("__module__", lambda held: held.name),
+    (FunctionType, "__doc__"): _function("__doc__", lambda held: (held,)),
+    (type, "__mro__"): lambda held: type(held.name, (), {}),
+    (type, "__name__"): lambda held: type(held.name, (), {"__qualname__": "other"}),
+    (defaultdict, "default_factory"): defaultdict,
+}
+
+
+def place_of_table(kind: type) -> int | None:
+    """The word that is the address of the dict with the attributes of an instance; None if there is none.
+
+    It may lie before the object (seen in Python 3.11 to 3.13). Whether it is what it says has to be looked at
+    in each object: some keep their attributes elsewhere.
+    """
+    if sizes_of_objects() is None:
+        return None
+    if kind.__flags__ & _MANAGED:
+        return _BEFORE
+    offset = kind.__dictoffset__
+    return offset // BYTES if offset > 0 and offset % BYTES == 0 else None
+
+
+_MANAGED = 1 << 4
+"""Of the flags of a type: its instances have their attributes where Python puts them, before the object."""
+_BEFORE = -3
+"""Which word that is: after it follow a word of weak references and two of the collector."""
+
+
+@cache
+def find_items() -> int | None:
+    """The word of a list that is the address of its members' addresses; None where that is not found.
+
+    Of a list's words after the first two (references and type) all others are numbers of members, so what is
+    too large for that is an address, and may be followed.
+    """
+    if sizes_of_objects() is None:
+        return None
+    samples = [[object() for _ in range(length)] for length in (3, 17, 40)]
+    heads = [read(id(sample), list.__basicsize__ // BYTES) for sample in samples]
+    large = {place for head in heads for place, found in enumerate(head) if place > 1 and found >> 20}
+    if len(large) != 1:
+        return None
+    place = large.pop()
+    ids = [[id(each) for each in sample] for sample in samples]
+    found = [head[place] for head in heads]
+    if any(address % BYTES or address < 1 << 20 for address in found):
+        return None
+    return place if [read(*each) for each in zip(found, (3, 17, 40), strict=True)] == ids else None
+
+
+@cache
+def find_version() -> int | None:
+    """The word of a dict that is another number after every change to it; None where there is none.
+
+    Such a number (PEP 509) is what PyTorch reads before Python 3.12
+    (:func:`..pytorch.torch_private.dict_version`). It is kept up in 3.12; in 3.13 not every store to an
+    attribute changes it. :func:`state_of` says what of it concerns the dict.
+    """
+    if sizes_of_objects() is None or sys.version_info >= (3, 13):
+        return None
+    size = dict.__basicsize__ // BYTES
+    found = set(range(size))
+    for change in DICT_CHANGES.values():
+        sample: dict[Any, Any] = {"a": 1, "b": 2}
+        found &= set(_changed(id(sample), size, lambda sample=sample, change=change: change(sample)))
+    return found.pop() if len(found) == 1 else None
+
+
+def state_of(version: int) -> int:
+    """The state of a dict, of its version: in 3.12 the last eight bits say who watches it."""
+    return version >> 8 if sys.version_info >= (3, 12) else version
+
+
+# ------------------------------------------------------------------ every kind of change
+
+DICT_CHANGES: dict[str, Callable[[dict[Any, Any]], Any]] = {
+    "another value": lambda found: found.__setitem__("a", 2),
+    "another key": lambda found: found.__setitem__("c", 1),
+    "a value by update": lambda found: found.update(a=2),
+    "a value of another dict": lambda found: found.update({"b": 3}),
+    "a default": lambda found: found.setdefault("c", 1),
+    "one gone": lambda found: found.pop("a"),
+    "the last gone": lambda found: found.popitem(),
+    "all gone": lambda found: found.clear(),
+    "joined": lambda found: found.__ior__({"a": 2}),
+}
+"""What can be done to a dict that is not empty."""
+
+
+def _rebind(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], None]:
+    def rebind(tensor: torch.Tensor) -> None:
+        tensor.data = change(tensor.data)
+
+    return rebind
+
+
+class _Sub(torch.Tensor):
+    pass
+
+
+CHANGES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "class": lambda tensor: setattr(tensor, "__class__", _Sub),
+    "implementation": lambda tensor: torch.utils.swap_tensors(tensor, torch.zeros_like(tensor)),
+    "storage": _rebind(torch.clone),
+    "memory": lambda tensor: tensor.untyped_storage().resize_(2 * tensor.untyped_storage().nbytes()),
+    "no memory": lambda tensor: tensor.untyped_storage().resize_(0),
+    "dimensions": _rebind(lambda data: data.unsqueeze(0)),
+    "sizes": _rebind(lambda data: data[:-1]),
+    "strides": _rebind(lambda data: data.as_strided(data.shape, [0] * data.dim(), data.storage_offset())),
+    "strides in place": lambda tensor: tensor.as_strided_(tensor.shape, [0] * tensor.dim()),
+    "offset": _rebind(lambda data: data.as_strided(data.shape, data.stride(), data.storage_offset() + 1)),
+    "type": _rebind(lambda data: data.view(torch.int64)),
+    "conjugate": _rebind(torch.conj),
+    "negative": _rebind(lambda data: negative_view(data)),
+    "gradient required": lambda tensor: tensor.requires_grad_(not tensor.requires_grad),
+    "result of an operation": lambda tensor: tensor.add_(torch.ones((), device="cpu", requires_grad=True)),
+}
+"""What can be done to a tensor of complex numbers that lies where it lay in its dict."""
+
+
+def shows_changes(layout: Layout) -> bool:
+    """Whether the words of samples differ after every kind of change, and not before."""
+    return all(_shows(layout, sample, change) for change in CHANGES.values() for sample in _both())
+
+
+def _both() -> tuple[torch.Tensor, torch.Tensor]:
+    """A tensor of which autograd keeps nothing, and one of which it does."""
+    return _sample(3), _sample(2).requires_grad_().requires_grad_(False)
+
+
+def _shows(layout: Layout, tensor: torch.Tensor, change: Callable[[torch.Tensor], Any]) -> bool:
+    if not is_readable(layout, tensor):
+        return False
+    words = Words(layout, [tensor])
+    before = words.same()
+    change(tensor)
+    return before and not words.same()
+
+
+# ------------------------------------------------------------------ the search
+
+
+def _search(sizes: Sizes) -> Layout | None:
+    """The places at which all samples have what they must have."""
+    samples = [_sample(dimensions) for dimensions in range(1, 6)]
+    objects = [read(id(sample), type(sample).__basicsize__ // BYTES) for sample in samples]
+    bodies = [read(sample._cdata, sizes.body) for sample in samples]
+    foreign = [torch.from_numpy(numpy.zeros(8)) for _ in samples]  # freed by another address than their own
+    storages = [read(tensor.untyped_storage()._cdata, sizes.storage) for tensor in foreign]
+    found = [
+        _place(objects, [[sample._cdata] for sample in samples]),
+        _place(bodies, [[sample.untyped_storage()._cdata] for sample in samples]),
+        _place(bodies, [[sample.dim()] for sample in samples]),
+        _place(bodies, [list(sample.shape) for sample in samples]),
+        _place(bodies, [list(sample.stride()) for sample in samples]),
+        _place(bodies, [[int(sample.storage_offset())] for sample in samples]),
+        _place(storages, [[tensor.data_ptr()] for tensor in foreign]),
+    ]
+    if None in found:
+        return None
+    body, storage, dimensions, first, strides, offset, memory = [at for at in found if at is not None]
+    autograd = _changed_body(sizes, "gradient required")
+    if len(autograd) != 1:
+        return None
+    kinds = {place for name in ("type", "conjugate", "negative") for place in _changed_body(sizes, name)}
+    flags: set[int] = set()
+    for name in ("gradient required", "result of an operation"):
+        tensor = _sample(2).requires_grad_().requires_grad_(False)
+        address = word(tensor._cdata, autograd[0])
+        flags.update(
+            _changed(address, sizes.autograd, lambda name=name, tensor=tensor: CHANGES[name](tensor))
+        )
+    return Layout(sizes.body, body, storage, autograd[0], dimensions, first, strides, offset,
+                  tuple(sorted(kinds)), memory, tuple(sorted(flags)))  # fmt: skip
+
+
+def _search_owners(layout: Layout, sizes: Sizes) -> Owners | None:
+    """The places that change with what they say, and with nothing else."""
+    tensor, other = _sample(2).requires_grad_(), _sample(2)
+    kept: list[Any] = []
+    autograd, size = word(tensor._cdata, layout.autograd), type(tensor).__basicsize__ // BYTES
+    gradient = _changed(autograd, sizes.autograd, lambda: setattr(tensor, "grad", other))
+    if len(gradient) != 1 or word(autograd, gradient[0]) != other._cdata:
+        return None
+    hooks = _changed(id(tensor) + BYTES, size - 1, lambda: kept.append(tensor.register_hook(print)))
+    after = tensor.register_post_accumulate_grad_hook
+    hooks += _changed(id(tensor) + BYTES, size - 1, lambda: kept.append(after(print)))
+    holder = _sample(2).requires_grad_()
+    body = _changed(other._cdata, sizes.body, lambda: setattr(holder, "grad", other))
+    handle = other.untyped_storage()._cdata
+    storage = _changed(handle, sizes.storage, lambda: kept.append(other.detach()))
+    if len(hooks) != 2 or len(body) != 1 or len(storage) != 1:
+        return None
+    return Owners(gradient[0], tuple([place + 1 for place in hooks]), body[0], storage[0])
+
+
+def _sample(dimensions: int) -> torch.Tensor:
+    """A tensor no two of whose numbers are the same, nor those of another sample at the same place."""
+    storage = torch.zeros(1 << 15, dtype=torch.complex64, device="cpu").untyped_storage()
+    sizes = [11 + dimensions + 7 * position for position in range(dimensions)]
+    strides = [211 + dimensions - 41 * position for position in range(dimensions)]
+    made = torch.empty(0, dtype=torch.complex64, device="cpu")  # no view: autograd keeps nothing of it yet
+    return made.set_(storage, 50 + dimensions, sizes, strides)
+
+
+def _place(found: list[list[int]], wanted: list[list[int]]) -> int | None:
+    """Where in each list the wanted words stand; None if nowhere, or at several places."""
+    pairs = list(zip(found, wanted, strict=True))
+    places = [
+        place
+        for place in range(len(found[0]))
+        if all(words[place : place + len(want)] == want for words, want in pairs)
+    ]
+    return places[0] if len(places) == 1 else None
+
+
+def _changed_body(sizes: Sizes, name: str) -> list[int]:
+    """Which words of an implementation a change changes."""
+    tensor = _sample(2)
+    return _changed(tensor._cdata, sizes.body, lambda: CHANGES[name](tensor))
+
+
+def _changed(address: int, size: int, change: Callable[[], Any]) -> list[int]:
+    """Which of the words at an address a change changes."""
+    before = read(address, size)
+    change()
+    after = read(address, size)
+    return [place for place, words in enumerate(zip(before, after, strict=True)) if words[0] != words[1]]

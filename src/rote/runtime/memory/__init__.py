@@ -1,0 +1,7 @@
+"""The memory that recordings hold: finished sessions, counted and released together, under a budget."""
+
+from __future__ import annotations
+
+from .budget import LEDGERS
+from .holding import Account, Holding
+from .sizes import format_size, parse_size

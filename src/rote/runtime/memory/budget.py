@@ -1,0 +1,248 @@
+"""The ceiling: what recordings hold on a device is measured after each new one, and the least valuable go.
+
+A limit holds for every device by itself, for the whole process (``rote.set_budget``) or for the recordings of
+one wrapper (``budget=``). What counts is what is really held: the backend's regions (chunks of the host's
+pool, pools of CUDA's allocator with all they have reserved) and the static inputs. It is measured when a
+recording has been made, so while one is being made the ceiling may be exceeded by what that call needs, which
+a plain call would need as well.
+
+What a recording is worth is what its replays save: replays times operations. Earlier replays count half
+after ``HALF_LIFE`` calls, so an early favourite does not stay for ever. Ageing happens when a recording is
+made, not when one is replayed: the hot path pays nothing.
+
+How memory comes back differs. On the host a recording frees its outputs at once and its chunk with the last
+user. CUDA's allocator gives a pool back only as a whole, when no graph uses it; evicting one recording of a
+shared pool frees nothing on the device. So where there is a limit, pools are *slabs*: once a shared pool has
+grown past an eighth of the limit, the next recording opens a new one, and what is evicted is a slab with all
+its recordings. A recording that needs more than a slab has a pool to itself. Within a slab recordings still
+share their intermediates. A wrapper with a budget of its own shares with no other, or its neighbours' memory
+would stay on its bill.
+
+What this does not count: what the driver takes for an instantiated graph (about 100 KB for some hundred
+nodes), cuBLAS's workspace, results that were handed out and Python's own memory. A pool that a recording has
+left is no longer counted although a tensor that somebody still holds (a gradient) keeps a part of it from the
+device.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+
+from ..backends.protocol import Backend, Sharing
+from .holding import Account, Holding
+from .sizes import format_size
+from .victims import Item, choose, held, shares
+
+HALF_LIFE = 512
+"""Calls after which a replay counts half."""
+
+SLABS = 8
+"""Pools that a limit is divided into where memory comes back only by the pool."""
+
+
+class Excess(NamedTuple):
+    """A limit that does not hold although everything that may go has gone."""
+
+    held: int
+    limit: int
+    whose: str
+
+    def __str__(self) -> str:
+        return f"{format_size(self.held)} are held where {self.whose} allows {format_size(self.limit)}"
+
+
+class DeviceBudget:
+    """The recordings of one device.
+
+    Used under the backend's lock.
+
+    Args:
+        backend: The device.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.limit: int | None = None
+        self._backend = backend
+        self._holdings: weakref.WeakKeyDictionary[Holding, None] = weakref.WeakKeyDictionary()  # in order
+
+    def add(self, holding: Holding) -> None:
+        """A recording has memory from now on."""
+        self._holdings[holding] = None
+
+    def sharing(self, account: Account, demand: int) -> Sharing:
+        """How the memory of an account's next recording is to be shared, by the bytes it may need."""
+        limits = [limit for limit in (self.limit, account.limit) if limit is not None]
+        return Sharing(account.tenant, min(limits) // SLABS if limits else None, demand)
+
+    def smallest_limit(self, account: Account) -> tuple[int, str] | None:
+        """The least that a recording of an account may hold, and whose limit that is."""
+        limits = [
+            (limit, whose)
+            for limit, whose in ((account.limit, _own(account)), (self.limit, _process()))
+            if limit is not None
+        ]
+        return min(limits) if limits else None
+
+    # ------------------------------------------------------------------ holding the ceiling
+
+    def settle(self, fresh: Holding) -> Excess | None:
+        """A recording was made: age the others, and evict until every limit holds.
+
+        Args:
+            fresh: The new recording; it is in use, so it stays.
+
+        Returns:
+            The limit that does not hold even so.
+        """
+        if self.limit is None and fresh.account.limit is None:
+            return None
+        self._age()
+        return self._hold(fresh.account.limit, fresh, fresh.account) or self._hold(self.limit, fresh, None)
+
+    def trim(self) -> None:
+        """Evict until the process's limit holds."""
+        self._hold(self.limit, None, None)
+
+    def _hold(self, limit: int | None, fresh: Holding | None, account: Account | None) -> Excess | None:
+        if limit is None:
+            return None
+        whose = _own(account) if account is not None else _process()
+        evicted = False
+        while (nbytes := self._held(account)) > limit:
+            text = f"{format_size(nbytes)} were held where {whose} allows {format_size(limit)}"
+            if not self._evict(fresh, account, text):
+                break
+            evicted = True
+        if evicted:
+            self._backend.trim()
+        return Excess(nbytes, limit, whose) if nbytes > limit else None
+
+    def make_room(self, needed: int, fresh: Holding | None) -> None:
+        """The device has no memory left: evict what is worth least until ``needed`` bytes came free.
+
+        Args:
+            needed: Bytes.
+            fresh: The recording in progress; it stays.
+        """
+        self._age()
+        before = self._held(None)
+        while before - self._held(None) < needed:
+            if not self._evict(fresh, None, "the device had no memory left for another recording"):
+                break
+        self._backend.trim()
+
+    def _evict(self, fresh: Holding | None, account: Account | None, why: str) -> bool:
+        """Release one set of recordings; whether there was one."""
+        members = self._members(account)
+        chosen = choose([_item(holding, fresh) for holding in members], self._backend.regions())
+        for index in chosen:
+            owner = members[index].owner()
+            if owner is not None:
+                owner.evict(why)
+            members[index].release()
+        return bool(chosen)
+
+    def _age(self) -> None:
+        members = [(holding, owner) for holding in self._holdings if (owner := holding.owner()) is not None]
+        calls = 1 + sum(holding.worth.fresh(owner.replays) for holding, owner in members)
+        factor = 0.5 ** (calls / HALF_LIFE)
+        for holding, owner in members:
+            holding.worth.age(factor, owner.replays)
+
+    # ------------------------------------------------------------------ counting
+
+    def bytes_held(self) -> int:
+        """Bytes of all regions of the device, and of all static inputs."""
+        return self._held(None)
+
+    def bytes_of(self, account: Account) -> int:
+        """Bytes of the recordings of one account, each with its share of what it shares."""
+        return sum(self.by_recording(account).values())
+
+    def by_recording(self, account: Account) -> Mapping[Holding, int]:
+        """Bytes of each recording of an account: its own, and its share of what it shares with others."""
+        members = self._members(None)
+        items = [_item(holding) for holding in members]
+        parts = shares(items, [holding.demand for holding in members], self._backend.regions())
+        return {
+            holding: part for holding, part in zip(members, parts, strict=True) if holding.account is account
+        }
+
+    def _held(self, account: Account | None) -> int:
+        sizes = self._backend.regions()
+        items = [_item(holding) for holding in self._members(account)]
+        if account is not None:
+            return held(items, sizes)
+        return sum(item.own for item in items) + sum(sizes.values())
+
+    def _members(self, account: Account | None) -> list[Holding]:
+        return [
+            holding
+            for holding in self._holdings
+            if holding.sessions and (account is None or holding.account is account)
+        ]
+
+
+class Ledgers:
+    """The ledger of every device of a process."""
+
+    def __init__(self) -> None:
+        self._ledgers: dict[Backend, DeviceBudget] = {}
+        self._default: int | None = None
+        self._limits: dict[str, int | None] = {}
+        self._lock = threading.Lock()
+
+    def of(self, backend: Backend) -> DeviceBudget:
+        """The ledger of a device."""
+        with self._lock:
+            found = self._ledgers.get(backend)
+            if found is None:
+                found = self._ledgers[backend] = DeviceBudget(backend)
+                found.limit = self._limit(backend)
+            return found
+
+    def limit(self, nbytes: int | None, device: torch.device | None) -> int | None:
+        """Set the limit of one device, or of all (those of single ones are forgotten); returns the last."""
+        with self._lock:
+            if device is None:
+                before, self._default = self._default, nbytes
+                self._limits.clear()
+            else:
+                before = self._limits.get(str(device), self._default)
+                self._limits[str(device)] = nbytes
+            for backend, ledger in self._ledgers.items():
+                ledger.limit = self._limit(backend)
+            return before
+
+    def all(self) -> list[tuple[Backend, DeviceBudget]]:
+        """Every device that has recorded something."""
+        return list(self._ledgers.items())
+
+    def _limit(self, backend: Backend) -> int | None:
+        return self._limits.get(str(backend.device), self._default)
+
+
+def _item(holding: Holding, fresh: Holding | None = None) -> Item:
+    owner = holding.owner()
+    if owner is None:
+        return Item(holding.regions(), 0, 0.0)
+    fixed = holding is fresh or owner.busy
+    value = holding.worth.score * max(holding.operations, 1)
+    return Item(holding.regions(), owner.placed_bytes(), value, fixed)
+
+
+def _own(account: Account) -> str:
+    return f"the budget of {account.name}"
+
+
+def _process() -> str:
+    return "rote.set_budget"
+
+
+LEDGERS = Ledgers()
+"""The one place where recordings are counted: memory is of a device and process, whoever records."""

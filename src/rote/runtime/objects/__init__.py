@@ -1,0 +1,38 @@
+"""Python objects, looked into without running their code."""
+
+from __future__ import annotations
+
+from . import members
+from .cached import Remembered, asked_key, cached_in, remembered
+from .classes import (
+    UNSET,
+    Class,
+    class_of,
+    has_parts_in_c,
+    is_bound_method,
+    is_graphed,
+    is_of_pybind,
+    is_python,
+    made_by,
+    own,
+)
+from .iterators import Position, is_standard, position
+from .marks import (
+    ARRAY_BYTES,
+    BY_IDENTITY,
+    PROXIES,
+    Content,
+    Members,
+    TensorMark,
+    base_of,
+    counted,
+    exact,
+    hooks_of,
+    mark,
+    pointer_of,
+)
+from .members import has_plain_length, is_direct, keys, put, refill, values
+from .origin import is_found, module_of, said_module, said_name
+from .owners import is_open, is_users
+from .torchscript import scripted
+from .training import ParameterGroup, Training, is_empty_stage_table

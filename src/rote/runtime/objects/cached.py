@@ -1,0 +1,120 @@
+"""What a function with a cache remembers."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...base import bits_of
+
+_MARK = object()
+"""Stands for the object that parts keywords from other arguments in a key."""
+
+
+def asked_key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Under what a cache keeps the result of a call; None if that cannot be told, or counts for others, too.
+
+    Of a cache that is full it counts what was asked for last: something else goes when a result comes.
+    """
+    given = (*args, *kwargs.values())
+    if _is_full(function) or not all([_is_simple(each) for each in given]):
+        return None
+    named = [_MARK, *[part for pair in kwargs.items() for part in pair]] if kwargs else []
+    if function.cache_parameters()["typed"]:
+        return (*args, *named, *map(type, given))
+    return args[0] if not named and len(args) == 1 and type(args[0]) in (int, str) else (*args, *named)
+
+
+def _is_full(function: Any) -> bool:
+    info = function.cache_info()
+    return info.maxsize is not None and info.currsize >= info.maxsize
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether a value is found by what it is, or by which object it is."""
+    return _is_equal(value) or type(value).__hash__ is object.__hash__
+
+
+def _is_equal(value: Any) -> bool:
+    return _is_plain(value) or isinstance(value, (torch.dtype, torch.device))
+
+
+def _is_same(key: Any, asked: Any) -> bool:
+    if asked is _MARK:
+        return type(key) is object
+    if type(key) is tuple and type(asked) is tuple:
+        return len(key) == len(asked) and all(map(_is_same, key, asked))
+    return key is asked or (_is_equal(key) and _is_equal(asked) and key == asked)
+
+
+def _pairs_in(function: Any) -> list[tuple[Any, Any]]:
+    """Keys and results: of a cache of limited size in the links, which tell them one after the other."""
+    found, own = gc.get_referents(function), vars(function)
+    links = [place for place, each in enumerate(found) if isinstance(each, type) and _is_link(each)]
+    pairs = [(found[place - 2], found[place - 1]) for place in links if place >= 2]
+    tables = [each for each in found if type(each) is dict and each is not own]
+    return [*pairs, *[pair for table in tables for pair in table.items() if not _is_link(pair[1])]]
+
+
+def cached_in(function: Any, asked: Any = None) -> list[Any]:
+    """Keys and results of a cache; of one of limited size the links are left out, which tell nothing.
+
+    Args:
+        function: The function.
+        asked: Under what a result is asked for (:func:`asked_key`): there is nothing but that result then.
+    """
+    if asked is not None:
+        return [result for key, result in _pairs_in(function) if _is_same(key, asked)]
+    own, found = vars(function), gc.get_referents(function)
+    tables = [each for each in found if type(each) is dict and each is not own]
+    held = [part for table in tables for pair in table.items() for part in pair]
+    left_out = {id(each) for each in (own, function.__wrapped__, *tables)}
+    return [each for each in (*found, *held) if id(each) not in left_out and not _is_link(each)]
+
+
+def _is_link(value: Any) -> bool:
+    """Whether something is of the cache itself, or one of its types."""
+    kind = value if isinstance(value, type) else type(value)
+    return kind.__module__ == "functools" and kind.__name__ in (
+        "_lru_list_elem",
+        "_lru_cache_wrapper",
+        "CacheInfo",
+    )
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What a cache has in it, in a form that can be compared.
+
+    Attributes:
+        count: How many results.
+        held: Keys and results: plain values, and which objects.
+        full: From now on each new result takes the place of what was asked for the longest time ago.
+    """
+
+    count: int
+    held: tuple[Any, ...]
+    full: bool
+
+    def __str__(self) -> str:
+        return f"{self.count} result{'s' if self.count != 1 else ''}" + (" and full" if self.full else "")
+
+
+def remembered(function: Any, asked: Any = None) -> Remembered:
+    """What a cache has in it now, or under one key."""
+    held = [_form(each) for each in cached_in(function, asked)]
+    count = function.cache_info().currsize if asked is None else len(held)
+    return Remembered(count, tuple(held), _is_full(function))
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, (float, complex)):
+        return type(value), bits_of(value)
+    return (type(value), value) if _is_plain(value) else id(value)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (int, float, str, bytes, complex, bool, type(None)))

@@ -1,0 +1,117 @@
+"""What is asked of the class of an object: whether it is looked into, made in C, or stands for a function."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Generic, NamedTuple, Protocol
+
+from .origin import said_module
+from .owners import is_open, is_users
+
+
+class Class(NamedTuple):
+    """One class.
+
+    Attributes:
+        is_open: Its instances are looked into.
+        slots: The slots of its instances.
+        users: It and its bases, as far as they are the user's.
+    """
+
+    is_open: bool
+    slots: tuple[str, ...]
+    users: tuple[type, ...]
+
+
+UNSET = object()
+"""What an attribute, or a context variable, is that was not set."""
+
+_CLOSED = Class(False, (), ())
+
+
+def class_of(kind: type) -> Class:
+    """What is to be known of a class."""
+    if not is_open(kind):
+        return _CLOSED
+    slots = tuple([name for cls in kind.__mro__ for name in _slots(cls)])
+    return Class(True, slots, tuple([cls for cls in kind.__mro__ if is_users(cls)]))
+
+
+def own(value: Any, name: str) -> Any:
+    """An attribute without the ``__getattr__`` of the class, which may answer to every name, or raise."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return UNSET
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple([_mangled(cls, name) for name in names if name not in ("__dict__", "__weakref__")])
+
+
+def _mangled(cls: type, name: str) -> str:
+    """The name of the attribute that a slot is: of a private one it has the name of the class in it."""
+    private = name.startswith("__") and not name.endswith("__")
+    return f"_{cls.__name__.lstrip('_')}{name}" if private else name
+
+
+_PARTS_OF_C = (
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+    types.GetSetDescriptorType,
+)
+_BASES = frozenset({object, Generic, Protocol})
+_BOUND_BY_PYBIND = "instancemethod"
+"""The type of methods of classes that pybind11 makes, which has no name in Python."""
+_OWN_ATTRIBUTES = frozenset({"__dict__", "__weakref__"})
+
+
+def is_python(kind: type) -> bool:
+    """Whether a class and its bases were made by class statements."""
+    return not any(has_parts_in_c(cls) for cls in kind.__mro__)
+
+
+def made_by(kind: type) -> type:
+    """The class in C that makes the instances of a class; that is the class itself if it was made in C."""
+    return next((cls for cls in kind.__mro__ if has_parts_in_c(cls)), object)
+
+
+def has_parts_in_c(cls: type) -> bool:
+    """Whether a class has methods or attributes of its own that were made in C."""
+    if cls in _BASES:
+        return False
+    for name, value in list(vars(cls).items()):
+        if isinstance(value, types.BuiltinFunctionType):
+            if value.__self__ is cls:  # its __new__
+                return True
+        elif isinstance(value, _PARTS_OF_C):
+            if name not in _OWN_ATTRIBUTES and value.__objclass__ is cls:
+                return True
+        elif is_of_pybind(value):
+            return True
+    return False
+
+
+def is_of_pybind(value: object) -> bool:
+    """Whether a value is a method in C of a class that pybind11 has made."""
+    return type(value).__name__ == _BOUND_BY_PYBIND and hasattr(value, "__func__")
+
+
+def is_graphed(value: Any) -> bool:
+    """Whether a value is a graphed callable: what it wraps is what runs when a graphed one calls it."""
+    return _is_ours(value) and hasattr(value, "__wrapped__")
+
+
+def is_bound_method(value: Any) -> bool:
+    """Whether a value is a bound method, Python's or ours.
+
+    Asked by type: an instance with a ``__getattr__`` of its own may answer to every name, or raise.
+    """
+    if issubclass(type(value), types.MethodType):
+        return True
+    return _is_ours(value) and hasattr(value, "__func__") and hasattr(value, "__self__")
+
+
+def _is_ours(value: Any) -> bool:
+    return said_module(type(value)).startswith("rote.")

@@ -1,0 +1,166 @@
+"""The form in which a slot is kept: by identity, by address, by a copy of the content, by a position."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import random
+import weakref
+from array import array
+from collections import OrderedDict
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+
+from ...base import bits_of
+from ..pytorch import has_memory, unseen_functions
+from .iterators import position
+from .standard import memory_of
+from .training import is_empty_stage_table
+
+BY_IDENTITY = frozenset({dict, OrderedDict, list, tuple, FunctionType, type})
+"""Types, of most of what a module has, whose instances are kept as they are; what they hold has own slots."""
+ARRAY_BYTES = 1 << 16
+"""Of what is larger, a sample is compared."""
+_CONTEXT: Any = decimal.Context
+_SIGNALS: Any = type(decimal.DefaultContext.flags)
+_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+SAMPLE = 4096
+SET_LENGTH = 4096
+
+
+class TensorMark(NamedTuple):
+    """A tensor found in a slot; compared by identity and address."""
+
+    identity: int
+    address: int
+    requires_grad: bool
+
+
+class Content(NamedTuple):
+    """A value compared by a copy of its content."""
+
+    value: Any
+
+
+class Members(tuple[tuple[type, Any], ...]):
+    """What a set holds, with types, in its order: equal sets may be iterated in other orders."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join([repr(member) for _, member in self])}}}"
+
+
+PROXIES = frozenset({weakref.ProxyType, weakref.CallableProxyType})
+"""Types whose instances answer as another object does, and raise when that is gone."""
+
+_LENGTHS = tuple([Content(length) for length in range(64)])
+
+
+def counted(length: int) -> Content:
+    """A length as it is compared, one object for all short ones."""
+    return _LENGTHS[length] if length < len(_LENGTHS) else Content(length)
+
+
+def mark(value: Any) -> Any:
+    """The form in which a slot's content is kept: tensors by address; arrays, memory and sets by content."""
+    kind = type(value)
+    if kind in BY_IDENTITY or issubclass(kind, Content):
+        return value
+    if kind in PROXIES:
+        return Content((kind, id(value)))
+    if isinstance(value, torch.Tensor):
+        with unseen_functions():  # to look at a tensor is not to use it
+            address = value.data_ptr() if has_memory(value) else 0
+            return TensorMark(id(value), address, value.requires_grad)
+    if isinstance(value, numpy.ndarray):
+        return value if value.dtype.hasobject and value.size > SAMPLE else _array(value)
+    if isinstance(value, numpy.void) and not value.dtype.hasobject:  # a record may be part of an array
+        return Content((repr(value.dtype), value.tobytes()))
+    if isinstance(value, (set, frozenset)):
+        return _set(value)
+    if isinstance(value, (bytearray, array)):
+        return Content((type(value), getattr(value, "typecode", ""), bytes(value)))
+    if kind is _SIGNALS:
+        return Content((kind, repr(value)))
+    if issubclass(kind, _CONTEXT):
+        return Content((kind, _CONTEXT.__repr__(value)))
+    if is_empty_stage_table(value):
+        return Content("empty")
+    if isinstance(value, random.Random):
+        return Content(value.getstate())
+    if isinstance(value, numpy.random.RandomState):
+        return Content(repr(value.get_state()))
+    if isinstance(value, numpy.random.Generator):
+        return Content(repr(value.bit_generator.state))
+    if isinstance(value, numpy.random.BitGenerator):
+        return Content(repr(value.state))
+    memory = memory_of(value)
+    return Content((memory.size, _numbers(memory))) if memory is not None else position(value) or value
+
+
+def _set(value: Any) -> Any:
+    """A set by what it holds, a large one by which it is."""
+    if len(value) > SET_LENGTH:
+        return value
+    held = [mark(item) if isinstance(item, torch.Tensor) else item for item in value]
+    return Content((type(value), Members(zip(map(type, value), held, strict=True))))
+
+
+def hooks_of(tensor: torch.Tensor) -> list[tuple[str, dict[int, Any]]]:
+    """The hooks of a tensor that autograd calls, by the attribute in which they are."""
+    tables = [(name, getattr(tensor, name, None)) for name in _HOOKS]
+    return [(name, table) for name, table in tables if table]
+
+
+def pointer_of(array: Any) -> int:
+    """Address of a numpy array's memory."""
+    return int(array.__array_interface__["data"][0])
+
+
+def base_of(array: Any) -> Any:
+    """The numpy array that owns an array's memory."""
+    while isinstance(array.base, numpy.ndarray):
+        array = array.base
+    return array
+
+
+def _array(array: Any) -> Content:
+    """An array by what it holds, a large one by which it is as well."""
+    if array.dtype.hasobject:  # what it refers to has slots of its own
+        return Content((array.shape, _kind(array.dtype), tuple(map(id, array.flat))))
+    large = array.nbytes > ARRAY_BYTES
+    which = (id(array), pointer_of(array)) if large else ()
+    return Content((array.shape, _kind(array.dtype), array.flags.writeable, *which, _numbers(array)))
+
+
+def _kind(dtype: Any) -> Any:
+    """The type of an array's members; its text leaves out the names of their fields."""
+    return dtype.str if dtype.names is None else (repr(dtype),)
+
+
+def _numbers(array: Any) -> bytes:
+    """What an array holds; of a large one numbers from all over it."""
+    if array.nbytes <= ARRAY_BYTES:
+        return array.tobytes()
+    steps, taken = [1] * array.ndim, list(array.shape)
+    while math.prod(taken) > SAMPLE:
+        widest = taken.index(max(taken))
+        steps[widest] = 2 * steps[widest] + 1
+        taken[widest] = -(-array.shape[widest] // steps[widest])
+    return array[tuple([slice(None, None, step) for step in steps])].tobytes()
+
+
+def exact(value: Any) -> Any:
+    """What tells a value from one that is equal to it: 1 is not True, nor 0.0 -0.0, nor one NaN another."""
+    kind = type(value)
+    if kind is float or kind is complex:
+        return bits_of(value)
+    if issubclass(kind, tuple):
+        return kind, [exact(each) for each in tuple.__iter__(value)]
+    if issubclass(kind, frozenset):  # whose order counts
+        return kind, [(each, exact(each)) for each in frozenset.__iter__(value)]
+    return kind

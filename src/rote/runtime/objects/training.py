@@ -1,0 +1,61 @@
+"""What PyTorch's training helpers keep in Python, by which messages name what a step depends on.
+
+A ``GradScaler`` throws its table of per-optimizer stages away in ``update`` and makes a new, empty one. Two
+empty tables are alike: nobody else holds them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import torch
+from torch.optim.lr_scheduler import LRScheduler
+
+from ..pytorch import fresh_scaler_state
+
+
+class ParameterGroup(NamedTuple):
+    """A parameter group.
+
+    Attributes:
+        optimizer: Its optimizer, weakly.
+        number: Its position there.
+    """
+
+    optimizer: weakref.ref[torch.optim.Optimizer]
+    number: int
+
+
+class Training:
+    """The training helpers that were met.
+
+    Attributes:
+        groups: Parameter groups, by the identity of their dicts.
+        schedulers: Classes of the schedulers, by the identity of their ``__dict__``.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[int, ParameterGroup] = {}
+        self.schedulers: dict[int, str] = {}
+
+    def meet(self, value: Any) -> None:
+        """Note an object, if it is a training helper."""
+        kind: type = type(value)  # an instance may say that it is of another class, or be gone
+        if issubclass(kind, torch.optim.Optimizer):
+            reference = weakref.ref(value)
+            for number, group in enumerate(value.param_groups):
+                self.groups[id(group)] = ParameterGroup(reference, number)
+        elif issubclass(kind, LRScheduler):
+            self.schedulers[id(value.__dict__)] = kind.__name__
+
+
+def is_empty_stage_table(value: Any) -> bool:
+    """Whether a value is the empty table of a ``GradScaler``."""
+    return (
+        type(value) is defaultdict
+        and not value
+        and value.default_factory is not None
+        and value.default_factory is fresh_scaler_state
+    )

@@ -1,0 +1,18 @@
+"""What is known of PyTorch's operators, and which of them end a segment."""
+
+from __future__ import annotations
+
+from .boundaries import Placement, place, rule_of
+from .facts import Facts, facts_of, short
+from .operands import (
+    PLAIN_VALUES,
+    filled_in,
+    is_mask,
+    read_operands,
+    tensors_in,
+    without_dropout,
+    without_vectors,
+    written_operands,
+)
+from .table import rows_with
+from .torch_private import composite_call, schema_of

@@ -1,0 +1,173 @@
+"""What is known of an operation, worked out once: from its schema, its tags and its row of the table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from .table import Row, row_of
+from .torch_private import schema_of
+
+_VALUES = frozenset({"bool", "int", "float", "number", "Scalar"})
+_SIZES = frozenset({"SymBool", "SymInt", "SymFloat"})
+"""PyTorch's own operations work these out from shapes; in schemas of others they are any numbers."""
+_SIZE = re.compile(r"Sym(?:Int|Bool|Float) (\w+)")
+"""A named size among results: only the text of a schema tells it from a number."""
+_OBJECT = "__torch__"
+"""What the types of objects of C++ begin with."""
+_GROUP = ".classes.c10d."
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts of one operation.
+
+    Attributes:
+        op: The overload.
+        name: ``namespace::name.overload``.
+        row: What the table says of it.
+        dynamic: The shape of its result depends on data, or a value that it returns beside tensors.
+        mutable: Its schema declares that it writes an operand.
+        written: Positions and names of the operands it writes, declared or not.
+        training: Position of a flag without which it writes none of them.
+        overwrites: What it writes it does not read. Some write parts only: the rest is written by others,
+            as a rule.
+        scaled: It reads its first operand only if ``beta`` is not zero.
+        asks_shapes: It takes its operands for their shapes, or for where they lie.
+        blank: Its result is memory that it has not written.
+        seeded: It may draw random numbers.
+        dropout: Position of the dropout probability of an attention, which draws none at 0.
+        beside: It returns values that are no tensors, beside tensors or in lists.
+        reads: The host reads its value.
+        checks: The host reads its operand, and raises or does nothing.
+        indexed: It indexes, and a mask among the indices is counted on the host.
+        stores: It writes through an index.
+        refused: Why no CUDA graph may hold it, though neither shapes nor values tell; perhaps only for some
+            operands.
+        apart: It is never captured, though neither shapes nor values tell, but runs between two segments.
+        collective: It acts on other processes.
+        hidden: It is no computation (profiler marks, questions about shapes).
+        simple: None of what decides where it runs, but for the devices of its operands.
+        reshapes: It may change the shape of an operand.
+        relocates: It changes where a tensor lies, and no memory.
+    """
+
+    op: Any
+    name: str
+    row: Row
+    dynamic: bool
+    mutable: bool
+    written: tuple[tuple[int, str], ...]
+    training: int | None
+    overwrites: bool
+    scaled: bool
+    asks_shapes: bool
+    blank: bool
+    seeded: bool
+    dropout: int | None
+    beside: bool
+    reads: bool
+    checks: bool
+    indexed: bool
+    stores: bool
+    refused: str | None
+    apart: bool
+    collective: bool
+    hidden: bool
+    simple: bool
+    reshapes: bool
+    relocates: bool
+
+    @property
+    def short(self) -> str:
+        """Its name as people write it: ``add`` for ``aten::add.Tensor``."""
+        return short(self.name)
+
+
+@cache
+def facts_of(func: Any) -> Facts:
+    """The facts of an operator overload."""
+    schema, name, own = schema_of(func), func.name(), func.namespace == "aten"
+    row, arguments, packet = row_of(name), schema.arguments, _packet(name)
+    undeclared = row.get("writes", "").split()
+    positions = {argument.name: position for position, argument in enumerate(arguments)}
+    writes = [
+        each.name in undeclared or (each.alias_info is not None and each.alias_info.is_write)
+        for each in arguments
+    ]
+    numbers, values = _returned_values(func)
+    refused = _refused(func, row)
+    hidden, indexed, stores = "hidden" in row, "indexed" in row, "stores" in row
+    dynamic, reads = torch.Tag.dynamic_output_shape in func.tags or values, numbers and not hidden
+    collective = "collective" in row or _GROUP in str(schema)
+    relocates = torch.Tag.inplace_view in func.tags
+    outputs = all(each.kwarg_only for each, is_written in zip(arguments, writes, strict=True) if is_written)
+    of_shape = "blank" in row or packet.startswith("new_") or packet.endswith("_like")
+    return Facts(
+        op=func,
+        name=name,
+        row=row,
+        dynamic=dynamic,
+        mutable=schema.is_mutable,
+        written=tuple((n, each.name) for n, each in enumerate(arguments) if writes[n]),
+        training=positions["training"] if undeclared else None,
+        # a schema of somebody's own does not say more
+        overwrites=schema.is_mutable and (not own or "overwrites" in row or outputs),
+        scaled=own and any(each.name == "beta" and each.kwarg_only for each in arguments),
+        asks_shapes=func.is_view or relocates or (own and (of_shape or "aliases" in row)),
+        blank="blank" in row,
+        seeded=torch.Tag.nondeterministic_seeded in func.tags
+        or any("Generator" in str(argument.type) for argument in arguments),
+        dropout=positions.get("dropout_p") if "attention" in name else None,
+        beside=values,
+        reads=reads,
+        checks="checks" in row,
+        indexed=indexed,
+        stores=stores,
+        refused=refused,
+        apart=refused is not None and row.keys().isdisjoint(("checks", "may_wait")),
+        collective=collective,
+        hidden=hidden,
+        simple=not (
+            dynamic or reads or indexed or stores or hidden or collective or {"checks", "unrecorded"} & {*row}
+        ),
+        reshapes=schema.is_mutable or not own,  # others' schemas need not say it
+        relocates=relocates,
+    )
+
+
+def short(name: str) -> str:
+    """A name as people write it: ``add`` for ``aten::add.Tensor``."""
+    return name.removeprefix("aten::").partition(".")[0]
+
+
+def _refused(func: Any, row: Row) -> str | None:
+    if torch.Tag.cudagraph_unsafe in func.tags and not func.is_view:
+        return "is tagged as unsafe in CUDA graphs"
+    why = next((row[fact] for fact in ("waits", "checks", "may_wait") if fact in row), None)
+    return None if why is None else f"waits for the device: {why}"
+
+
+def _packet(name: str) -> str:
+    return name.partition("::")[2].partition(".")[0]
+
+
+def _returned_values(func: Any) -> tuple[bool, bool]:
+    """Whether an operation returns nothing but numbers, which the host reads, or values beside tensors.
+
+    Without tensors PyTorch's own operations work them out from their operands (``can_cast``), others from
+    anything.
+    """
+    schema = schema_of(func)
+    own = func.namespace == "aten"
+    sizes = _SIZE.findall(str(schema).rpartition(") -> ")[2]) if own else []
+    kinds = ["SymInt" if value.name in sizes else str(value.type) for value in schema.returns]
+    if own and not any("Tensor" in str(argument.type) for argument in schema.arguments):
+        return False, False
+    values = [kind in _VALUES if own else "Tensor" not in kind and kind[:9] != _OBJECT for kind in kinds]
+    simple = bool(kinds) and all(kind in _VALUES or kind in _SIZES or kind == "str" for kind in kinds)
+    return simple and all(values), any(values) and not simple

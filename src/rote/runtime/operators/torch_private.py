@@ -1,0 +1,33 @@
+"""What operators have under private names only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+_has_kernel: Any = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def schema_of(op: Any) -> Any:
+    """The overload's ``FunctionSchema``. Seen in torch 2.11 and 2.13; there is no public way to it."""
+    return op._schema
+
+
+@cache
+def composite_call(op: Any) -> Callable[..., Any] | None:
+    """The C++ kernel that takes a composite operation apart, or None if it has a kernel of its own.
+
+    ``op.decompose`` prefers decompositions in Python, whose numbers and aliases may be others. Without the
+    probe a composite operation is recorded whole. Seen in torch 2.11 and 2.13.
+    """
+    with_key = getattr(op, "_op_dk", None)
+    if _has_kernel is None or with_key is None or not _has_kernel(op.name(), "CompositeImplicitAutograd"):
+        return None
+    if any(_has_kernel(op.name(), key) for key in ("CPU", "CUDA", "CompositeExplicitAutograd")):
+        return None
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return lambda *args, **kwargs: with_key(key, *args, **kwargs)

@@ -1,0 +1,103 @@
+"""What a call did, as data: operations, storages, values that the host saw, and the form of the result."""
+
+from __future__ import annotations
+
+from . import events
+from .arrays import lying_in, within
+from .counted import COUNTS_ALL, Counted
+from .edges import Raised, caught, edge_of, result_along, value_of
+from .events import (
+    CAPTURED,
+    VIEWED,
+    Event,
+    Value,
+    assemble,
+    comparable,
+    first_difference,
+    is_same_plain,
+    operands_of,
+    results_of,
+    tensors_of,
+    tokens_in,
+)
+from .generators import (
+    Generators,
+    Reseed,
+    Stands,
+    are_one,
+    exchanged,
+    generator_in,
+    is_of_host,
+    unknown_states,
+)
+from .gradients import UNNAMED, GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
+from .ledger import EXTERNAL, INPUT, NEW, Origin, StorageTable, Token, UnsupportedTensorError
+from .log import BackwardLog, Tally
+from .looks import Look, Looks
+from .operands import content_of, is_view, number_of
+from .placement import (
+    BUFFER,
+    OTHER,
+    PLACES,
+    Guesses,
+    InputFacts,
+    Regulars,
+    SeenArgument,
+    Spot,
+    base_offset,
+    describe_inputs,
+    group_members,
+    moved_reasons,
+    placeable,
+    shared_groups,
+    sharing_reasons,
+)
+from .result import EAGER, PLAINLY, RECORDED, REPLAYED, Result
+from .template import (
+    AGAIN,
+    EXTERNAL_SAME,
+    EXTERNAL_VIEW,
+    GIVEN,
+    INPUT_VIEW,
+    META,
+    OWN,
+    PASSED,
+    VALUE,
+    VIEW,
+    OutputLeaf,
+    Template,
+    spend,
+)
+from .torch_private import (
+    Creation,
+    after_pass,
+    apply_of,
+    asks_for_some,
+    below_transforms,
+    copy_all,
+    counts_apart,
+    creation_kind,
+    creation_of,
+    current_pass,
+    current_task,
+    has_refused_history,
+    history_of,
+    in_bad_fork,
+    innermost,
+    is_plain_creation,
+    mode_below,
+    node_age,
+    parts_of,
+    replaced_kernels,
+    saving_is_hooked,
+    set_creation_kind,
+    swap_tensors,
+    tells_creation,
+    tells_passes,
+    unseen_function_mode,
+    unwrapped,
+    versions_kept,
+    watch_hooks,
+    with_own_node,
+    without_view,
+)

@@ -1,0 +1,35 @@
+"""Memory of numpy arrays that becomes tensors in a call, and arguments that lie in it.
+
+A recording reads such memory where it lies, or copies it again at each replay, and an argument that is copied
+is not there: what the call writes to one of the two, it does not see in the other. So neither is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import torch
+
+from ..pytorch import has_memory, plain_functions
+
+Range = tuple[int, int]
+"""The address of the first byte, and of the one behind the last."""
+
+
+def within(ranges: Iterable[Range], pointers: Collection[int]) -> list[Range]:
+    """The ranges in which one of some addresses lies."""
+    return [found for found in ranges if any([found[0] <= pointer < found[1] for pointer in pointers])]
+
+
+def lying_in(leaves: Iterable[Any], ranges: Collection[Range]) -> int | None:
+    """The position of the first tensor on the host that has memory in one of the ranges, None without one."""
+    with plain_functions():
+        for position, leaf in enumerate(leaves):
+            if not isinstance(leaf, torch.Tensor) or not leaf.is_cpu or not has_memory(leaf):
+                continue
+            storage = leaf.untyped_storage()
+            start = storage.data_ptr()
+            if any([start < end and first < start + storage.nbytes() for first, end in ranges]):
+                return position
+    return None

@@ -1,0 +1,275 @@
+"""The ``.grad`` slots of external parameters, which a training step changes without returning anything.
+
+A step that clears its gradients with ``set_to_none`` leaves fresh tensors in ``.grad``. In a recording they
+are static memory: after each replay ``.grad`` shows that memory. Somebody who still holds the gradient of an
+earlier step would see it change, so before each replay the storage is asked how many owners it has; when
+there is one more than the recording itself, the recording stops handing out its memory and copies instead.
+
+A recording in which the host reads something copies unless every gradient has left its slot by then: a path
+that is taken for the value may otherwise leave alone what another path replaced, while the stretch before,
+which is common to both, has written over that memory.
+
+What is not recorded: a call that leaves a gradient where there was none (forward and backward inside,
+optimizer outside). Replaying it would need to know whether the next call accumulates.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...base import Site
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
+from ..arguments import describe_tensor
+from ..pytorch import unseen_functions
+from .ledger import NEW, StorageTable
+from .torch_private import storage_owners, tensor_owners
+
+UNNAMED = "a tensor made outside"
+"""What a tensor is called that lies in no slot that Python reads."""
+
+
+@dataclass
+class GradientEffect:
+    """A parameter whose ``.grad`` a call replaces.
+
+    Attributes:
+        parameter: The parameter, weakly.
+        name: Its name, for messages.
+        static: The gradient in the recording's memory, or None if the call clears the slot.
+        storage: Handle of the static memory, kept to count its owners.
+        owners: References to the static memory that are the recording's own.
+        shown: The tensor that was put into the slot last.
+    """
+
+    parameter: weakref.ref[torch.Tensor]
+    name: str
+    static: torch.Tensor | None
+    storage: torch.UntypedStorage | None
+
+    owners: int = 0
+    shown: torch.Tensor | None = None
+    _counts: tuple[int, int] = (0, 0)
+    _taken: list[torch.Tensor | None] | None = None  # out of the slot, if the call may go another way
+
+    def count_owners(self) -> None:
+        """After the recording, with only the slot itself looking at the static memory: note what is ours."""
+        if self.storage is not None:
+            self.owners = storage_owners(self.storage) - 1
+
+    def withdraw(self, *, branches: bool) -> bool:
+        """Before a replay: False if somebody besides the slot still holds the static gradient.
+
+        Args:
+            branches: The replay may lead to what is not recorded; see :meth:`put_back`.
+        """
+        parameter = self.parameter()
+        if parameter is None or self.storage is None:
+            return True
+        if self.shown is not None and parameter.grad is self.shown and self._is_alone(self.storage):
+            return True
+        self.shown = None
+        if branches:
+            self._take(parameter.grad, self.storage)
+        parameter.grad = None
+        return storage_owners(self.storage) <= self.owners
+
+    def _take(self, gradient: torch.Tensor | None, storage: torch.UntypedStorage) -> None:
+        """Note what the slot holds, without owning static memory, whose owners are about to be counted."""
+        if gradient is not None:
+            ours = gradient.untyped_storage()._cdata == storage._cdata
+            self._taken = [None if ours else gradient]
+
+    def put_back(self) -> None:
+        """The replay led to what is not recorded: Python goes over the start again, and sees it."""
+        parameter, taken, self._taken = self.parameter(), self._taken, None
+        if parameter is None or taken is None or self.static is None:
+            return
+        parameter.grad = taken[0] if taken[0] is not None else self.static.detach()
+
+    def stands(self) -> bool:
+        """After a replay: the slot is as it was left, and nobody else holds the gradient in it."""
+        parameter = self.parameter()
+        if parameter is None:
+            return False
+        if self.static is None or self.storage is None:
+            return parameter.grad is None
+        return parameter.grad is not None and parameter.grad is self.shown and self._is_alone(self.storage)
+
+    def _is_alone(self, storage: torch.UntypedStorage) -> bool:
+        """Nobody holds the gradient in the slot, as an object, from C++, or through a view, or turned it."""
+        alone = self._count() == self._counts and storage_owners(storage) == self.owners + 1
+        return alone and self._is_as_shown()
+
+    def _is_as_shown(self) -> bool:
+        """Its memory may have been changed for other memory, or be looked at in another way."""
+        assert self.shown is not None and self.static is not None
+        same = self.shown.data_ptr() == self.static.data_ptr()
+        return same and describe_tensor(self.shown) == describe_tensor(self.static)
+
+    def _count(self) -> tuple[int, int]:
+        assert self.shown is not None
+        return sys.getrefcount(self.shown), tensor_owners(self.shown)
+
+    def restore(self) -> None:
+        """Leave the static memory to whoever holds it: its tensors move to memory of their own."""
+        parameter = self.parameter()
+        self.shown = None
+        if self.storage is not None and self.static is not None:
+            self.storage.resize_(self.storage.nbytes())
+            if parameter is not None:
+                parameter.grad = self.static.detach()
+
+    def hand_out(self, copy: bool) -> None:
+        """After a replay: show the gradient in the slot."""
+        parameter, self._taken = self.parameter(), None
+        if parameter is None:
+            return
+        if self.static is None:
+            parameter.grad = None
+        elif copy:
+            parameter.grad = self.static.clone()
+        elif self.shown is None or parameter.grad is not self.shown:
+            parameter.grad = self.shown = self.static.detach()
+            self._counts = self._count()
+
+
+GradientSlot = tuple[bool, Any, Any]
+"""Whether there is a gradient, and the tensor's hooks (autograd calls them; a recording does not)."""
+
+
+Slots = dict[int, tuple[weakref.ref[torch.Tensor], GradientSlot]]
+"""Tensors, weakly and by identity, with the state of their gradient slots."""
+
+
+def slot_of(tensor: torch.Tensor, gradient: torch.Tensor | None) -> GradientSlot:
+    """The state of a gradient slot."""
+    hooks, after = tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None)
+    return gradient is not None, len(hooks) if hooks else 0, len(after) if after else 0
+
+
+def _shown(name: str) -> str:
+    """What the gradient of a tensor is called."""
+    return f"the gradient of {name}" if name is UNNAMED else f"{name}.grad"
+
+
+class GradientWatch:
+    """Compares the ``.grad`` slots of parameters before and after a call.
+
+    A parameter is met before the call can change its slot: when Python finds it or asks for its gradient,
+    when an operation has it as an operand, or when a backward is about to run that may reach it.
+
+    Args:
+        leaves: The parameters that are known before the call, with their names.
+    """
+
+    def __init__(self, leaves: Iterable[tuple[str, torch.Tensor]] = ()) -> None:
+        self._names: dict[int, str] = {}
+        self._before: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
+        for name, tensor in leaves:
+            self._names[id(tensor)] = name
+            self._before[id(tensor)] = tensor, tensor.grad
+
+    def meet(self, tensor: torch.Tensor) -> None:
+        """Note a tensor made outside, if it may get a gradient, or has one from before it was frozen."""
+        if id(tensor) in self._before:
+            return
+        with unseen_functions():
+            if tensor.is_leaf and (tensor.requires_grad or tensor.grad is not None):
+                self._before[id(tensor)] = tensor, tensor.grad
+
+    def teller(self) -> Callable[[torch.Tensor], None]:
+        """Does what :meth:`meet` does while the watch lives, and keeps neither it nor parameters alive."""
+        reference = weakref.WeakMethod(self.meet)
+
+        def tell(tensor: torch.Tensor) -> None:
+            meet = reference()
+            if meet is not None:
+                meet(tensor)
+
+        return tell
+
+    def name(self, names: Mapping[int, str]) -> None:
+        """Note names, by the identity of the tensor."""
+        self._names.update({key: names[key] for key in self._before.keys() & names.keys()})
+
+    def _named(self) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
+        for key, (tensor, before) in self._before.items():
+            yield self._names.get(key, UNNAMED), tensor, before
+
+    def leaves(self) -> list[tuple[str, weakref.ref[torch.Tensor]]]:
+        """The parameters, weakly, to watch them again at another call."""
+        return [(name, weakref.ref(tensor)) for name, tensor, _ in self._named()]
+
+    def gradients(self) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
+        """The parameters that had a dense gradient before the call: name, parameter, gradient."""
+        return [
+            (name, tensor, grad)
+            for name, tensor, grad in self._named()
+            if grad is not None and grad.layout is torch.strided  # a sparse one has no single memory
+        ]
+
+    def is_read(self, ledger: StorageTable, externals: Container[int]) -> bool:
+        """Whether a call, or an earlier one of its recording, reads gradients that were there before it.
+
+        Args:
+            ledger: The storages of the call.
+            externals: Handles of the storages that are read.
+        """
+        handles = {gradient.untyped_storage()._cdata for _, _, gradient in self.gradients()}
+        read = {tensor.untyped_storage()._cdata for tensor in ledger.externals}
+        return not handles.isdisjoint(read) or any(handle in externals for handle in handles)
+
+    def have_left(self) -> bool:
+        """Whether every gradient from before the call has left its slot by now."""
+        slots = self._before.values()
+        return all([before is None or tensor.grad is not before for tensor, before in slots])
+
+    def put_back(self) -> None:
+        """Undo what Python did to the slots: the operations behind it have not run."""
+        for tensor, before in self._before.values():
+            if tensor.grad is not before:
+                tensor.grad = before
+
+    def presence(self) -> Slots:
+        """The state of each slot before the call."""
+        return {
+            key: (weakref.ref(tensor), slot_of(tensor, grad)) for key, (tensor, grad) in self._before.items()
+        }
+
+    def changed(
+        self, ledger: StorageTable, site: Site
+    ) -> tuple[list[GradientEffect], list[Any], list[Reason]]:
+        """What the call did to the slots: effects, their comparable form, and reasons against replaying."""
+        effects: list[GradientEffect] = []
+        keys: list[Any] = []
+        blockers: list[Reason] = []
+        for name, tensor, before in self._named():
+            after = tensor.grad
+            if after is before:
+                continue
+            if after is None:
+                effects.append(GradientEffect(weakref.ref(tensor), name, None, None))
+                keys.append((name, "cleared"))
+                continue
+            if after.layout is not torch.strided:  # as embeddings with sparse=True have it
+                text = f"{_shown(name)} is a {str(after.layout).removeprefix('torch.')} tensor"
+                blockers.append(reason(rules.UNSUPPORTED_TENSOR, text, site))
+                continue
+            token = ledger.token(after)
+            keys.append((name, token))
+            if before is None:
+                text = f"{_shown(name)} was None before the call and holds a gradient after it"
+                blockers.append(reason(rules.GRADIENT_LEAVES, text, site))
+            elif token.origin[0] != NEW:
+                text = f"{_shown(name)} was replaced by a tensor made outside the call"
+                blockers.append(reason(rules.TENSOR_ESCAPES, text, site))
+            static = after.detach()
+            effects.append(GradientEffect(weakref.ref(tensor), name, static, static.untyped_storage()))
+        return effects, keys, blockers

@@ -1,0 +1,387 @@
+"""Which storages a call has met, and where each came from.
+
+Operations are compared between calls by the *origin* of their operands, not by address: the third tensor the
+call made, the storage of argument 0, the second external tensor. Storages are followed by weak reference, so
+that observing a call changes no lifetime (autograd steals a gradient only when nobody else holds it).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore
+
+from ...base import Site
+from ..pytorch import is_lazy_zero, is_wrapped
+from .looks import Look, Looks
+
+INPUT, EXTERNAL, NEW = "input", "external", "new"
+
+Origin = tuple[str, int]
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+_dispatch = getattr(torch.Tensor, "__torch_dispatch__", None)
+
+
+class Token(NamedTuple):
+    """A tensor as seen by an operation: where its memory comes from and how it looks at it."""
+
+    origin: Origin
+    look: Look
+    offset: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Data type."""
+        return self.look.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes."""
+        return self.look.shape
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        """Strides in elements."""
+        return self.look.stride
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it is a CPU tensor."""
+        return self.look.on_host
+
+
+_OTHER = -1
+"""The offset of tokens that say how a tensor looks, but not where: that of an argument is its own."""
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor, at every operand
+
+
+class UnsupportedTensorError(Exception):
+    """A tensor without plain memory (sparse, nested, a wrapper subclass) reached an operation."""
+
+
+class StorageTable:
+    """Origins of the storages of one call.
+
+    The deaths of storages are put into a list, by weak references whose callback is the list's ``append``: no
+    Python code runs when a tensor dies. They are looked at before anything is looked up.
+
+    Args:
+        looks: What the tensors of earlier calls looked like.
+        meet: Is told of tensors made outside, when an operation has one as its operand for the first time.
+
+    Attributes:
+        looks: What tensors look like.
+        made: Number of storages that the call has made.
+        most_bytes: The most that :attr:`live_bytes` were.
+    """
+
+    def __init__(
+        self, looks: Looks | None = None, meet: Callable[[torch.Tensor], None] = lambda tensor: None
+    ) -> None:
+        self.looks = looks if looks is not None else Looks()
+        self._meet = meet
+        self._last: dict[int, Token] = {}  # of the last tensor on each storage, which the next one may be
+        self._origins: dict[int, Origin] = {}
+        self._watch: dict[int, _Watched] = {}
+        self._pinned: dict[Origin, torch.UntypedStorage] = {}
+        self.made = 0
+        self._inputs: dict[int, list[tuple[int, int]]] = {}
+        self._dtypes: dict[int, torch.dtype] = {}
+        self.host_memory: set[int] = set()
+        self.externals: list[torch.Tensor] = []
+        self.external_sites: list[tuple[str, Site]] = []
+        self.sites: dict[int, tuple[str, Site]] = {}
+        self._live: dict[str, int] = {}
+        self.most_bytes: dict[str, int] = {}
+        self._gone: list[_Watched] = []
+
+    def add_input(self, index: int, tensor: torch.Tensor, start: int) -> None:
+        """Register the storage of an argument; the first argument of a shared storage names it.
+
+        Args:
+            index: The argument leaf.
+            tensor: The argument.
+            start: First element of the storage that arguments cover; offsets are counted from there.
+        """
+        storage = _storage(tensor)
+        self._forget_gone()
+        if storage._cdata not in self._origins:
+            self._pin(storage, (INPUT, index))
+        else:
+            self._pinned[INPUT, index] = storage
+        self._dtypes[index] = tensor.dtype
+        self._inputs.setdefault(storage._cdata, []).append((start * tensor.itemsize, index))
+        self._inputs[storage._cdata].sort()
+
+    @property
+    def live_bytes(self) -> dict[str, int]:
+        """Bytes of the storages made in the call that are alive, by type of device."""
+        self._forget_gone()
+        return self._live
+
+    def input_dtype(self, index: int) -> torch.dtype:
+        """Data type of an argument."""
+        return self._dtypes[index]
+
+    def add_host_memory(self, tensor: torch.Tensor) -> None:
+        """Register a tensor over a numpy array."""
+        self.host_memory.add(self.add_external(tensor)[1])
+
+    def add_external(self, tensor: torch.Tensor) -> Origin:
+        """Register a storage that existed before the call and is no argument."""
+        if is_lazy_zero(tensor):  # one that a graph has saved
+            raise UnsupportedTensorError("forward-mode zero")
+        self._forget_gone()
+        self._meet(tensor)
+        origin = (EXTERNAL, len(self.externals))
+        self.externals.append(tensor)
+        self._pin(_storage(tensor), origin)
+        return origin
+
+    def note_readers(self, operation: str, site: Site) -> None:
+        """Note which operation read the newest external tensors first."""
+        while len(self.external_sites) < len(self.externals):
+            self.external_sites.append((operation, site))
+
+    def token(self, tensor: torch.Tensor) -> Token:
+        """Describe an operand; an unknown storage is external."""
+        if self._gone:
+            self._forget_gone()
+        if type(tensor) not in _PLAIN:
+            return self._token_anew(tensor)
+        try:
+            handle = tensor.untyped_storage()._cdata
+        except (NotImplementedError, RuntimeError):  # it has none
+            return self._token_anew(tensor)
+        last = self._last.get(handle)  # what was last noted on the storage, which lies in memory then
+        if last is None or tensor.is_nested or not ((look := last[1]).check(tensor) or look.knows(tensor)):
+            return self._token_anew(tensor)
+        offset = tensor.storage_offset()
+        if last[2] == offset:
+            return last
+        return self._note(tensor, self._origins[handle], handle, look, offset)
+
+    def _token_anew(self, tensor: torch.Tensor) -> Token:
+        handle = _storage(tensor)._cdata
+        look = self._look(tensor)
+        origin = self._origins.get(handle)
+        if origin is None:
+            origin = self.add_external(tensor)
+        return self._note(tensor, origin, handle, look, tensor.storage_offset())
+
+    def _look(self, tensor: torch.Tensor) -> Look:
+        try:
+            return self.looks.of(tensor)
+        except RuntimeError as error:  # it has memory, but no shape
+            raise UnsupportedTensorError("nested") from error
+
+    def _note(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look, offset: Any) -> Token:
+        """The token of a tensor, which is remembered for the next one on its storage."""
+        if origin[0] is INPUT or look.integer:
+            self._last[handle] = _tuple(Token, (origin, look, _OTHER))
+            return self._token(tensor, origin, handle, look)
+        token = self._last[handle] = _tuple(Token, (origin, look, offset))
+        return token
+
+    def _token(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look) -> Token:
+        """The same for an argument, whose offset is its own, and for what may be a seed."""
+        offset: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
+        if origin[0] is INPUT:
+            origin, start = self._input(tensor, handle)
+            offset -= start // tensor.itemsize
+        elif self._is_seed(tensor, origin):
+            return Token(origin, self.looks.made(look.dtype, (), (), False), 0)
+        return Token(origin, look, offset)
+
+    def result(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        site: Site,
+        number: int | None = None,
+        like: Look | None = None,
+    ) -> Token:
+        """Describe a result; an unknown storage was made by the operation.
+
+        Args:
+            tensor: The result.
+            operation: Name of the operation.
+            site: The user's line.
+            number: Of the storage, if it is known.
+            like: What it may look like: a guess.
+        """
+        if self._gone:
+            self._forget_gone()
+        if (
+            like is None
+            or type(tensor) not in _PLAIN
+            or tensor.is_nested
+            or not (like.check(tensor) or like.knows(tensor))
+        ):
+            like = None
+        storage = _storage(tensor) if like is None else tensor.untyped_storage()
+        handle = storage._cdata
+        origin = self._origins.get(handle)
+        if origin is None:
+            if number is None:
+                number = self.made
+            if number >= self.made:
+                self.made = number + 1
+            self.sites[number] = (operation, site)
+            origin = (NEW, number)
+            self._follow(storage, handle, origin, "cpu" if tensor.is_cpu else tensor.device.type)
+        if like is None:
+            like = self._look(tensor)
+        return self._note(tensor, origin, handle, like, tensor.storage_offset())
+
+    def is_again(self, tensor: torch.Tensor, token: Token) -> bool:
+        """Whether an operand is what another call had at this place; no says nothing.
+
+        It says no to a lazily negated one, so that it need not be told from others by a check.
+
+        Args:
+            tensor: The operand, of PyTorch's own classes.
+            token: What the other call had.
+        """
+        origin, look, offset = token
+        if tensor.is_nested or tensor.is_neg() or not (look.check(tensor) or look.knows(tensor)):
+            return False
+        if origin[0] is INPUT or look.integer:
+            return self.token(tensor) == token
+        if self._gone:
+            self._forget_gone()
+        known = self._origins.get(tensor.untyped_storage()._cdata)
+        if known is None and origin[0] is EXTERNAL:
+            known = self.add_external(tensor)
+        return known == origin and tensor.storage_offset() == offset
+
+    def is_made_again(self, tensor: torch.Tensor, token: Token, operation: str, site: Site) -> bool:
+        """Note a result, if it is what another call had at this place; otherwise nothing is noted.
+
+        Args:
+            tensor: The result, of PyTorch's own classes.
+            token: What the other call had.
+            operation: Name of the operation.
+            site: The user's line.
+        """
+        origin, look, offset = token
+        if tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
+            return False
+        if self._gone:
+            self._forget_gone()
+        storage = tensor.untyped_storage()
+        handle = storage._cdata
+        known = self._origins.get(handle)
+        if look.integer or origin[0] is INPUT or tensor.storage_offset() != offset:
+            return False
+        if known is None:
+            if origin[0] is not NEW or origin[1] != self.made:
+                return False
+            self.made += 1
+            self.sites[origin[1]] = (operation, site)
+            self._follow(storage, handle, origin, "cpu" if look.on_host else tensor.device.type)
+        elif known != origin:
+            return False
+        self._last[handle] = token
+        return True
+
+    def _is_seed(self, tensor: torch.Tensor, origin: Origin) -> bool:
+        """Attention returns its seed on the host in eager, on the device in a capture; both are the seed."""
+        return origin[0] is NEW and tensor.numel() <= 2 and "attention" in self.sites[origin[1]][0]
+
+    def _input(self, tensor: torch.Tensor, handle: int) -> tuple[Origin, int]:
+        """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
+        begins = self._inputs[handle]
+        if len(begins) == 1:
+            return (INPUT, begins[0][1]), begins[0][0]
+        byte = tensor.storage_offset() * tensor.itemsize
+        start, index = next((item for item in reversed(begins) if item[0] <= byte), begins[0])
+        return (INPUT, index), start
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether the storage was met before."""
+        self._forget_gone()
+        return _storage(tensor)._cdata in self._origins
+
+    def origin(self, tensor: torch.Tensor) -> Origin | None:
+        """Where a tensor's memory comes from, or None if the call never met it."""
+        handle = _storage(tensor)._cdata
+        self._forget_gone()
+        origin = self._origins.get(handle)
+        return self._input(tensor, handle)[0] if origin is not None and origin[0] is INPUT else origin
+
+    def storage(self, origin: Origin) -> torch.UntypedStorage | None:
+        """The storage of an origin, while it is alive."""
+        if origin in self._pinned:
+            return self._pinned[origin]
+        reference = self._watch.get(origin[1]) if origin[0] == NEW else None
+        return reference() if reference is not None else None
+
+    def alive(self) -> dict[int, torch.UntypedStorage]:
+        """Storages made in the call that are still alive, by number."""
+        self._forget_gone()
+        found: dict[int, torch.UntypedStorage] = {}
+        for number, reference in list(self._watch.items()):
+            storage = reference()
+            if storage is not None:
+                found[number] = storage
+        return found
+
+    def _forget_gone(self) -> None:
+        """Take note of the storages that have died; afterwards others may have their addresses."""
+        dead, origins, watch = self._gone, self._origins, self._watch
+        while dead:
+            gone = dead.pop()
+            handle, origin = gone.handle, gone.origin
+            self._live[gone.kind] -= gone.nbytes
+            if origins.get(handle) is origin:
+                del origins[handle]
+                self._last.pop(handle, None)
+            if watch.get(origin[1]) is gone:
+                del watch[origin[1]]
+
+    def _pin(self, storage: torch.UntypedStorage, origin: Origin) -> None:
+        self._origins[storage._cdata] = origin
+        self._pinned[origin] = storage
+
+    def _follow(self, storage: torch.UntypedStorage, handle: int, origin: Origin, kind: str) -> None:
+        self._origins[handle] = origin
+        nbytes = storage.nbytes()
+        live = self._live.get(kind, 0) + nbytes
+        self._live[kind] = live
+        if live > self.most_bytes.get(kind, 0):
+            self.most_bytes[kind] = live
+        watched = self._watch[origin[1]] = _Watched(storage, self._gone.append)
+        watched.handle, watched.origin, watched.kind, watched.nbytes = handle, origin, kind, nbytes
+
+
+class _Watched(weakref.ref[torch.UntypedStorage]):
+    """A weak reference that knows what it referred to."""
+
+    __slots__ = ("handle", "kind", "nbytes", "origin")
+
+    handle: int
+    origin: Origin
+    kind: str
+    nbytes: int
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    kind = type(tensor)
+    if kind not in _PLAIN:
+        if isinstance(tensor, UninitializedTensorMixin):
+            raise UnsupportedTensorError("uninitialised")
+        if (
+            getattr(kind, "__torch_dispatch__", _dispatch) is not _dispatch
+        ):  # its memory lies in other tensors
+            raise UnsupportedTensorError(kind.__name__)
+    if is_wrapped(tensor):
+        raise UnsupportedTensorError("wrapped")
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError) as error:
+        raise UnsupportedTensorError(str(tensor.layout).removeprefix("torch.")) from error

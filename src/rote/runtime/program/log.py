@@ -1,0 +1,75 @@
+"""Counts the backward passes of recorded calls, for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any, Protocol
+
+from ...hazards.rules import Reason
+from ..arguments import Call
+from .result import REPLAYED, Result
+
+
+class Tally(Protocol):
+    """Where reasons are counted; see :class:`...api.report.ReasonCounts`."""
+
+    def add(self, reasons: list[Reason]) -> None:
+        """Count the reasons of one call."""
+        ...
+
+
+class Checks(Protocol):
+    """Makes calls and checks them; see :class:`..verify.verify.Verifier`."""
+
+    verified: int
+
+    def run(self, entry: Any, call: Call, caller: FrameType, entries: Iterable[Any]) -> Result:
+        """Make one call."""
+        ...
+
+
+class BackwardLog:
+    """What the backward passes of one wrapper did.
+
+    Args:
+        tally: Counts reasons.
+        strict: Raise for backward passes that would not replay, after their warm-up.
+        checks: Makes the passes and checks them; None if they are not to be checked.
+
+    Attributes:
+        calls: Backward passes through recorded calls.
+        replayed: Those that were replayed.
+    """
+
+    def __init__(self, tally: Tally, strict: bool, checks: Checks | None = None) -> None:
+        self.calls = 0
+        self.replayed = 0
+        self.strict = strict
+        self.checks = checks
+        self._tally = tally
+
+    @property
+    def verified(self) -> int:
+        """Passes that were checked and found right."""
+        return self.checks.verified if self.checks is not None else 0
+
+    def add(self, result: Result) -> None:
+        """Count one."""
+        self.calls += 1
+        if result.how == REPLAYED:
+            self.replayed += 1
+        else:
+            self._tally.add(result.reasons)
+
+    def finish(self, entry: Any, result: Result) -> Any:
+        """Take the result of a pass that is counted already and was more than a replay; gives its value."""
+        del entry
+        self._tally.add(result.reasons)
+        return result.value
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.calls = self.replayed = 0
+        if self.checks is not None:
+            self.checks.verified = 0

@@ -1,0 +1,147 @@
+"""A result, taken apart: where its leaves come from, and what two observations of it are compared by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..arguments import APPENDED, GivenTarget, Spec, Target, paths
+
+PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN = (
+    "passed", "input view", "external", "external view", "own", "view", "value", "meta", "again",
+    "given",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OutputLeaf:
+    """One leaf of a result.
+
+    Attributes:
+        kind: Where it comes from, one of the names above.
+        token: What two observations of it are compared by.
+        index: Branch of the arguments (given), argument leaf (passed, input view), storage number (own),
+            earlier leaf of the result (again) or the leaf that it is a view of (view).
+        value: The tensor in the recording, the external tensor, or the plain value.
+        spent: It requires grad, and its graph was consumed inside the call.
+        tracked: It requires grad, and backward may be called on it.
+        base: What an external view with a graph is a view of.
+        part: One of several views that one operation gave; see :mod:`..autograd.graph.views`.
+        hidden: No part of the result; some of them are views of it.
+        follows: A view that gets a history where its base does (it was not made under ``no_grad``).
+        creation: How autograd says that a view of a tensor from outside was made.
+        apart: Such a view counts versions of its own (``.data``).
+    """
+
+    kind: str
+    token: Any
+    index: int = -1
+    value: Any = None
+    spent: bool = False
+    tracked: bool = False
+    base: torch.Tensor | None = None
+    part: bool = False
+    hidden: bool = False
+    follows: bool = True
+    creation: Any = None
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Template:
+    """A result, taken apart so that it can be made again from the recording's memory.
+
+    Attributes:
+        spec: Its structure.
+        leaves: Its leaves, and behind them tensors that are no part of it, but that parts of it are views of.
+        again: Containers and objects in it that are one with an earlier one.
+    """
+
+    spec: Spec
+    leaves: tuple[OutputLeaf, ...]
+    again: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def tracked(self) -> bool:
+        """Whether backward may be called on a part of the result that is made by the call."""
+        return any(leaf.tracked and leaf.kind == OWN for leaf in self.leaves)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The slots outside that are bound with the result."""
+        return self.spec[2] if self.spec is not None and self.spec[0] == "bound" else ()
+
+    @property
+    def gives(self) -> bool:
+        """Whether a slot of an argument is bound with the result."""
+        return any([isinstance(target, GivenTarget) for target in self.targets])
+
+    @property
+    def appends(self) -> bool:
+        """Whether a list or a deque outside grows."""
+        return any([target.kind == APPENDED for target in self.targets])
+
+    @property
+    def needs_given(self) -> bool:
+        """Whether containers or objects among the arguments are bound, or part of the result."""
+        return self.gives or any([leaf.kind == GIVEN for leaf in self.leaves])
+
+    @property
+    def key(self) -> Any:
+        """What two observations of the result are compared by."""
+        return (
+            self.spec,
+            tuple((leaf.token, leaf.tracked, leaf.creation, leaf.apart) for leaf in self.leaves),
+            self.again,
+        )
+
+    def prepared(self) -> Template:
+        """For a recording: results with a consumed graph become tensors that carry its stand-in."""
+        leaves = [
+            replace(leaf, value=spend(leaf.value)) if leaf.kind == OWN and leaf.spent else leaf
+            for leaf in self.leaves
+        ]
+        return replace(self, leaves=tuple(leaves))
+
+    def bare(self) -> Template:
+        """A template that holds no memory of a recording: enough to compare by."""
+        leaves = tuple(
+            replace(leaf, value=None) if leaf.kind in (OWN, VIEW) else leaf for leaf in self.leaves
+        )
+        return replace(self, leaves=leaves)
+
+    def difference(self, other: Template) -> str:
+        """Say which part of the result differs from another observation of it."""
+        if self.spec != other.spec:
+            return "the structure of the result differs"
+        for name, was, now in zip(paths(self.spec, "result"), self.leaves, other.leaves, strict=False):
+            if was.tracked != now.tracked:
+                return f"{name} {'required' if was.tracked else 'did not require'} grad before"
+            if (was.creation, was.apart) != (now.creation, now.apart):
+                return f"{name} was another kind of view before"
+            if was.token != now.token:
+                return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
+        return "nothing differs"
+
+
+class _Spent(torch.autograd.Function):
+    """Stands for a graph that was consumed inside the call."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time: the graphed callable already called "
+            "backward() on this output. Call backward() once, inside the callable."
+        )
+
+
+def spend(tensor: torch.Tensor) -> torch.Tensor:
+    """Make a tensor require grad whose graph cannot be walked again."""
+    with torch.enable_grad():
+        return _Spent.apply(tensor.detach(), torch.empty(0, requires_grad=True))

@@ -1,0 +1,429 @@
+"""Private PyTorch calls of the recording layer, each with a probe and a fallback."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import Enum
+from functools import lru_cache, wraps
+from typing import Any
+
+import torch
+from torch.autograd import grad_mode
+from torch.utils import _python_dispatch
+
+from ..pytorch import is_wrapped
+
+_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+_tensor_count: Any = getattr(torch.Tensor, "_use_count", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def tensor_owners(tensor: torch.Tensor) -> int:
+    """How many references from C++ a tensor has; a large number when PyTorch cannot say."""
+    return int(_tensor_count(tensor)) if _tensor_count is not None else 1 << 30
+
+
+def storage_owners(storage: torch.UntypedStorage) -> int:
+    """How many references a storage has; a large number when PyTorch cannot say (then rote copies)."""
+    return int(_use_count(storage._cdata)) if _use_count is not None else 1 << 30
+
+
+_top_mode: Any = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def mode_below() -> Any:
+    """Inside a dispatch mode: the next one below it; None if there is none, or PyTorch does not say."""
+    return _top_mode()
+
+
+_preserve: Any = getattr(grad_mode, "_unsafe_preserve_version_counter", None)
+"""Seen in torch 2.13."""
+
+
+def versions_kept(tensors: list[torch.Tensor]) -> AbstractContextManager[Any]:
+    """A context after which tensors have the version counters they had; does nothing where PyTorch cannot."""
+    counted = tuple(tensor for tensor in tensors if not tensor.is_inference())
+    return _preserve(counted) if _preserve is not None else nullcontext()
+
+
+_foreach_copy: Any = getattr(torch, "_foreach_copy_", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """The ``apply`` of a function, without a loop over its arguments in Python.
+
+    The loop looks for tensors that a ``functorch`` transform left behind. A replay has no such arguments.
+    """
+    return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
+
+
+_functorch: Any = getattr(torch._C, "_functorch", None)
+_hide_transforms: Any = getattr(torch._C, "_DisableFuncTorch", None)
+_WRAPPING = ("Grad", "Jvp")
+"""Seen in torch 2.11 and 2.13, as are the names that :func:`below_transforms` uses."""
+
+Wrap = Callable[[torch.Tensor], torch.Tensor]
+
+
+@contextmanager
+def below_transforms() -> Generator[Wrap]:
+    """A context that running ``torch.func`` transforms do not see; yields how they wrap host data.
+
+    Host data are met above the dispatcher, and so above the transforms, which would give tensors that have no
+    memory of their own.
+    """
+    if _functorch is None or _hide_transforms is None or _functorch.peek_interpreter_stack() is None:
+        yield _same
+        return
+    levels = [each.level() for each in _functorch.get_interpreter_stack() if each.key().name in _WRAPPING]
+
+    def wrap(tensor: torch.Tensor) -> torch.Tensor:
+        for level in levels:
+            tensor = _functorch._wrap_for_grad(tensor, level)
+        return tensor
+
+    with _hide_transforms():
+        yield wrap
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor at whose values ``torch.func`` takes a gradient; outside of it the tensor itself."""
+    while _functorch is not None and _functorch.is_gradtrackingtensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def innermost(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor below all that transforms of ``torch.func`` have wrapped around it."""
+    while _functorch is not None and is_wrapped(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
+_unflatten: Any = getattr(getattr(torch._C, "_nn", None), "unflatten_dense_tensors", None)
+_without_keys: Any = getattr(torch._C, "_ExcludeDispatchKeyGuard", None)
+"""Both seen in torch 2.11 and 2.13."""
+
+
+def _keys_of_views() -> Any:
+    """The dispatch keys that make views of tensors; None where they cannot be left out."""
+    kinds, keys = getattr(torch._C, "DispatchKeySet", None), getattr(torch._C, "DispatchKey", None)
+    names = ("ADInplaceOrView", "AutogradCPU", "AutogradCUDA")
+    found = [getattr(keys, name, None) for name in names]
+    if _unflatten is None or _without_keys is None or kinds is None or None in found:
+        return None
+    return kinds(found[0]) | kinds(found[1]) | kinds(found[2])
+
+
+_VIEWS = _keys_of_views()
+
+
+def parts_of(flat: torch.Tensor, shapes: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Tensors on the memory of a flat one, one after the other, each with a version counter of its own.
+
+    Args:
+        flat: A tensor that requires no grad.
+        shapes: Tensors of their shapes, none of them empty.
+    """
+    if _VIEWS is not None:  # below what makes views, the same operations give tensors that are none
+        with _without_keys(_VIEWS):
+            return _unflatten(flat, shapes)
+    parts = flat.split([shape.numel() for shape in shapes])
+    return [part.view(shape.shape).data for part, shape in zip(parts, shapes, strict=True)]
+
+
+def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Copy tensors of equal shapes pairwise, in one operation where PyTorch has one."""
+    if _foreach_copy is not None and len(targets) > 1:
+        _foreach_copy(targets, sources)
+        return
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
+
+
+_swap: Any = getattr(torch._C, "_swap_tensor_impl", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Exchange what is below two Python tensors; False if PyTorch cannot, and nothing has happened.
+
+    ``torch.utils.swap_tensors`` exchanges the Python objects' attributes and types as well, and refuses
+    tensors that a graph refers to, which ours are.
+    """
+    if _swap is None:
+        return False
+    try:
+        _swap(one, other)
+    except RuntimeError:  # somebody refers to one of them weakly from C++
+        return False
+    return True
+
+
+def history_of(tensor: torch.Tensor) -> Any:
+    """The node of a graph that made a tensor; None if there is none, or if autograd refuses to tell.
+
+    It refuses of a view that was made without gradients, once its base was written in place with them.
+    """
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
+def has_refused_history(tensor: torch.Tensor) -> bool:
+    """Whether autograd refuses to tell what made a tensor."""
+    try:
+        _ = tensor.grad_fn
+    except RuntimeError:
+        return True
+    return False
+
+
+def node_age(node: Any) -> int:
+    """The number of an autograd node; nodes that a thread makes later have higher ones.
+
+    ``_sequence_nr`` was seen in torch 2.11 and 2.13. Without it every node counts as made before the call, so
+    that nothing with a graph is recorded.
+    """
+    number = getattr(node, "_sequence_nr", None)
+    return int(number()) if number is not None else -1
+
+
+_engine: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
+_pass_number: Any = getattr(torch._C, "_current_graph_task_id", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def current_pass() -> int | None:
+    """The number of the backward pass that this thread works on; None outside of one."""
+    number = _pass_number() if _pass_number is not None else -1
+    return number if number >= 0 else None
+
+
+_after_pass: Any = getattr(_engine, "queue_callback", None)
+
+
+def tells_passes() -> bool:
+    """Whether PyTorch says which backward pass a thread works on, and when it has ended."""
+    return _pass_number is not None and _after_pass is not None
+
+
+def after_pass(then: Callable[[], None]) -> None:
+    """Call something when the backward pass that this thread works on has ended without an error."""
+    _after_pass(then)
+
+
+class Creation(Enum):
+    """How autograd looks at a tensor.
+
+    Attributes:
+        OWN: It is no view.
+        VIEW: A view that gets a history where its base does.
+        PART: One of several views that one operation gave; it must not be written.
+        OTHER: A view that gets no history (made under ``no_grad``, or in a custom function).
+    """
+
+    OWN, VIEW, PART, OTHER = range(4)
+
+
+_graph: Any = getattr(torch._C, "_autograd", None)
+_creation: Any = getattr(_graph, "_get_creation_meta", None)
+_creations: Any = getattr(_graph, "CreationMeta", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def creation_of(tensor: torch.Tensor) -> Creation | None:
+    """How autograd looks at a tensor; None where PyTorch does not say."""
+    if not tensor._is_view():
+        return Creation.OWN
+    if _creation is None or _creations is None:
+        return None
+    kinds = {_creations.DEFAULT: Creation.VIEW, _creations.MULTI_OUTPUT_NODE: Creation.PART}
+    return kinds.get(_creation(tensor), Creation.OTHER)
+
+
+_set_creation: Any = getattr(_graph, "_set_creation_meta", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def tells_creation() -> bool:
+    """Whether PyTorch says how views were made, and lets others be like them."""
+    return None not in (_creation, _creations, _set_creation)
+
+
+def is_plain_creation(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is no view, or is one that autograd lets be written, as far as PyTorch says."""
+    return creation_of(tensor) in (Creation.OWN, Creation.VIEW)
+
+
+def creation_kind(tensor: torch.Tensor) -> Any:
+    """How PyTorch says that a view was made; None of other tensors, or where it does not say."""
+    return _creation(tensor) if tells_creation() and tensor._is_view() else None
+
+
+def set_creation_kind(view: torch.Tensor, kind: Any) -> None:
+    """Have a view be one that was made like another; what :func:`creation_kind` tells of that."""
+    if kind is not None and view._is_view() and _creation(view) != kind:
+        _set_creation(view, kind)
+
+
+_increment: Any = getattr(torch.autograd.graph, "increment_version", None)
+_put_back: Any = getattr(_graph, "_unsafe_set_version_counter", None)
+"""Both seen in torch 2.11 and 2.13. Without them tensors over one memory are taken to count together."""
+
+
+def counts_apart(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have version counters of their own; they are as before afterwards."""
+    if _increment is None or _put_back is None or one.is_inference() or other.is_inference():
+        return False
+    was, before = one._version, other._version
+    _increment(one)
+    try:
+        return other._version == before
+    finally:
+        _put_back((one,), (was,))
+
+
+_top_hooks: Any = getattr(getattr(torch._C, "_autograd", None), "_top_saved_tensors_default_hooks", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def saving_is_hooked() -> bool:
+    """Whether saved-tensor hooks are in force, so that somebody else decides what a backward keeps."""
+    if _top_hooks is not None:
+        return _top_hooks(True) is not None
+    with torch.enable_grad():
+        probe: Any = torch.ones(1, requires_grad=True).exp()
+    try:
+        probe.grad_fn._raw_saved_result.register_hooks(_same, _same)
+    except RuntimeError:  # a saved tensor takes one pair of hooks
+        return True
+    return False
+
+
+in_bad_fork: Callable[[], bool] = getattr(torch._C, "_cuda_isInBadFork", bool)
+"""Says whether the process was forked from one that had used CUDA. Seen in torch 2.11 and 2.13 (CUDA builds
+only; others never are)."""
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_disabled: Any = getattr(torch._C, "_disabled_torch_function_impl", None)
+"""What a tensor class has that overrides nothing. Seen in torch 2.11 and 2.13."""
+
+
+@contextmanager
+def unseen_function_mode() -> Generator[None]:
+    """Let PyTorch's layers choose the kernels that they choose outside of a trace.
+
+    Attention asks ``torch.overrides.has_torch_function`` before it takes its fast path, and a function mode
+    counts. The name is replaced while a call is traced, under the backend's lock; the answer is that for the
+    tensors alone.
+    """
+    overrides: Any = torch.overrides
+    original = overrides.has_torch_function
+    overrides.has_torch_function = _has_overrides
+    try:
+        yield
+    finally:
+        overrides.has_torch_function = original
+
+
+@wraps(torch.overrides.has_torch_function)
+def _has_overrides(arguments: Iterable[Any]) -> bool:
+    """Whether an argument is of a class that overrides functions of PyTorch."""
+    kinds = {type(argument) for argument in arguments} - {torch.Tensor}
+    return any(getattr(kind, "__torch_function__", _disabled) is not _disabled for kind in kinds)
+
+
+_python_kernels: Any = getattr(torch.library, "_impls", None)
+"""The kernels registered from Python, as ``namespace/operation/key``. Seen in torch 2.11 and 2.13."""
+_OWN_KERNELS = frozenset({"aten/_foreach_mm/CUDA", "aten/linalg_lu_solve.out/MPS"})
+"""Those that PyTorch registers for operations of its own, in 2.13."""
+_ELSEWHERE = ("/Meta", "/FuncTorchBatched")
+"""Kernels for shapes, and for ``vmap``, which no traced call is in."""
+
+
+def replaced_kernels() -> bool:
+    """Whether somebody has registered Python code as a kernel of an operation of PyTorch's own.
+
+    Any other operation may come to run it then, since kernels call operations.
+    """
+    return _python_kernels is None or _are_replaced(len(_python_kernels))
+
+
+@lru_cache(maxsize=1)
+def _are_replaced(count: int) -> bool:
+    """The same while there are as many kernels: most are shape functions, of which there are thousands."""
+    del count
+    return any(
+        [
+            key.startswith("aten/") and not key.endswith(_ELSEWHERE) and key not in _OWN_KERNELS
+            for key in _python_kernels
+        ]
+    )
+
+
+_unsafe_view: Any = getattr(getattr(torch.ops.aten, "_unsafe_view", None), "default", None)
+"""A tensor over the same memory that autograd takes for a new one. Seen in torch 2.11 and 2.13."""
+
+
+def without_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor over the same memory that autograd takes for a new one, or a copy where PyTorch gives none."""
+    return _unsafe_view(tensor, tensor.shape) if _unsafe_view is not None else tensor.clone()
+
+
+_will_execute: Any = getattr(torch._C, "_will_engine_execute_node", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def asks_for_some(node: Any) -> bool:
+    """Inside a backward: whether it was asked for certain gradients; otherwise it adds up all of them.
+
+    Args:
+        node: A node of the graph that is walked, of which nobody asks for the gradient.
+    """
+    return _will_execute is None or not _will_execute(node)
+
+
+_task: Any = getattr(torch._C, "_current_graph_task_id", None)
+"""Seen in torch 2.11 and 2.13."""
+
+
+def current_task() -> int:
+    """The number of the backward that runs, each time another one; 0 where PyTorch does not say."""
+    return _task() if _task is not None else 0
+
+
+def watch_hooks(result: torch.Tensor) -> dict[int, Any] | None:
+    """Where hooks on a tensor with a history will be; None if PyTorch does not say.
+
+    Their table outlives the tensor, and so do they. Seen in torch 2.11 and 2.13.
+    """
+    register: Any = getattr(result.grad_fn, "_register_hook_dict", None)
+    if register is None:
+        return None
+    hooks: OrderedDict[int, Any] = OrderedDict()
+    result._backward_hooks = hooks
+    register(result)
+    return hooks
+
+
+def with_own_node(result: torch.Tensor) -> torch.Tensor:
+    """One of several results of an autograd function, with a node that it does not share with the others.
+
+    Without the probe they share one, as views of one another do in eager, too: hooks on a result are then
+    called with None by a walk from another.
+    """
+    lazy = result.is_conj() or result.is_neg()  # it would be made plain
+    return result if _unsafe_view is None or lazy or result._is_view() else _unsafe_view(result, result.shape)

@@ -1,0 +1,49 @@
+"""What PyTorch offers only under private names, and what the runtime has to know of PyTorch's own code."""
+
+from __future__ import annotations
+
+from .kernels import Running, hiding
+from .modes import DispatchMode
+from .processes import Contact, contact, is_acting, is_quiet
+from .torch_private import (
+    ACCESSORS,
+    SCRIPTS,
+    TELLS_LAZY,
+    Sizes,
+    SwitchPlaces,
+    constants_of,
+    count_versions,
+    counts_inside,
+    current_device,
+    default_device,
+    dict_version,
+    foreign_modes,
+    fresh_scaler_state,
+    function_modes,
+    has_memory,
+    in_backward,
+    is_capturing,
+    is_lazy_zero,
+    is_wrapped,
+    key_readers,
+    leaves_lazy,
+    metadata_check,
+    mode_readers,
+    mode_values,
+    negative_view,
+    numbers_watched_dicts,
+    place_of_switches,
+    plain_functions,
+    plain_tensor,
+    raw_keys,
+    resolve_lazily,
+    scripted_names,
+    scripted_value,
+    shows_autocast,
+    sizes_of_objects,
+    stream_handle,
+    tells_modes,
+    undispatched,
+    unseen_functions,
+)
+from .workers import is_worker

@@ -1,0 +1,492 @@
+"""Private names of PyTorch by which the state around a call is read, or read faster.
+
+Every name here was seen in torch 2.11 and 2.13, those of CUDA in CUDA builds only. What is missing falls back
+on the public property, or is None.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.amp import grad_scaler
+from torch.autograd import forward_ad
+from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
+from torch.utils import _device
+
+from ...base import read_settings
+
+
+def _found(path: str, fallback: Any = None) -> Any:
+    """What lies in ``torch._C`` under a name, or names with points between; else what is instead."""
+    found: Any = torch._C
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return fallback if found is None else found
+
+
+current_device: Callable[[], int] = _found("_cuda_getDevice", torch.cuda.current_device)
+"""The public function asks every time whether CUDA is initialised; this is for when it is."""
+
+is_capturing: Callable[[], bool] = _found(
+    "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
+)
+"""What the public function asks, whose name rote and others replace for a while."""
+
+stream_handle: Callable[[int], int] = _found(
+    "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
+)
+"""The current stream of a device."""
+
+function_modes: Callable[[], int] = _found("_len_torch_function_stack", lambda: 0)
+"""How many function modes are active: they would see how the attributes of a tensor are read."""
+
+tracing_state: Callable[[], object] = _found("_get_tracing_state", bool)
+"""What modules ask when they are called: whether ``torch.jit`` traces."""
+
+_dispatch_modes: Callable[[], int] = _found("_len_torch_dispatch_stack", lambda: 0)
+_wrapped: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_functorch_wrapped_tensor")
+_batched: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_legacy_batchedtensor")
+
+
+def _owns_nothing(tensor: torch.Tensor) -> bool:
+    """The same by public means: a wrapper of most kinds has no storage."""
+    try:
+        tensor.untyped_storage()
+    except NotImplementedError:
+        return tensor.layout is torch.strided
+    return False
+
+
+def is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is what a ``torch.func`` transform gives its function: its memory is another tensor's.
+
+    It may be kept after the transform. So are the gradients of ``is_grads_batched=True``.
+    """
+    if _wrapped is None or _batched is None:
+        return _owns_nothing(tensor)
+    return _wrapped(tensor) or _batched(tensor)
+
+
+is_lazy_zero: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "_is_zerotensor", lambda tensor: False)
+"""Whether a tensor is a zero of forward-mode differentiation, without memory."""
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has a storage with an address, at least an empty one."""
+    strided = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
+    return strided and not is_wrapped(tensor)
+
+
+transforms: Any = _found("_functorch.peek_interpreter_stack", lambda: None)
+"""The transform of functions (``vmap``) that interprets operations; None without one."""
+
+is_traced: Callable[[], bool] = _found("_is_tracing", torch.jit.is_tracing)  # pyright: ignore[reportPrivateImportUsage]
+"""Whether ``torch.jit.trace`` writes down the operations."""
+
+fresh_scaler_state: Any = getattr(grad_scaler, "_refresh_per_optimizer_state", None)
+"""Makes the entries of a ``GradScaler``'s table; tells that table from others. Without it, a scaler in a
+graphed callable keeps the call eager (its table is another object after each step)."""
+
+_pass_number: Callable[[], int] = _found("_current_graph_task_id", lambda: 0)
+
+
+def in_backward() -> bool:
+    """Whether this thread works on a backward pass; yes where PyTorch does not say."""
+    return _pass_number() >= 0
+
+
+plain_functions: Any = torch._C.DisableTorchFunctionSubclass
+"""Context in which tensor subclasses are treated as plain tensors, of the documented extension interface."""
+
+unseen_functions: Callable[[], AbstractContextManager[Any]] = _found("DisableTorchFunction", nullcontext)
+"""Hides what runs inside from function modes."""
+
+undispatched: Callable[[], AbstractContextManager[Any]] = _found("_DisableTorchDispatch", nullcontext)
+"""Hides what runs inside from dispatch modes."""
+
+
+def default_device() -> Any:
+    """The device set by ``torch.set_default_device`` or ``with torch.device(...)``, or None."""
+    return getattr(_device, "CURRENT_DEVICE", None)
+
+
+def foreign_modes() -> bool:
+    """Whether somebody else sees operations: function or dispatch modes, ``vmap``, forward-mode AD, a trace.
+
+    The default device is a function mode too; it is allowed, and part of the key.
+    """
+    allowed = 0 if default_device() is None else 1
+    if function_modes() > allowed or _dispatch_modes() > 0 or transforms() is not None:
+        return True
+    return is_traced() or getattr(forward_ad, "_current_level", -1) >= 0
+
+
+_tensor_guards: Any = _found("_dynamo.guards.TensorGuards")
+_dict_version: Any = _found("_dynamo.guards.dict_version")
+"""Both are what ``torch.compile`` checks its guards with."""
+
+
+def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
+    """A function that says in one call of C++ whether tensors have the metadata of these; None without it.
+
+    It compares class, dtype, layout, device, shape, strides, ``requires_grad`` and the flags of inference,
+    conjugate and negative tensors, in the modes of this moment (it fails in others). It says no if a tensor
+    comes twice. It holds no tensor alive.
+    """
+    if _tensor_guards is None:
+        return None
+    return _tensor_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+
+
+_dispatch_keys: Callable[[torch.Tensor], Any] = _found("_dispatch_keys", lambda tensor: None)
+
+
+def raw_keys(tensor: torch.Tensor) -> int | None:
+    """The dispatch keys of a tensor as one number; None where they cannot be read so."""
+    keys = _dispatch_keys(tensor)
+    return keys.raw_repr() if hasattr(keys, "raw_repr") else None
+
+
+def tells_modes() -> bool:
+    """Whether a check that is made now fails where other dispatch keys are in force.
+
+    Those of transforms of functions, of traces and of autocast; in inference mode it is several. Not so where
+    such keys are left out, as in the handlers of dispatch modes and the kernels of custom operators.
+    """
+    key_of = _found("_parse_dispatch_key")  # some keys are no attributes
+    if _tensor_guards is None or key_of is None:
+        return False
+    plain = plain_tensor()
+    check = _tensor_guards(plain, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    states = {"FuncTorchDynamicLayerFrontMode": "included", "Tracer": "included", "AutocastCPU": "excluded"}
+    for name, state in states.items():
+        key = key_of(name)
+        get, put = (_found(f"_dispatch_tls_{verb}_dispatch_key_{state}") for verb in ("is", "set"))
+        if key is None or get is None or put is None:
+            return False
+        was = get(key)
+        put(key, not was)
+        try:
+            told = not check(plain)
+        finally:
+            put(key, was)
+        if not told:
+            return False
+    with torch.inference_mode(not torch.is_inference_mode_enabled()):
+        return not check(plain)
+
+
+@cache
+def plain_tensor() -> torch.Tensor:
+    """A tensor on the host about which there is nothing special: its metadata tell of modes alone."""
+    with torch.inference_mode(False):
+        return torch.empty(0, device="cpu")
+
+
+def shows_autocast(tensor: torch.Tensor, kind: str) -> bool:
+    """Whether autocast on a kind of device is among the modes that the metadata of a tensor tell of."""
+    key, keys = _found(f"DispatchKey.Autocast{kind.upper()}"), _dispatch_keys(tensor)
+    return key is not None and hasattr(keys, "has") and keys.has(key)
+
+
+class Sizes(NamedTuple):
+    """How many words of PyTorch's objects may be read: no more than their headers declare.
+
+    Attributes:
+        body: Of ``c10::TensorImpl`` up to ``key_set_``, its last member. ``c10/core/TensorImpl.h`` asserts
+            the size of each: two words come first, five of pointers (in 2.11 six), eleven of sizes and
+            strides, four more.
+        autograd: Of ``AutogradMeta`` up to ``requires_grad_`` (``torch/csrc/autograd/variable.h``; in 2.11
+            node and accumulator take two words each); others follow it.
+        storage: Of ``c10::StorageImpl`` up to the end of ``data_ptr_``; others follow it.
+    """
+
+    body: int
+    autograd: int
+    storage: int
+
+
+_SIZES = {"2.11": Sizes(23, 19, 6), "2.13": Sizes(22, 17, 6)}
+"""The versions of PyTorch whose objects are read word by word; in all others they are asked."""
+
+
+def sizes_of_objects() -> Sizes | None:
+    """How much may be read of PyTorch's objects; None where they must not be read."""
+    locked = getattr(sys, "_is_gil_enabled", lambda: True)()  # or they could change meanwhile
+    if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62 or not locked:
+        return None
+    if not read_settings().read_words:
+        return None
+    return _SIZES.get(".".join(torch.__version__.split(".")[:2]))
+
+
+negative_view: Any = getattr(torch, "_neg_view", None)
+"""A tensor on the same memory that is read with the other sign."""
+
+
+@cache
+def dict_version() -> Callable[[dict[Any, Any]], int] | None:
+    """A function that numbers the states of a dict: a dict with the same number has not changed; or None.
+
+    Before Python 3.12 dicts have such numbers themselves (PEP 509); since then PyTorch watches the dicts that
+    it was asked about. In both an *empty* dict may be filled unnoticed, by ``update`` from another dict. None
+    in Python 3.13.0, where a dict of attributes is changed unnoticed, if the attribute is set on the object.
+    """
+    if _dict_version is None:
+        return None
+    probe: dict[Any, Any] = {1: None}
+    seen = [_dict_version(probe)]
+    if _dict_version(probe) != seen[0]:
+        return None
+    for change in (lambda: probe.update({1: 2}), lambda: probe.update({2: 2}), lambda: probe.pop(1)):
+        change()
+        if _dict_version(probe) in seen:
+            return None
+        seen.append(_dict_version(probe))
+    return _dict_version if _notices_attributes(_dict_version) else None
+
+
+def _notices_attributes(version: Callable[[dict[Any, Any]], int]) -> bool:
+    """Whether a dict of attributes gets a new number when one is set on the object, by warm code too."""
+    owner: Any = type("Probe", (), {})()
+    owner.value = None
+    attributes = vars(owner)
+    number = version(attributes)
+    for value in range(_WARM):
+        owner.value = value
+        following = version(attributes)
+        if following == number:
+            return False
+        number = following
+    return True
+
+
+_WARM = 64
+"""After so many runs Python has made an instruction anew for what it met."""
+
+
+@cache
+def numbers_watched_dicts() -> bool:
+    """Whether the numbers of :func:`dict_version` are given to the changes of dicts it was asked about alone.
+
+    So it is since Python 3.12. The number of a fresh dict then tells whether any of them has changed.
+    """
+    version = dict_version()
+    if version is None:
+        return False
+    other: dict[int, int] = {}
+    for _ in range(3):  # another thread may change a dict meanwhile
+        first = version({})
+        other[1] = first
+        second = version({})
+        version(other)
+        third = version({})
+        other[1] = third
+        if second == first + 1 and version({}) == third + 2:
+            return True
+        other = {}
+    return False
+
+
+def mode_values() -> tuple[tuple[Any, str, Any], ...]:
+    """Attributes of modules that have a value while nobody changes what an operation is."""
+    values = ((forward_ad, "_current_level", -1), (_device, "CURRENT_DEVICE", None))
+    return tuple([value for value in values if hasattr(value[0], value[1])])
+
+
+def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
+    """What :func:`foreign_modes` asks beside :func:`mode_values`: readers, what they return without modes.
+
+    Only without a default device, which is a function mode itself.
+    """
+    return ((function_modes, 0), (_dispatch_modes, 0))
+
+
+def key_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
+    """The same of modes that show in the dispatch keys of every tensor: a metadata check fails in them."""
+    return ((transforms, None), (is_traced, False))
+
+
+def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """How to ask whether the compiler looks at the frames of this thread, and how to hide a function from it.
+
+    The first returns None where it does not look, which is everywhere outside of a compiled function. Only
+    where the compiler has been imported; None where PyTorch cannot say.
+    """
+    callback, skip = frame_callback(), getattr(sys.modules.get("torch._dynamo.decorators"), "skip", None)
+    return (callback, skip) if callback is not None and skip is not None else None
+
+
+def frame_callback() -> Callable[[], Any] | None:
+    """What tells who looks at the frames of this thread; see :func:`frame_watch`."""
+    return _found("_dynamo.eval_frame.get_eval_frame_callback")
+
+
+_exclude: Callable[[Any, bool], None] | None = _found("_dispatch_tls_set_dispatch_key_excluded")
+"""Without it kernels that use lazy tensors of their own are wrong in a mode."""
+_is_excluded: Any = _found("_dispatch_tls_is_dispatch_key_excluded")
+_LAZY = [key for name in ("Conjugate", "Negative", "ZeroTensor") if (key := _found(f"DispatchKey.{name}"))]
+TELLS_LAZY = len(_LAZY) == 3 and _exclude is not None and _is_excluded is not None
+"""Whether it can be told, and changed, that handlers take lazy tensors for others (:func:`leaves_lazy`)."""
+
+
+def resolve_lazily() -> None:
+    """Let kernels that a handler calls meet their own lazy tensors as they do outside of a mode.
+
+    PyTorch leaves out what it left out before as soon as the handler returns.
+    """
+    if _exclude is not None:
+        for key in _LAZY:
+            _exclude(key, False)
+
+
+def leaves_lazy() -> bool:
+    """Whether lazy tensors count as others at this moment: :func:`resolve_lazily` was not called."""
+    return not TELLS_LAZY or _is_excluded(_LAZY[1])
+
+
+_counting: Any = _found("DispatchKey.ADInplaceOrView")
+_has_kernel: Any = _found("_dispatch_has_kernel_for_dispatch_key")
+"""Without them some operations count no versions in a mode."""
+
+
+def counts_inside(op: Any) -> bool:
+    """Whether the operations in an operation's kernel count the versions of what it writes.
+
+    They do where PyTorch's layer for versions has no kernel of its own for it. Around its own operations that
+    write nothing autograd leaves the layer out; those of another library need not say what they write.
+    """
+    if _exclude is None or _counting is None or _has_kernel is None:
+        return False
+    writes = op._schema.is_mutable or op.namespace != "aten"
+    return writes and not _has_kernel(op.name(), "ADInplaceOrView")
+
+
+def count_versions() -> None:
+    """Let kernels that a handler calls count the versions of what they write as they do outside of a mode.
+
+    PyTorch leaves out what it left out before as soon as the handler returns.
+    """
+    if _exclude is not None:
+        _exclude(_counting, False)
+
+
+def scripted_names(module: Any) -> list[str]:
+    """The attributes that a module of TorchScript keeps in C++."""
+    known = getattr(getattr(module, "_concrete_type", None), "get_attributes", None)
+    return list(known()) if known is not None and hasattr(module, "_c") else []
+
+
+def scripted_value(module: Any, name: str) -> Any:
+    """What lies in one of :func:`scripted_names`; containers are copies."""
+    return module._c.getattr(name)
+
+
+SCRIPTS: tuple[type, ...] = (torch.jit.ScriptFunction, torch._C.ScriptMethod)
+"""What runs code of TorchScript."""
+
+
+def constants_of(script: Any) -> set[int]:
+    """Storages of the constants in code of TorchScript, as written and as it runs."""
+    graphs = [script.inlined_graph]
+    runs = script if hasattr(script, "get_debug_state") else script.owner
+    with suppress(AttributeError, RuntimeError):  # it did not run, or is run in another way
+        graphs += [plan.graph for plan in runs.get_debug_state().execution_plans.values()]
+    nodes = [node for graph in graphs for node in graph.findAllNodes("prim::Constant")]
+    tensors = [
+        node.t("value") for node in nodes if node.hasAttribute("value") and node.kindOf("value") == "t"
+    ]
+    return {each.untyped_storage()._cdata for each in tensors if has_memory(each)}
+
+
+_ACCESSORS = (
+    "_get_cublas_allow_fp16_reduced_precision_reduction",
+    "_get_cublas_allow_bf16_reduced_precision_reduction",
+    "_get_cudnn_enabled",
+    "_get_cudnn_benchmark",
+    "_get_cudnn_deterministic",
+    "_get_flash_sdp_enabled",
+    "_get_mem_efficient_sdp_enabled",
+    "_get_math_sdp_enabled",
+    "_get_cudnn_sdp_enabled",
+    "_get_mkldnn_enabled",
+    "_get_deterministic_algorithms",
+)
+
+_precision: Any = _found("_get_fp32_precision_getter")
+"""What ``torch.backends.cuda.matmul.fp32_precision`` reads. The accessors of ``allow_tf32`` raise once a
+program has used the newer names."""
+
+_LEGACY = ("_get_cublas_allow_tf32", "_get_cudnn_allow_tf32")
+
+
+def _accessors() -> dict[str, Callable[[], Any]]:
+    names = _ACCESSORS if _precision is not None else (*_LEGACY, *_ACCESSORS)
+    found = {name: accessor for name in names if (accessor := _found(name)) is not None}
+    precisions = ("matmul", "conv", "rnn") if _precision is not None else ()
+    return {**found, **{operation: partial(_precision_of, operation) for operation in precisions}}
+
+
+def _precision_of(operation: str) -> str:
+    """The precision of float32 in operations of a kind on CUDA; nothing said is the standard's."""
+    found = _precision("cuda", operation)
+    return "ieee" if found == "none" else found
+
+
+ACCESSORS = _accessors()
+"""Argument-less readers of the global switches that change which kernels run, by their names."""
+
+
+class SwitchPlaces(NamedTuple):
+    """Where the switches lie in ``at::Context``, as ``ATen/Context.h`` declares it, in bytes.
+
+    Attributes:
+        address: Of the object.
+        first: The first byte of the switches.
+        end: Behind the last of those that accessors ask for.
+        flags: Switches that are one byte, by the name of the accessor.
+        table: The table of precisions, a ``std::unordered_map``.
+    """
+
+    address: int
+    first: int
+    end: int
+    flags: tuple[tuple[str, int], ...]
+    table: int
+
+
+_FLAGS = {
+    "_get_cudnn_enabled": 1008,
+    "_get_cudnn_deterministic": 1009,
+    "_get_deterministic_algorithms": 1011,
+    "_get_flash_sdp_enabled": 1036,
+    "_get_mem_efficient_sdp_enabled": 1038,
+    "_get_math_sdp_enabled": 1039,
+    "_get_cudnn_sdp_enabled": 1040,
+    "_get_cudnn_benchmark": 1043,
+    "_get_mkldnn_enabled": 1068,
+}
+_KNOWN = ("2.11", "2.13")
+"""The versions of PyTorch in which they lie there."""
+
+
+def place_of_switches() -> SwitchPlaces | None:
+    """Where the switches lie; None where that is not known."""
+    known = ".".join(torch.__version__.split(".")[:2]) in _KNOWN
+    if not known or sys.platform != "linux" or platform.machine() != "x86_64":
+        return None
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+        found = library._ZN2at13globalContextEv
+    except (OSError, AttributeError):
+        return None
+    found.restype, found.argtypes = ctypes.c_void_p, ()
+    return SwitchPlaces(found(), 1008, 1072, tuple(_FLAGS.items()), 1088)

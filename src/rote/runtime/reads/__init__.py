@@ -1,0 +1,5 @@
+"""What a call reads and writes outside of itself, noted while it runs."""
+
+from __future__ import annotations
+
+from .watch import WATCH

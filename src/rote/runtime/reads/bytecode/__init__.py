@@ -1,0 +1,5 @@
+"""The bytecode of functions, with notes put in before what may read or write."""
+
+from __future__ import annotations
+
+from .swaps import Swaps

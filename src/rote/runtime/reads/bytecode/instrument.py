@@ -1,0 +1,307 @@
+"""Code that tells what it reads: the original instructions, with a call to a note before each that may read.
+
+A note is told the object and the name or operands, and decides nothing: the original instruction follows
+as it was, so values, exceptions, their lines and the frame in which they happen are those of the original.
+
+Items are taken from the stack with ``COPY``. Of a call that is the callable and its arguments, and one slot
+of a call may hold no object at all, which must not be copied. Which slots those are is followed along the
+instructions (:class:`_Stack`). ``LOAD_METHOD`` leaves an object or none there as it likes, so it becomes
+``LOAD_ATTR`` with a slot that is always empty.
+
+The bytes of the original are copied, and bytes of notes put between them; only jumps are written anew
+(:mod:`.placing`). A first call instruments hundreds of functions, and a library that takes code apart into
+objects and puts it together again needs seven times as long.
+
+What does not work: to log tuples without a call (``BUILD_TUPLE``, ``LIST_APPEND``) is four times as quick,
+and keeps every value of the call alive, tensors among them. To replace an instruction by a function that does
+the same leaves a frame of ours in tracebacks and in the way of who looks at the frame of the caller.
+"""
+
+from __future__ import annotations
+
+import sys
+from dis import HAVE_ARGUMENT, opmap, stack_effect
+from functools import cache
+from types import CodeType
+from typing import Any
+
+from .lines import handlers_of
+from .opcodes import BINARY, INTRINSICS, NOTED, OPAQUE, OPERATORS, SILENT, NotedOpcode
+from .placing import Instruction, Piece, instructions_of, placed, write
+
+_LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
+_OF_GLOBALS = frozenset({"name", "store_name", "delete_name"})
+"""Notes that are told the frame's globals; audit hooks are told of who asks for the frame itself."""
+_NAMED = frozenset({
+    "attribute", "super_attribute", "name", "store_attribute", "delete_attribute", "store_name",
+    "delete_name", "imported", "binary", "match_class", "raised",
+})  # fmt: skip
+"""Notes that are told the instruction's own argument as well."""
+_BOOLEAN = frozenset({"CONTAINS_OP", "IS_OP", "UNARY_NOT", "TO_BOOL"})
+_SINCE_12, _SINCE_13 = sys.version_info >= (3, 12), sys.version_info >= (3, 13)
+_CALLABLE_FIRST = _SINCE_13
+"""The slot that may be empty lies above the callable, not below it."""
+_BESIDE_NAME = {
+    "LOAD_GLOBAL": 1, "LOAD_ATTR": int(_SINCE_12), "LOAD_SUPER_ATTR": 2,
+}  # fmt: skip
+"""How many bits of the argument say something else than which name it is."""
+_PUSHES_SLOT = frozenset({"LOAD_ATTR", "LOAD_SUPER_ATTR"}) if _SINCE_12 else frozenset[str]()
+_MAY_PUSH_SLOT = _PUSHES_SLOT | {"LOAD_GLOBAL"}
+_ITEMS = {"LOAD_ATTR": 1, "LOAD_METHOD": 1, "LOAD_SUPER_ATTR": 3}
+"""How many items those take from the stack that may push a slot."""
+_NONE = frozenset[int]()
+_PRECALLS = not _SINCE_12
+_LOAD_CELL = opmap["LOAD_FAST" if _SINCE_13 else "LOAD_CLOSURE"]
+_LOAD_CONST, _LOAD_ATTR, _COPY, _SWAP, _NOP = (
+    opmap[name] for name in ("LOAD_CONST", "LOAD_ATTR", "COPY", "SWAP", "NOP")
+)
+_EMPTY, _POP = write(opmap["PUSH_NULL"]), write(opmap["POP_TOP"])
+_MORE_STACK = 8
+_WITH_SPEC = 4
+"""Flag of ``FORMAT_VALUE``: a format lies above the value."""
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+_BEFORE_CALLS = frozenset({"KW_NAMES", "PRECALL"})
+"""They say something of the call behind them, and nothing may be called in between."""
+
+
+class OpaqueError(Exception):
+    """Code that is not followed: the message names the opcode."""
+
+
+def instrument(code: CodeType, notes: Any) -> CodeType:
+    """Make code that calls notes.
+
+    Args:
+        code: The code.
+        notes: An object with a method for each note of :data:`.opcodes.NOTED`.
+
+    Raises:
+        OpaqueError: The code has an instruction that is not followed.
+    """
+    given = instructions_of(code)
+    writer = _Writer(code, given, notes)
+    pieces = writer.pieces(given)
+    depth = code.co_stacksize + _MORE_STACK + writer.stack.most_copied
+    return placed(code, pieces, tuple(writer.constants), depth)
+
+
+class _Writer:
+    """Writes the instructions of one code.
+
+    Args:
+        code: The code.
+        given: Its instructions.
+        notes: What it calls.
+
+    Attributes:
+        constants: Those of the code, and those of notes behind them.
+        stack: What is known of the stack where the writer has come to.
+    """
+
+    def __init__(self, code: CodeType, given: list[Instruction], notes: Any) -> None:
+        self.constants: list[Any] = list(code.co_consts)
+        self.stack = _Stack(given, code)
+        self._code = code
+        self._notes = notes
+        self._known: dict[Any, bytes] = {}  # what loads a constant
+        self._cells = [name for name in code.co_cellvars if name not in code.co_varnames]
+        self._first_free = len(code.co_varnames) + len(self._cells)
+
+    def pieces(self, given: list[Instruction]) -> list[Piece]:
+        """The instructions, each behind its note."""
+        made: list[Piece] = []
+        stack = self.stack
+        held: list[Instruction] = []  # what says something of the call behind it
+        before = ""
+        for number, each in enumerate(given):
+            name = each.name
+            stack.come_to(number)
+            if name in _BEFORE_CALLS:
+                held.append(each)
+                continue
+            noted = NOTED.get(name)
+            if noted is None and name not in SILENT:
+                raise OpaqueError(name if name in OPAQUE else f"{name}, which is not known")
+            if name == "CALL_INTRINSIC_1":
+                noted = _intrinsic(each.argument)
+            text = self._gather(each) if name == "CALL_FUNCTION_EX" else b""
+            if noted is not None and not (noted.note == "truth" and before in _BOOLEAN):
+                text += self._note(each, noted, held)
+            for one in held:
+                if one.name == "KW_NAMES":  # its own line may be another than that of the call
+                    made.append(Piece(b"", _NOP, write(_NOP) * (len(one.text) // 2), -1, one.unit))
+                    text += one.text
+                else:
+                    made.append(Piece(text, one.opcode, one.text, -1, one.unit))
+                    text = b""
+                stack.pass_instruction(one)
+            held.clear()
+            made.append(tuple.__new__(Piece, (text, each.opcode, _replaced(each), each.target, each.unit)))
+            stack.pass_instruction(each)
+            before = name
+        return made
+
+    def _note(self, each: Instruction, noted: NotedOpcode, held: list[Instruction]) -> bytes:
+        """The instructions of one note."""
+        note = noted.note
+        static, items, depth = self._operands(each, noted, held)
+        if noted.each and not items and note not in _NAMED:
+            return b""
+        if note in _LOADS_CLOSURE and each.argument < self._first_free:
+            return b""  # a cell that the frame made itself
+        text = self._callable(getattr(self._notes, note))
+        if static is not None:
+            text += static
+        count = static is not None
+        if note in _LOADS_CLOSURE:
+            text += write(_LOAD_CELL, each.argument)
+            count += 1
+        if note in _OF_GLOBALS:
+            text += self._callable(globals) + _call(0)
+            count += 1
+        pushed = 2 + count
+        for number in range(items):
+            # Behind the callable may be the slot that is empty: the items above it are one nearer.
+            nearer = 1 if number and depth > items else 0
+            text += write(_COPY, depth + pushed - nearer)
+        count += items
+        self.stack.most_copied = max(self.stack.most_copied, count)
+        return text + _call(count) + _POP
+
+    def _operands(
+        self, each: Instruction, noted: NotedOpcode, held: list[Instruction]
+    ) -> tuple[bytes | None, int, int]:
+        """What a note is told: what loads a constant, the number of items, the depth of the deepest."""
+        argument = each.argument
+        if noted.note == "call":
+            keywords = next((one.argument for one in held if one.name == "KW_NAMES"), None)
+            names = 1 if each.name == "CALL_KW" else 0
+            slots = argument + 2 + names
+            empty = self.stack.is_empty(slots, _CALLABLE_FIRST)
+            load = self._load(()) if keywords is None else write(_LOAD_CONST, keywords)
+            return load, slots - empty, slots - (empty and not _CALLABLE_FIRST)
+        if noted.note == "call_spread":
+            given = 1 + (argument & 1)
+            return None, 1 + given, 1 + given + _CALLABLE_FIRST
+        static = self._load(self._last(each, noted)) if noted.note in _NAMED else None
+        items = noted.items + noted.each * argument
+        if each.name == "FORMAT_VALUE" and argument & _WITH_SPEC:
+            items += 1
+        return static, items, items
+
+    def _last(self, each: Instruction, noted: NotedOpcode) -> Any:
+        """The instruction's argument as it is written: a name, an operator, or a number."""
+        if noted.note == "binary":
+            return BINARY[each.argument]
+        if noted.note in ("match_class", "raised"):
+            return each.argument
+        return self._code.co_names[each.argument >> _BESIDE_NAME.get(each.name, 0)]
+
+    def _gather(self, each: Instruction) -> bytes:
+        """The arguments behind ``*`` become a tuple before the call is noted, as the call itself makes them.
+
+        A note cannot look into an iterator. It says what makes the tuple: a function of C, of which no frame
+        is in a traceback, without arguments.
+        """
+        swap = write(_SWAP, 2)
+        around = swap if each.argument & 1 else b""
+        text = (b"" if _CALLABLE_FIRST else _EMPTY) + self._callable(self._notes.gather)
+        text += write(_COPY, 3 if _CALLABLE_FIRST else 4) + _call(1)
+        text += (_EMPTY if _CALLABLE_FIRST else b"") + _call(0) + swap + _POP
+        return around + text + around
+
+    def _callable(self, function: Any) -> bytes:
+        """Push something that is to be called."""
+        load = self._load(function)
+        return load + _EMPTY if _CALLABLE_FIRST else _EMPTY + load
+
+    def _load(self, value: Any) -> bytes:
+        """Push a constant."""
+        key = (type(value), value)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = write(_LOAD_CONST, len(self.constants))
+            self.constants.append(value)
+        return found
+
+
+@cache
+def _call(count: int) -> bytes:
+    """Call what was pushed, with so many arguments."""
+    return (write(opmap["PRECALL"], count) if _PRECALLS else b"") + write(opmap["CALL"], count)
+
+
+def _intrinsic(argument: int) -> NotedOpcode | None:
+    """What is noted before a function of the interpreter's own."""
+    name = INTRINSICS.get(argument, "")
+    if name == "INTRINSIC_IMPORT_STAR":
+        raise OpaqueError("IMPORT_STAR")
+    return OPERATORS.get(name)
+
+
+def _replaced(each: Instruction) -> bytes:
+    """An instruction as it was; one that may leave a method and its object, as one that leaves a callable."""
+    name, argument = each.name, each.argument
+    if name == "LOAD_METHOD":
+        made = write(_LOAD_ATTR, argument)
+    elif argument & 1 and name in _PUSHES_SLOT:
+        made = each.text.replace(
+            bytes((each.opcode, argument & 0xFF)), bytes((each.opcode, argument & 0xFE)), 1
+        )
+    else:
+        return each.text
+    return made + _EMPTY + (b"" if _CALLABLE_FIRST else write(_SWAP, 2))
+
+
+class _Stack:
+    """Follows how deep the stack is, and which of its slots are empty.
+
+    Args:
+        given: The instructions that are followed.
+        code: Whose they are.
+
+    Attributes:
+        most_copied: The most items that any note is given.
+    """
+
+    def __init__(self, given: list[Instruction], code: CodeType) -> None:
+        self.most_copied = 0
+        self._depth = 0
+        self._empty: frozenset[int] = _NONE
+        self._at: dict[int, tuple[int, frozenset[int]]] = {}
+        self._covered: dict[int, list[tuple[int, int]]] = {}
+        begins = {each.unit: number for number, each in enumerate(given)} if code.co_exceptiontable else {}
+        for start, target, depth in handlers_of(code.co_exceptiontable):
+            self._covered.setdefault(begins[start], []).append((begins[target], depth))
+
+    def is_empty(self, depth: int, callable_first: bool) -> bool:
+        """Whether the slot of a call that may be empty is; the call's slots are the topmost ``depth``."""
+        return self._depth - depth + callable_first in self._empty
+
+    def come_to(self, number: int) -> None:
+        """Where the code may have jumped to, or where what an exception handler covers begins."""
+        if number in self._at:
+            self._depth, self._empty = self._at[number]
+        for target, depth in self._covered.get(number, ()):
+            below = self._below(depth >> 1)
+            self._at.setdefault(target, ((depth >> 1) + 1 + (depth & 1), below))
+
+    def pass_instruction(self, each: Instruction) -> None:
+        """Follow an instruction of the original code."""
+        name, argument = each.name, each.argument if each.opcode >= HAVE_ARGUMENT else None
+        if each.target >= 0:
+            after = self._depth + stack_effect(each.opcode, argument, jump=True)
+            self._at.setdefault(each.target, (after, self._below(after)))
+        before = self._depth
+        self._depth += stack_effect(each.opcode, argument, jump=False)
+        # What a call gives lies where its first slot was, which may have been the empty one.
+        if self._empty:
+            self._empty = self._below(self._depth - (name in _CALLS))
+        if name == "PUSH_NULL" or name == "LOAD_METHOD" or (name in _MAY_PUSH_SLOT and each.argument & 1):
+            taken = _ITEMS.get(name, 0)
+            self._empty |= {before - taken + (_CALLABLE_FIRST and name != "PUSH_NULL")}
+
+    def _below(self, depth: int) -> frozenset[int]:
+        if not self._empty:
+            return _NONE
+        return frozenset([slot for slot in self._empty if slot < depth])

@@ -1,0 +1,53 @@
+"""Objects that C takes apart, to copy or to pickle them: all that they hold is read."""
+
+from __future__ import annotations
+
+import gc
+from types import SimpleNamespace
+from typing import Any
+
+from ...objects import is_python, said_name
+from ..table import lookup
+from ..trace import Trace, is_in_c, is_readable
+from .attributes import everything
+from .containers import content, find_held, whole
+
+TAKING = frozenset({
+    "__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__getstate__", "__reduce__",
+    "__reduce_ex__",
+})  # fmt: skip
+"""Methods that give the parts of an object, or another one that is made of them."""
+_ASKED = (*sorted(TAKING), "__iter__", "items")
+"""Methods that C calls on the way."""
+
+
+def taken_apart(trace: Trace, value: Any) -> None:
+    """C is about to take an object apart: its attributes, its members, what it is made of, how far it is."""
+    everything(trace, value)
+    for name in _ASKED:
+        trace.runs(trace.class_slot(type(value), name))
+    if is_python(type(value)) or issubclass(type(value), SimpleNamespace):
+        return  # which object it is makes no difference
+    content(trace, value, inside=False)
+    if trace.has(value) and _moves_in_c(trace, value):
+        find_held(trace, value, 3)
+        for each in gc.get_referents(value):
+            if is_readable(each) and not issubclass(type(each), tuple):
+                whole(trace, each)
+
+
+def pickled(trace: Trace, value: Any) -> None:
+    """C is about to take an object apart, and all that lies in it, with no word of what it comes to."""
+    for each in content(trace, value):
+        if issubclass(type(each), BaseException) or _moves_in_c(trace, each) or _has_attributes(each):
+            name = said_name(type(each))
+            trace.refuse(name, f"has a {name} pickled by C, which does not say what it reads of it")
+
+
+def _has_attributes(value: Any) -> bool:
+    return bool(lookup.attributes_of(value) or (not is_readable(value) and lookup.slots(type(value))))
+
+
+def _moves_in_c(trace: Trace, value: Any) -> bool:
+    found = trace.in_class(type(value), "__next__")
+    return found is not lookup.MISSING and is_in_c(found)

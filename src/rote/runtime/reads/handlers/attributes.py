@@ -1,0 +1,492 @@
+"""Reads and writes of attributes: what Python asks on the way to one, class by class."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from threading import local
+from types import (
+    CodeType,
+    FrameType,
+    FunctionType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, TypeGuard
+
+import numpy
+import torch
+import torch.autograd.function
+
+from ....base import identity, is_own
+from ...objects import PROXIES, UNSET, Content, is_of_pybind
+from ...state import ASKED, ATTRIBUTE, ITEM, KIND, ORDER, SAID, answer
+from ..table import lookup
+from ..trace import (
+    C_FUNCTIONS,
+    CLASS,
+    MODULE,
+    OF_CLASS,
+    OTHER,
+    PLAIN,
+    TENSOR,
+    Trace,
+    handled_kind,
+    is_for_output,
+    is_in_c,
+    tells_when,
+)
+
+_MISSING = lookup.MISSING
+_IDENTIFYING = frozenset({
+    "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks",
+    "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
+    "is_inference", "is_shared", "is_pinned", "__cuda_array_interface__", "__array_interface__",
+})  # fmt: skip
+"""What says of a tensor where and how it lies, what it is a view of, or who watches it."""
+_COUNTING = frozenset({"_version", "_backward_hooks", "_post_accumulate_grad_hooks", "retains_grad"})
+"""What changes of a tensor that stays where it is."""
+_GETATTRIBUTE = object.__dict__["__getattribute__"]
+_IN_NAMESPACE = frozenset({"__abstractmethods__", "__module__", "__annotations__", "__type_params__"})
+"""What C says of a class from its namespace."""
+_FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeType)
+"""Types whose instances say the same for ever."""
+_PYTHON = frozenset({FunctionType, MethodType, staticmethod, classmethod})
+"""Types of methods that are followed as Python code."""
+_HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
+"""Types whose instances answer with the attributes of another object, which they have under this name."""
+_FIELD: Any = type(namedtuple("_Named", "field").field)  # pyright: ignore[reportUntypedNamedTuple, reportAttributeAccessIssue]
+"""The type of what gives a field of a named tuple."""
+_OF_COMPILER = "__dynamo_disable"
+"""Under which name PyTorch keeps, with a function of its own, what calls it past the compiler."""
+_NODE = torch.autograd.function.BackwardCFunction
+_OF_NODES = frozenset({"saved_tensors", "saved_variables", "needs_input_grad", "next_functions"})
+"""What the node of a graph says of itself: it stays for the node's life, in a tuple that is new each time."""
+_OF_ARRAYS = frozenset({"dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
+"""What an array says of itself, and nothing of its numbers."""
+_STANDING = frozenset({"f_code", "f_globals", "f_builtins", "__class__"})
+"""What a frame says of itself for as long as it lives."""
+_OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
+"""By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
+
+
+def attribute(trace: Trace, name: str, value: Any) -> None:
+    """``value.name`` is about to be read."""
+    kind = type(value)
+    what = trace.kinds[kind]
+    if what == PLAIN or name == _OF_COMPILER:
+        return
+    if identity(value) not in trace.outside:
+        trace.hold(kind)
+        trace.seen.add((kind, name))
+    else:
+        trace.seen.add((identity(value), name))
+    if what == MODULE and kind is ModuleType:
+        _of_module(trace, name, value)
+    elif what == CLASS:
+        trace.namespace(value)
+        _of_class(trace, name, value)
+    elif kind is super:
+        if value.__self_class__ is not None:
+            through_super(trace, name, value.__thisclass__, value.__self_class__, value.__self__)
+    elif what == TENSOR:
+        _of_tensor(trace, name, value, kind)
+    else:
+        _of_instance(trace, name, value, kind)
+
+
+def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
+    table = lookup.attributes_of(value) or {}
+    if name == "__dict__":
+        trace.find(table, value, ".__dict__")
+    elif name in table:
+        trace.read(ITEM, table, name, table[name], f".{name}", value)
+    elif lookup.find(ModuleType, name).owner is None:
+        trace.absent(table, name, f".{name}", value)
+        if name != "__getattr__":
+            _of_module(trace, "__getattr__", value)
+            trace.call((), table.get("__getattr__"), name)
+
+
+def _of_class(trace: Trace, name: str, value: type) -> None:
+    meta = type(value)
+    above = trace.class_slot(meta, name) if meta is not type else lookup.find(type, name).value
+    if above is not _MISSING and _is_data(trace, above):
+        _get(trace, above, name, value)
+        return
+    found = trace.class_slot(value, name)
+    if found is not _MISSING:
+        bind(trace, found)
+    elif above is _MISSING and meta is not type:
+        trace.runs(trace.class_slot(meta, "__getattr__"))
+
+
+def through_super(trace: Trace, name: str, this: type, kind: type, target: Any) -> None:
+    """An attribute is read through ``super``."""
+    found = trace.class_slot(kind, name, this)
+    if found is _MISSING:
+        return
+    if _is_data(trace, found):
+        _get(trace, found, name, target)
+    else:
+        trace.hold((this, kind))
+        trace.seen.add((this, kind, name))
+        bind(trace, found)
+
+
+def super_attribute(trace: Trace, name: str, function: Any, kind: Any, value: Any) -> None:
+    """``super().name`` is about to be read, in one instruction."""
+    if function is super and issubclass(type(kind), type):
+        through_super(trace, name, kind, value if issubclass(type(value), type) else type(value), value)
+
+
+def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
+    """What C says of a tensor is known by other means; what Python adds is read like anything else."""
+    found = trace.class_slot(kind, name)
+    argument = trace.arguments.get(identity(value))
+    if found is _MISSING or name in _IDENTIFYING:
+        trace.seen.discard((kind, name))  # of each tensor it is another one
+    if found is _MISSING:
+        _added(trace, name, value, argument)
+    elif name == "__dict__":
+        _all_added(trace, value)
+    elif name == "is_inference" and not value.is_inference():
+        return  # as the tensor in its place; the key tells the two apart
+    elif name in _IDENTIFYING and argument is not None:
+        trace.refuse(
+            f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with"
+        )
+    elif not _is_data(trace, found):
+        bind(trace, found)
+    elif not lookup.is_in_c(found):
+        _get(trace, found, name, value)
+    elif name in _COUNTING and not _is_torchs(trace):
+        trace.refuse(f"Tensor.{name}", f"reads {name} of a tensor, which is not what a replay computes with")
+
+
+def _is_torchs(trace: Trace) -> bool:
+    """Whether the code that reads is PyTorch's."""
+    frame = trace.frame()
+    module = frame.f_globals.get("__name__") if frame is not None else None
+    return isinstance(module, str) and module.partition(".")[0] == "torch"
+
+
+def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
+    """An attribute that somebody has set on a tensor."""
+    table = lookup.attributes_of(value)
+    if table is None or trace.wrote(ITEM, table, name) or name in _OF_CLASSES:
+        return
+    if argument is not None and name not in table and trace.given.lacks(f"{argument}.{name}"):
+        return
+    if argument is not None:
+        text = f"reads the attribute {name!r} of the tensor {argument}, which is another one in each call"
+        trace.refuse(f"{argument}.{name}", text)
+    elif name in table:
+        trace.read(ITEM, table, name, table[name], f".{name}", value)
+    else:
+        trace.absent(table, name, f".{name}", value)
+
+
+def _all_added(trace: Trace, value: Any) -> None:
+    """All attributes that somebody has set on a tensor are handed out."""
+    table, argument = lookup.attributes_of(value), trace.arguments.get(identity(value))
+    trace.seen.discard((type(value), "__dict__"))  # of each tensor it is another one
+    if argument is None:
+        trace.find(table, value, ".__dict__")
+    elif table or not trace.given.lacks(f"{argument}.__dict__"):
+        text = f"reads the attributes of the tensor {argument}, which is another one in each call"
+        trace.refuse(f"{argument}.__dict__", text)
+
+
+def looks_through(trace: Trace, kind: type) -> None:
+    """A proxy answers for another object, which nobody is told of."""
+    if kind in PROXIES and not is_for_output(trace):
+        trace.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
+
+
+def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
+    looks_through(trace, kind)
+    if trace.has(value):
+        trace.kind(value)
+    asks = trace.class_slot(kind, "__getattribute__")
+    if asks is not _GETATTRIBUTE and not _is_plain(asks, "__getattribute__"):
+        _hand_on(trace, asks, value, name)
+        return
+    behind = _HANDS_ON.get(kind)
+    if behind is not None and lookup.find(kind, name).owner in (None, object):
+        target = object.__getattribute__(value, behind)
+        if trace.has(value):
+            trace.find(target, value, f".{behind}")
+        trace.seen.discard((kind, name))  # each object answers for another
+        attribute(trace, name, target)
+        return
+    if issubclass(kind, local):
+        trace.runs(trace.class_slot(kind, "__init__"))  # which C calls, once in each thread
+    plain_attribute(trace, name, value)
+
+
+def plain_attribute(trace: Trace, name: str, value: Any) -> None:
+    """An attribute as ``object.__getattribute__`` finds it, and then ``__getattr__``."""
+    kind = type(value)
+    whose = identity(value) if trace.has(value) else kind
+    if tells_when(trace, kind, name):
+        trace.seen.discard((whose, name))  # who reads it matters each time
+    else:
+        trace.hold(kind)
+        trace.seen.add((whose, name, "plain"))
+    found = trace.class_slot(kind, name)
+    if found is not _MISSING and _is_data(trace, found):
+        _get(trace, found, name, value)
+        return
+    table = lookup.attributes_of(value)
+    if table is not None:
+        outside = trace.has(value)
+        if outside:
+            table_of(trace, value, table)
+        if name in table:
+            if outside:
+                trace.read(ITEM, table, name, table[name], f".{name}", value)
+            return
+        if outside:
+            trace.absent(table, name, f".{name}", value)
+    if found is not _MISSING:
+        bind(trace, found)
+    else:
+        _hand_on(trace, trace.class_slot(kind, "__getattr__"), value, name)
+
+
+def _is_data(trace: Trace, found: Any, *, stored: bool = False) -> bool:
+    """Whether what a class has goes before what the instance has, which the methods of its own class say.
+
+    What only stores leaves it to the instance to hand out.
+    """
+    if lookup.can_change(type(found)):
+        if trace.has(found):
+            trace.kind(found)
+        for name in ("__get__", "__set__", "__delete__"):
+            trace.class_slot(type(found), name)
+    return lookup.is_data(found) and (stored or lookup.find(type(found), "__get__").owner is not None)
+
+
+def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
+    """What a class has for attributes in general is about to be called: what ours does is known.
+
+    It may be no function at all, or one of C: ``__getattr__ = dict.__getitem__``.
+    """
+    if type(found) in _PYTHON and not (type(found) is FunctionType and is_own(found.__code__.co_filename)):
+        trace.runs(found)
+    elif found is not _MISSING:
+        trace.seen.discard((type(value), given[0]))  # each object hands on to another
+        trace.seen.discard((type(value), given[0], "plain"))
+        trace.call((), found, value, *given)
+
+
+def _is_plain(found: Any, method: str) -> bool:
+    """Whether a method for attributes is that of a type of C, and no other function of C in its place."""
+    return is_in_c(found) and found.__name__ == method
+
+
+def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
+    """The dict with the attributes of an object outside is looked into."""
+    if not trace.has(table):
+        trace.find_table(table, value)
+        how = ATTRIBUTE if issubclass(type(value), local) else KIND  # threads have one each
+        trace.read(how, value, "__dict__", table, " (its attributes)")
+
+
+def bind(trace: Trace, found: Any) -> None:
+    """What a class has is handed out, perhaps as a method, perhaps by a descriptor in Python."""
+    if issubclass(type(found), (staticmethod, classmethod)):
+        trace.find(found.__func__, found, "")
+    elif issubclass(type(found), property):
+        _get(trace, found, "", None)
+    elif not is_in_c(found):
+        trace.runs(trace.class_slot(type(found), "__get__"))
+
+
+def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
+    """A descriptor that goes before the instance gives the attribute."""
+    if issubclass(type(descriptor), property) and is_of_pybind(descriptor.fget):
+        if name:  # else it is asked for itself
+            _of_c(trace, name, value)
+    elif issubclass(type(descriptor), property):
+        trace.find(descriptor.fget, descriptor, "")
+        trace.call((), descriptor.fget, value)
+    elif issubclass(type(descriptor), (MemberDescriptorType, GetSetDescriptorType)):
+        _of_c(trace, name, value)
+    elif type(descriptor) is _FIELD:
+        place = descriptor.__reduce__()[1][0]
+        if issubclass(type(value), tuple) and trace.has(value) and place < tuple.__len__(value):
+            trace.read(ITEM, value, place, tuple.__getitem__(value, place), f".{name}")
+    else:
+        get = trace.class_slot(type(descriptor), "__get__")
+        if not is_in_c(get):
+            trace.runs(get)
+        elif name and getattr(value, name, UNSET) is getattr(value, name, UNSET):
+            _of_c(trace, name, value)  # as the fields of named tuples
+        elif trace.has(value) and not trace.by_content(type(value)):
+            trace.refuse(
+                trace.name(value, f".{name}"), f"reads {trace.name(value, f'.{name}')}, made by C each time"
+            )
+
+
+def _of_c(trace: Trace, name: str, value: Any) -> None:
+    """An attribute that C gives: a slot, or what an object of C says of itself."""
+    if name == "_cdata" and issubclass(type(value), torch.UntypedStorage):
+        trace.refuse(name, "reads _cdata of a storage, which is another one in each call")
+        return
+    if type(value) is FrameType:
+        _of_frame(trace, name, value)
+        return
+    if name == "__context__" and issubclass(type(value), BaseException):
+        _of_context(trace, value)
+    if name == "metadata" and lookup.find(type(value), "next_functions").owner is not None:
+        trace.refuse("metadata", "reads what somebody has kept in a node of a tensor's history")
+        return
+    if trace.kinds[type(value)] == TENSOR and name == "__dict__":
+        _all_added(trace, value)
+    if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
+        return
+    if name == "__dict__":
+        table = lookup.attributes_of(value)
+        if issubclass(type(value), type):
+            trace.find(trace.namespace(value), value, ".__dict__")
+        elif table is not None:
+            table_of(trace, value, table)
+        return
+    if issubclass(type(value), type) and (name in _IN_NAMESPACE or not lookup.can_change(value)):
+        if lookup.can_change(value):
+            of_namespace(trace, name, value)
+        return
+    if name in _OF_NODES and issubclass(type(value), _NODE):
+        return
+    try:
+        found = getattr(value, name)
+    except AttributeError:
+        found = UNSET
+    if issubclass(type(value), numpy.ndarray) and name not in _OF_ARRAYS:
+        trace.look_into(value)
+        if name != "base":
+            return  # it is made anew each time, of the same numbers
+    if issubclass(type(value), _FIXED_IN_C):
+        trace.find(found, value, f".{name}")
+        return
+    if type(found) in (tuple, list, dict, set) and getattr(value, name) is not found:  # made when asked for
+        trace.read(SAID, value, name, answer(found), f".{name}")
+    else:
+        trace.read(ATTRIBUTE, value, name, found, f".{name}")
+
+
+def handles(trace: Trace, error: BaseException | None) -> None:
+    """The call comes to an exception that was being handled, or to none: by its caller, perhaps."""
+    if error is None and trace.handled is None:
+        trace.read(ASKED, handled_kind, (), answer(None), "the exception that the caller handles")
+    elif error is not None and identity(error) == trace.handled and not is_for_output(trace):
+        trace.refuse("sys.exc_info", "depends on the exception that its caller is handling")
+
+
+def _of_context(trace: Trace, value: BaseException) -> None:
+    """An exception refers to the one that was being handled when it was raised."""
+    for known in (type(value), identity(value)):
+        trace.seen.discard((known, "__context__"))  # each was raised on its own
+        trace.seen.discard((known, "__context__", "plain"))
+    handles(trace, value.__context__)
+
+
+def _of_frame(trace: Trace, name: str, frame: FrameType) -> None:
+    """Frames of the call are its own, as is what lies in them; others go on as others like.
+
+    A frame that was found outside is kept there, or is of a generator that was: no slot says how far it is.
+    """
+    trace.seen.discard((FrameType, name))
+    trace.seen.discard((FrameType, name, "plain"))
+    if not is_inside(frame) or (name == "f_back" and not is_inside(frame.f_back)):
+        looks_around(trace)
+    elif trace.has(frame) and name not in _STANDING:
+        trace.refuse(name, f"reads {trace.name(frame, f'.{name}')}, of a frame that is not of the call")
+    for table in (frame.f_globals, frame.f_builtins):
+        trace.find(table, None, "")
+
+
+def is_inside(frame: FrameType | None) -> TypeGuard[FrameType]:
+    """Whether a frame is of the call: around that are our own."""
+    return frame is not None and not is_own(frame.f_code.co_filename)
+
+
+def looks_around(trace: Trace) -> None:
+    """The call asks by whom it is called, which is a condition unless it is for output."""
+    if not is_for_output(trace):
+        trace.refuse("sys._getframe", "looks at the frames around it")
+
+
+def of_namespace(trace: Trace, name: str, value: type) -> None:
+    """What a class says of itself, and keeps in its namespace."""
+    table = trace.namespace(value)
+    if name in table:
+        trace.read(ITEM, table, name, table[name], f".{name}", value)
+    else:
+        trace.absent(table, name, f".{name}", value)
+
+
+def everything(trace: Trace, value: Any) -> None:
+    """All attributes of an object are about to be read by C."""
+    kind = type(value)
+    table = lookup.attributes_of(value)
+    names: list[Any] = [*(table or ()), *lookup.slots(kind)]
+    for name in names:
+        if issubclass(type(name), str):
+            plain_attribute(trace, name, value)
+    if table is not None and trace.has(value):
+        table_of(trace, value, table)
+        trace.read(ORDER, table, None, Content(tuple(table)), " (its attributes)", value)
+
+
+def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:
+    """``value.name = new`` is about to happen."""
+    trace.runs(new)  # what is kept somewhere may be called by C
+    if name != _OF_COMPILER:
+        _store(trace, "__setattr__", value, name, new)
+
+
+def delete_attribute(trace: Trace, name: str, value: Any) -> None:
+    """``del value.name`` is about to happen."""
+    _store(trace, "__delattr__", value, name)
+
+
+def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
+    looks_through(trace, type(value))
+    found = trace.class_slot(type(value), method)
+    if found is not _MISSING and not _is_plain(found, method):
+        _hand_on(trace, found, value, name, *new)
+        return
+    plain_store(trace, name, value)
+    if trace.kinds[type(value)] == OTHER and not trace.has(value) and name not in OF_CLASS:
+        trace.hold(type(value))
+        trace.seen.add((type(value), name, method))
+
+
+def plain_store(trace: Trace, name: str, value: Any) -> None:
+    """An attribute is set or deleted as ``object.__setattr__`` does."""
+    found = trace.class_slot(type(value), name)
+    if found is not _MISSING and _is_data(trace, found, stored=True):
+        if issubclass(type(found), property):
+            trace.runs(found.fset)
+            trace.runs(found.fdel)
+        elif not lookup.is_in_c(found):
+            trace.runs(trace.class_slot(type(found), "__set__"))
+            trace.runs(trace.class_slot(type(found), "__delete__"))
+        elif trace.kinds[type(value)] != TENSOR:
+            trace.write(ATTRIBUTE, value, name, value)
+        return
+    if issubclass(type(value), type):
+        trace.write(ITEM, trace.namespace(value), name, value)
+        return
+    table = lookup.attributes_of(value)
+    if table is not None:
+        if trace.kinds[type(value)] == TENSOR:
+            trace.find_tags(table, value)
+        elif trace.has(value):
+            table_of(trace, value, table)  # a replay writes into that dict
+        trace.write(ITEM, table, name, value)

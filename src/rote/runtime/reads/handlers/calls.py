@@ -1,0 +1,374 @@
+"""What is read when something is called: Python code is followed, C callables are looked up in the table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+import torch
+
+from ....base import identity, is_own
+from ...objects import (
+    Content,
+    is_graphed,
+    is_of_pybind,
+    is_python,
+    is_standard,
+    made_by,
+    said_module,
+    said_name,
+)
+from ...pytorch import SCRIPTS, is_quiet
+from ...state import SUBCLASS
+from ..table import REFUSED, UNKNOWN, is_nobody, lookup, name_of
+from ..trace import (
+    CLASS,
+    CONTAINERS,
+    FUNCTION,
+    IN_C,
+    METHOD,
+    OTHER,
+    PLAIN,
+    SAID_OF_OUTPUT,
+    Trace,
+    computes,
+    is_called_by_output,
+    is_for_output,
+    is_in_c,
+    writes_by_method,
+)
+from .apart import TAKING, taken_apart
+from .attributes import attribute, delete_attribute, handles, of_namespace, store_attribute
+from .containers import change, content, merged, special, spread, text, whole
+from .importing import before_import_module
+
+_BUILTIN = ("builtins", "torch")
+_HARMLESS = frozenset({
+    *(f"builtins.{name}" for name in (
+        "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset",
+        "dict",
+        "zip", "map", "filter", "enumerate", "reversed", "sorted", "iter", "hash", "isinstance", "issubclass",
+        "object.__init__", "type",
+    )),
+    *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__"),
+    "builtins.list.__getitem__",
+    "operator.itemgetter()", "operator.itemgetter",
+})  # fmt: skip
+"""Callables that look into what they are given and no further, which counts as read when C is given it."""
+_OF_CYTHON = frozenset({"cython_function_or_method", "fused_cython_function"})
+_KEEPING = frozenset({"builtins.list.append", "builtins.list.insert", "collections.deque.append"})
+"""Callables that put what they are given into a container, and ask nothing of it."""
+_GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
+    "builtins.list.append": lambda given: 1,
+    "collections.deque.append": lambda given: 1,
+    "builtins.list.extend": lambda given: _number_of(given),
+    "collections.deque.extend": lambda given: _number_of(given),
+}
+"""Callables that add members at the end of a container, and by how many it grows."""
+_TELL_MODES = frozenset({"torch.overrides", "torch.utils._python_dispatch"})
+"""Modules of PyTorch's that tell others which modes are in force."""
+_OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
+    "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
+}  # fmt: skip
+"""What a graphed callable hands on to what it wraps."""
+
+
+def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> None:
+    """Something is about to be called; the last arguments are named."""
+    if trace.printing is not None and trace.printing[0] == identity(trace.frame()):
+        trace.printing = None
+    if trace.rows.is_pure(function):
+        for each in args:
+            content(trace, each)
+        return
+    what = trace.kinds[type(function)]
+    if what == FUNCTION:
+        trace.runs(function)
+        if function is import_module:
+            given, named = _split(names, args)
+            before_import_module(trace, *given, **named)
+        if is_own(function.__code__.co_filename):
+            _own(trace, names, function, args)
+    elif what == METHOD:
+        called(trace, names, function.__func__, function.__self__, *args)
+    elif what == IN_C:
+        c_call(trace, function, *_split(names, args))
+    elif what == CLASS:
+        _construct(trace, function, names, args)
+    else:
+        _object(trace, function, names, args)
+
+
+def _own(trace: Trace, names: tuple[str, ...], function: Any, args: tuple[Any, ...]) -> None:
+    """A function of ours is not followed: it may call what it is given, or what it stands for."""
+    for each in args:
+        trace.runs(each)
+    if not args or not is_graphed(args[0]):
+        return
+    wrapped, name = args[0].__wrapped__, function.__name__
+    trace.find(wrapped, args[0], "")
+    given = args[1:]
+    if name in _OF_ATTRIBUTES:
+        if given and issubclass(type(given[0]), str):
+            _OF_ATTRIBUTES[name](trace, *given, wrapped)
+        return
+    if name == "__class__":
+        trace.kind(wrapped)
+        return
+    method = lookup.find(type(wrapped), name).value
+    if name == "__call__" or method is lookup.MISSING:
+        called(trace, names, wrapped, *given)
+    else:
+        called(trace, names, method, wrapped, *given)
+
+
+def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) -> None:
+    """Something is about to be called with ``*args`` and ``**kwargs``."""
+    whole(trace, args)
+    if kwargs is not None:
+        merged(trace, kwargs)
+    named = dict(kwargs) if type(kwargs) is dict else {}
+    called(trace, tuple(named), function, *(spread(args) or ()), *named.values())
+
+
+def gathered(trace: Trace, args: Any) -> None:
+    """``*args`` are about to be made a tuple, as ``tuple(args)`` does."""
+    called(trace, (), tuple, args)
+
+
+def _split(names: tuple[str, ...], args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    count = len(args) - len(names)
+    return args[:count], dict(zip(names, args[count:], strict=True))
+
+
+def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
+    """A class is about to be called."""
+    meta = type(kind)
+    if meta is not type:
+        trace.runs(trace.class_slot(meta, "__call__"))
+    if lookup.can_change(kind):
+        of_namespace(trace, "__abstractmethods__", kind)
+    in_c = True
+    for name in ("__new__", "__init__"):
+        found = trace.class_slot(kind, name) if lookup.can_change(kind) else trace.in_class(kind, name)
+        if not is_in_c(found) and not is_of_pybind(found):
+            trace.runs(found)
+            in_c = False
+    of_python = not in_c and said_module(kind) not in _BUILTIN
+    if issubclass(kind, BaseException):
+        for each in args:
+            content(trace, each, inside=False)
+    elif not of_python:
+        c_call(trace, made_by(kind) if in_c else kind, *_split(names, args))
+    elif trace.has(kind):
+        trace.called.add(identity(kind))
+
+
+def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
+    """An object that is neither a function nor a class is about to be called."""
+    row = trace.rows.of_instances(type(function))
+    if issubclass(type(function), SCRIPTS):
+        trace.runs_script(function)
+    if row.handler is not None:
+        row.handler(trace, function, *_split(names, args))
+    elif is_of_pybind(function):
+        called(trace, names, function.__func__, *args)
+    elif special(trace, function, "__call__"):
+        found = lookup.find(type(function), "__call__").value
+        if type(found) is FunctionType and trace.has(function) and not is_own(found.__code__.co_filename):
+            trace.called.add(identity(function))
+        if isinstance(found, (staticmethod, classmethod)):
+            called(trace, names, found.__func__, *args)
+        if is_in_c(found):
+            c_call(trace, found, (function, *_split(names, args)[0]), _split(names, args)[1])
+
+
+def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A C callable is about to be called."""
+    row = trace.rows.of(function)
+    computes(trace, row.name)
+    owner = getattr(function, "__self__", None)
+    if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
+        owner = None
+    if row.handler is not None:
+        row.handler(trace, function, args, kwargs)
+        return
+    if row.row == "none":
+        for each in (owner, *args, *kwargs.values()):
+            trace.pin(each)
+        return
+    given = (*args, *kwargs.values())
+    if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
+        owner, given = args[0], given[1:]
+    if owner is not None and function.__name__ in TAKING:
+        taken_apart(trace, owner)
+    for each in given:
+        what = trace.kinds[type(each)]
+        if what in (FUNCTION, METHOD) or (
+            what == IN_C and row.row == "pure" and not row.name.startswith("torch")
+        ):
+            handed_on(trace, each)
+    _by_row(trace, row.name, row.row, function, owner, given)
+
+
+def handed_on(trace: Trace, value: Any) -> None:
+    """C is given a value, and may call it: with what it is called is not seen."""
+    what = trace.kinds[type(value)]
+    if what in (FUNCTION, METHOD):
+        trace.runs(value)
+        return
+    if what == IN_C or (what == CLASS and not is_python(value)):
+        row = trace.rows.of(value)
+    elif what == OTHER and lookup.find(type(value), "__call__").owner is not None:
+        if not is_in_c(lookup.find(type(value), "__call__").value):
+            special(trace, value, "__call__")
+            return
+        row = trace.rows.of_instances(type(value))
+    else:
+        return
+    computes(trace, row.name)
+    owner = getattr(value, "__self__", None)
+    content(trace, owner)
+    if type(owner) in CONTAINERS and not trace.has(owner) and trace.given.branch(owner) is None:
+        return  # the call's own
+    known = row.handler is None and row.row in ("pure", "none", "fixed")
+    if row.name not in _HARMLESS and (not known or row.name.rpartition(".")[2] in TAKING):
+        trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
+
+
+def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
+    if type(owner).__name__ in _OF_CYTHON:  # the function is its object, and what is called is its type's
+        name, is_method = name_of(owner), "." in owner.__qualname__
+        row, owner = trace.rows.row_of(name), given[0] if is_method and given else None
+        given = given[1:] if is_method else given
+    if name.startswith("torch."):  # which draws from a generator, whichever it is
+        given = tuple([each for each in given if type(each) is not torch.Generator])
+    if row in ("pure", "reads", "fixed"):
+        for each in (owner, *given):
+            content(trace, each, ("__eq__",) if row == "reads" else ())
+    elif row == "members":
+        for each in (owner, *given):
+            content(trace, each, inside=False)
+    elif row == "ask":
+        _ask(trace, name, function, owner, given)
+    elif row == "writes":
+        if trace.has(owner) and not trace.can_compare(owner):
+            trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
+        grows = name in _GROWING and not is_called_by_output(trace)
+        if not (grows and trace.appends(owner, _GROWING[name](given))):
+            change(trace, owner)
+        for each in given:
+            if name not in _KEEPING or identity(each) not in trace.given.objects:
+                content(trace, each, inside=False)
+    elif row == "argument" and given:
+        for each in given:
+            content(trace, each)
+        change(trace, given[0])
+    elif row == "io" and is_standard(owner) and writes_by_method(trace, owner, function.__name__):
+        for each in given:
+            text(trace, each)
+    elif row in SAID_OF_OUTPUT and is_for_output(trace):
+        return
+    elif row == "io" and owner is not None and not trace.has(owner):
+        for each in given:  # a buffer that the call made itself
+            content(trace, each)
+    elif row in ("process", "ambient") and not _asks_for_itself(trace):
+        return
+    elif row == "acting":
+        for each in (owner, *given):
+            content(trace, each)
+        if not is_quiet(function):
+            trace.acts(name)
+    elif row in REFUSED:
+        trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
+    elif row == UNKNOWN:
+        trace.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
+
+
+def _number_of(given: tuple[Any, ...]) -> int:
+    """How many members something has that is given to C; -1 if that is not known."""
+    known = given and (type(given[0]) in (list, tuple) or (type(given[0]) is torch.Tensor and given[0].dim()))
+    return len(given[0]) if known else -1
+
+
+def _asks_for_itself(trace: Trace) -> bool:
+    """Whether code asks which modes are in force that is not PyTorch's own, which expects others."""
+    frame = trace.frame()
+    while frame is not None and frame.f_globals.get("__name__") in _TELL_MODES:
+        frame = frame.f_back
+    module = frame.f_globals.get("__name__") if frame is not None else None
+    return not (isinstance(module, str) and module.partition(".")[0] == "torch")
+
+
+def _ask(trace: Trace, name: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
+    """A function of C is about to say how something is set."""
+    if owner is None:
+        if any(trace.kinds[type(each)] != PLAIN for each in given):
+            trace.refuse(name, f"asks {name} about what may change")
+            return
+        text = f"({', '.join(map(repr, given))})"
+        trace.ask(function, given, text if trace.has(function) else f"{name}{text}")
+    elif trace.has(owner):
+        trace.ask(owner, function.__name__, f".{function.__name__}()")
+
+
+def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
+    """Whether a value is an instance of some classes is about to be asked."""
+    if issubclass(type(kinds), tuple):
+        whole(trace, kinds)
+        for each in kinds:
+            instance_of(trace, value, each)
+        return
+    trace.hold(kinds)
+    trace.seen.add(("isinstance", identity(kinds)))
+    if trace.has(value):
+        trace.seen.add(("isinstance", identity(value)))
+    if trace.has(value) and not issubclass(type(value), type):
+        trace.kind(value)
+        if lookup.find(type(value), "__class__").owner is not object:
+            attribute(trace, "__class__", value)
+    meta = type(kinds)
+    if meta is not type and issubclass(meta, type):
+        for name in ("__instancecheck__", "__subclasscheck__"):
+            trace.runs(trace.class_slot(meta, name))
+
+
+def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
+    """What abstract classes say of a class, which a registration may change."""
+    if issubclass(type(kind), type) and issubclass(type(kinds), type):
+        trace.namespace(kinds)
+        trace.hold(kind)
+        said = Content(issubclass(kind, kinds))
+        trace.read(SUBCLASS, kinds, kind, said, f" (whether {said_name(kind)} is one)")
+
+
+def caught(trace: Trace, error: Any, kinds: Any) -> None:
+    """Whether an exception is one of some classes is about to be asked: its bases say so."""
+    if issubclass(type(kinds), tuple):
+        whole(trace, kinds)
+    if trace.has(error):
+        trace.kind(error)
+    if lookup.can_change(type(error)):
+        trace.namespace(type(error))
+
+
+def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[str, ...]) -> None:
+    """A class pattern is about to be matched."""
+    instance_of(trace, value, kind)
+    if issubclass(type(kind), type):
+        given = trace.class_slot(kind, "__match_args__")
+        for name in (*(given[:count] if issubclass(type(given), tuple) else ()), *names):
+            if issubclass(type(name), str):
+                attribute(trace, name, value)
+
+
+def raised(trace: Trace, count: int, *values: Any) -> None:
+    """An exception is about to be raised, and its class may be called; or that which is being handled."""
+    if not count:
+        handles(trace, sys.exc_info()[1])
+    for value in values:
+        if issubclass(type(value), type):
+            called(trace, (), value)

@@ -1,0 +1,727 @@
+"""Reads and writes of members, and what operators ask of the classes of their operands."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable
+from datetime import datetime, time
+from functools import partial
+from types import (
+    CodeType,
+    CoroutineType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    SimpleNamespace,
+)
+from typing import Any
+
+import numpy
+import torch
+
+from ....base import identity, is_internal, is_own
+from ...objects import Content, has_parts_in_c, is_python, members, said_module, said_name
+from ...state import BULK, ITEM, LENGTH, ORDER
+from ..table import lookup, name_of
+from ..trace import (
+    CLASS,
+    CONTAINER,
+    CONTAINERS,
+    DERIVED,
+    FIXED,
+    FUNCTION,
+    GLOBAL_GENERATORS,
+    IN_C,
+    METHOD,
+    MODULE,
+    OTHER,
+    PLAIN,
+    PLAIN_TYPES,
+    SPECIAL,
+    TENSOR,
+    Trace,
+    is_for_output,
+    is_in_c,
+    is_readable,
+    settings,
+    written,
+)
+from .attributes import attribute, bind, everything, looks_through, plain_attribute
+
+_WITHOUT_METHODS = frozenset({PLAIN, TENSOR, CONTAINER, MODULE, FUNCTION, METHOD, IN_C})
+_SAID_OF_CLASSES = frozenset({
+    "__annotations__", "__classcell__", "__dict__", "__doc__", "__firstlineno__", "__init__", "__module__",
+    "__new__", "__parameters__", "__qualname__", "__slots__", "__static_attributes__", "__type_params__",
+    "__weakref__",
+})  # fmt: skip
+"""Names of classes that are no methods, or are looked at when an object is made."""
+_OF_GENERATORS = ("send", "throw", "close")
+_HASHING = ("__hash__", "__eq__")
+_EQUAL = ("__eq__",)
+_ASKING_WHICH = (_HASHING, _EQUAL)
+"""Methods that say which object something is, of most classes."""
+_TEXTS = ("__format__", "__str__", "__repr__")
+_NAMES = ("__qualname__", "__module__")
+_WITH_ADDRESS = frozenset(
+    vars(kind)["__repr__"]
+    for kind in (object, FunctionType, GeneratorType, CoroutineType, CodeType, FrameType)
+)
+"""What writes an object as its class and its address."""
+_HASHED = (dict, set, frozenset)
+_BESIDE_MEMBERS = {defaultdict: "default_factory", deque: "maxlen"}
+"""What containers hold besides their members."""
+_MANY = 4096
+_USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+
+
+def item(trace: Trace, value: Any, key: Any) -> None:
+    """``value[key]`` is about to be read."""
+    value = trace.behind(value)
+    _as_key(trace, key)
+    kind = type(value)
+    what = trace.kinds[kind]
+    if what in (PLAIN, TENSOR):
+        index(trace, key)
+        return
+    if issubclass(kind, dict):
+        looked_up(trace, key)
+    if what == CONTAINER:
+        if trace.has(value):
+            if trace.kinds[type(key)] == PLAIN and not issubclass(type(key), slice):
+                member(trace, value, key)
+            else:
+                whole(trace, value)
+        return
+    if issubclass(type(value), type):
+        trace.runs(trace.class_slot(value, "__class_getitem__"))
+    special(trace, value, "__getitem__")
+    if issubclass(type(value), dict):
+        trace.runs(trace.class_slot(kind, "__missing__"))
+        if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
+            attribute(trace, "default_factory", value)
+            trace.call((), value.default_factory)  # which C does, and keeps what it gives
+            change(trace, value)
+
+
+def _as_key(trace: Trace, key: Any) -> None:
+    """An argument that is taken apart is looked for in a container: by its identity, most often."""
+    for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
+        methods(trace, part)
+        trace.pin(part)
+    if identity(key) in trace.given.objects:
+        trace.identify(key, "looks for it in a container")
+
+
+def looked_up(trace: Trace, key: Any) -> None:
+    """A tensor is found by its identity, and a recording computes with tensors of its own."""
+    what = trace.kinds[type(key)]
+    if what == PLAIN:
+        _nan(trace, key)
+    elif what != TENSOR:
+        _overridden(trace, key, _HASHING)
+        content(trace, key, _HASHING)
+    argument = trace.arguments.get(identity(key)) if what == TENSOR else None
+    if argument is not None:
+        trace.refuse(
+            f"{argument} (its identity)", f"looks {argument} up by which tensor it is; use a key of its own"
+        )
+
+
+def keyed(trace: Trace, *keys: Any) -> None:
+    """A dict or a set is about to be made, or to have more members."""
+    for key in keys:
+        looked_up(trace, key)
+
+
+def paired(trace: Trace, *given: Any) -> None:
+    """A dict is about to be made of keys and values, or to have more."""
+    keyed(trace, *given[::2])
+
+
+def bounds(trace: Trace, *given: Any) -> None:
+    """A slice is about to be made: what it is of has numbers made of its bounds."""
+    for each in given:
+        methods(trace, each)
+
+
+def sent(trace: Trace, receiver: Any, *_: Any) -> None:
+    """``yield from`` is about to hand on what a generator was sent."""
+    advance(trace, receiver)
+    if not is_in_c(trace.in_class(type(receiver), "__next__")):
+        for name in _OF_GENERATORS:
+            attribute(trace, name, receiver)
+
+
+def index(trace: Trace, key: Any) -> None:
+    """A tensor is indexed: C looks into what it is indexed by."""
+    if type(key) not in _USUAL_INDICES:
+        content(trace, key)
+    if issubclass(type(key), numpy.ndarray):
+        trace.makes_tensor(key)
+
+
+def member(trace: Trace, value: Any, key: Any) -> None:
+    """Note one member of a builtin container that is outside."""
+    if type(key) in (str, int):
+        trace.members.add((identity(value), key))
+    if issubclass(type(value), dict):
+        found = dict.get(value, key, lookup.MISSING)
+        if found is lookup.MISSING:
+            trace.absent(value, key, f"[{key!r}]")
+        else:
+            trace.read(ITEM, value, key, found, f"[{key!r}]")
+    elif issubclass(type(value), (list, tuple)) and issubclass(type(key), int):
+        if not 0 <= key < len(value):
+            trace.read(LENGTH, value, None, Content(len(value)), " (length)")
+        index = int(key) + (len(value) if key < 0 else 0)
+        if 0 <= index < len(value):
+            trace.read(ITEM, value, index, value[index], f"[{index}]")
+
+
+def contains(trace: Trace, key: Any, value: Any) -> None:
+    """``key in value`` is about to be asked."""
+    value = trace.behind(value)
+    _as_key(trace, key)
+    what = trace.kinds[type(value)]
+    if what in (PLAIN, TENSOR):
+        return
+    if issubclass(type(value), _HASHED):
+        looked_up(trace, key)
+    if type(value) is dict and trace.kinds[type(key)] == PLAIN:
+        if trace.has(value):
+            member(trace, value, key)
+    elif what == CONTAINER:
+        whole(trace, value)
+        content(trace, (key,), _EQUAL)
+        content_once(trace, value, _EQUAL)
+    elif not special(trace, value, "__contains__"):
+        iterate(trace, value)
+
+
+def whole(trace: Trace, value: Any, *_: Any) -> None:
+    """All that a container holds is about to be read; one that is not builtin has methods for it."""
+    value = trace.behind(value)
+    if not is_readable(value):
+        iterate(trace, value)
+        return
+    if trace.kinds[type(value)] == DERIVED:
+        _overridden(trace, value, ("__iter__",))
+    if not trace.has(value) or ("[:]", identity(value)) in trace.seen:
+        return
+    trace.seen.add(("[:]", identity(value)))
+    if issubclass(type(value), dict):
+        _items(trace, value, members.items(value))
+    elif issubclass(type(value), (set, frozenset)):
+        found = members.keys(value)
+        trace.read(BULK, value, None, Content(found), "")
+        for each in found:
+            trace.find(each, value, "")
+    else:
+        _sequence(trace, value)
+
+
+def sliced(trace: Trace, value: Any, start: Any, end: Any) -> None:
+    """``value[start:end]`` is about to be read."""
+    bounds(trace, start, end)
+    item(trace, value, slice(start, end))
+
+
+def merged(trace: Trace, value: Any) -> None:
+    """``**value`` is about to be read: by its methods, if they are Python code."""
+    value = trace.behind(value)
+    if type(value) is not dict and trace.kinds[type(value)] not in (PLAIN, TENSOR):
+        for name in ("keys", "__iter__", "__getitem__"):
+            special(trace, value, name)
+    if is_readable(value):
+        whole(trace, value)
+
+
+def spread(value: Any) -> tuple[Any, ...] | None:
+    """What ``*value`` gives, if that can be told without running code; else None."""
+    if type(value) in (*PLAIN_TYPES, *CONTAINERS):
+        return tuple(value) if isinstance(value, Iterable) else ()
+    if is_readable(value):
+        return members.keys(value) if is_in_c(lookup.find(type(value), "__iter__").value) else None
+    return () if issubclass(type(value), torch.Tensor) else None
+
+
+def _items(trace: Trace, value: Any, found: tuple[tuple[Any, Any], ...]) -> None:
+    trace.read(ORDER, value, None, Content(tuple([key for key, _ in found])), " (order)")
+    trace.read(LENGTH, value, None, Content(len(found)), " (length)")
+    if len(found) > _MANY and all([type(each) in PLAIN_TYPES for _, each in found]):
+        trace.read(BULK, value, None, Content(found), "")
+        return
+    for key, each in found:
+        trace.find(key, value, "")
+        text = repr(key) if type(key) in PLAIN_TYPES else f"<{type(key).__name__}>"
+        trace.read(ITEM, value, key, each, f"[{text}]")
+
+
+def _sequence(trace: Trace, value: Any) -> None:
+    found = members.keys(value)
+    if not issubclass(type(value), tuple):
+        trace.read(LENGTH, value, None, Content(len(found)), " (length)")
+    if len(found) > _MANY and all([type(each) in PLAIN_TYPES for each in found]):
+        trace.read(BULK, value, None, Content(found), "")
+        return
+    for index, each in enumerate(found):
+        trace.read(ITEM, value, index, each, f"[{index}]")
+
+
+def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bool = True) -> Collection[Any]:
+    """C may look into a value, and into what lies in it, however deep.
+
+    Args:
+        trace: Of the call.
+        value: The value.
+        names: Methods that C calls of it and of what lies in it.
+        inside: Whether C looks into what lies in it at all.
+
+    Returns:
+        What it looks into.
+    """
+    met: dict[int, Any] = {}  # holds what is made on the way, so that an identity stands for one object
+    value = trace.behind(value)
+    left = [value]
+    compared = "__eq__" in names
+    while left:
+        part = trace.behind(left.pop())
+        what = trace.kinds[type(part)]
+        if compared and what == PLAIN:
+            _nan(trace, part)
+        if what == PLAIN or identity(part) in met:
+            continue
+        met[identity(part)] = part
+        settings(trace, part)
+        if names in _ASKING_WHICH and what == OTHER and trace.is_by_identity(part):
+            continue
+        if names and what != TENSOR:
+            _overridden(trace, part, names)
+        if what == TENSOR or (names and what in (FUNCTION, METHOD)):
+            trace.pin(part)
+            continue  # such a method does not call it
+        parts = _look_into(trace, part, part is value, compared)
+        if inside:
+            left.extend(parts)
+    return met.values()
+
+
+def content_once(trace: Trace, value: Any, names: tuple[str, ...] = ()) -> None:
+    """C may look into the members of a container: that says nothing new until something of it is written."""
+    told = ("content", identity(value), names)
+    if told in trace.told:
+        return
+    met = content(trace, value if type(value) is tuple else members.keys(value), names)
+    if trace.has(value):
+        trace.tell(told, (value, *met))
+
+
+def _nan(trace: Trace, value: Any) -> None:
+    """What C looks for and compares is the same if it is one object: only NaN shows that."""
+    if type(value) in (float, complex) and value != value:
+        trace.refuse("NaN", "looks for a NaN or compares what holds one, where it matters which object it is")
+
+
+def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterable[Any]:
+    """C looks into one object.
+
+    Args:
+        trace: Of the call.
+        value: The object.
+        handed: Whether C was handed the object itself, not what it lies in.
+        compared: Whether C compares it, which by default tells which object it is.
+
+    Returns:
+        What lies in it, as far as C looks into it without calling its methods.
+    """
+    looks_through(trace, type(value))
+    methods(trace, value)
+    if trace.has(value) and not issubclass(type(value), type):
+        trace.kind(value)
+    if not is_readable(value):
+        trace.pin(value)
+    if not handed and trace.kinds[type(value)] in (FUNCTION, METHOD):
+        trace.runs(value)
+        return ()
+    if is_readable(value):
+        whole(trace, value)
+        for kind, name in _BESIDE_MEMBERS.items():
+            if issubclass(type(value), kind):
+                plain_attribute(trace, name, value)
+        if issubclass(type(value), dict):
+            return [part for pair in members.items(value) for part in pair]
+        return members.keys(value)
+    if (handed or compared) and identity(value) in trace.given.objects:
+        trace.identify(value, "hands it to a function in C, or compares it")
+    return _object(trace, value, handed)
+
+
+def _object(trace: Trace, value: Any, handed: bool = True) -> Iterable[Any]:
+    """C looks into an object that is no builtin container; returns what lies in it."""
+    kind, outside = type(value), trace.has(value)
+    if kind is SimpleNamespace:
+        if outside:
+            everything(trace, value)
+        return list(vars(value).values())
+    if issubclass(kind, BaseException):
+        if outside:
+            plain_attribute(trace, "args", value)
+        return (value.args,)
+    if issubclass(kind, numpy.ndarray):
+        return _array(trace, value)
+    parts = _parts(value)
+    if not outside:
+        return parts.values()
+    if trace.in_class(kind, "__next__") is not lookup.MISSING:
+        trace.change(value)
+    elif not parts and handed:
+        _known(trace, value)
+    for suffix, part in parts.items():
+        trace.find(part, value, suffix)
+    if kind in _VIEWS:
+        whole(trace, parts[""])
+    return parts.values()
+
+
+def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
+    trace.look_into(value)
+    if not value.dtype.hasobject:
+        return []
+    if trace.has(value):
+        find_held(trace, value, 2)
+    return value.ravel().tolist()
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    """What lies in an object of C, by what the user writes behind its name."""
+    kind = type(value)
+    if kind is partial:
+        return {".func": value.func, ".args": value.args, ".keywords": value.keywords}
+    if kind in _VIEWS:
+        return {"": gc.get_referents(value)[0]}
+    if issubclass(kind, (datetime, time)):
+        return {".tzinfo": value.tzinfo}
+    return {".obj": value.obj} if kind is memoryview else {}
+
+
+def _known(trace: Trace, value: Any) -> None:
+    """Refuse an object of whose type nothing is known."""
+    kind = type(value)
+    if issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind):
+        return
+    name = name_of(kind)
+    if not trace.rows.is_pure(kind) and trace.rows.row_of(name) not in ("fixed", "pure", "none", "acting"):
+        trace.refuse(name, f"uses a {name} made outside of it, of which nothing is known", unknown=True)
+
+
+def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
+    """``value[key] = new`` is about to happen."""
+    trace.runs(new)  # what is kept somewhere may be called by C
+    _as_key(trace, key)
+    if issubclass(type(value), dict):
+        looked_up(trace, key)
+    what = trace.kinds[type(value)]
+    if what == TENSOR:
+        index(trace, key)
+        index(trace, new)
+        return
+    if what != CONTAINER:
+        special(trace, value, "__setitem__", writes=True)
+    elif type(value) is dict and trace.kinds[type(key)] == PLAIN:
+        trace.write(ITEM, value, key, value)
+    elif type(value) is list and type(key) is int and -len(value) <= key < len(value):
+        _store_member(trace, value, key)
+    else:
+        change(trace, value)
+
+
+def _store_member(trace: Trace, value: list[Any], key: int) -> None:
+    """Which member it is depends on how many there are."""
+    if trace.given.branch(value) is not None:
+        change(trace, value)
+    elif trace.has(value):
+        trace.read(LENGTH, value, None, Content(len(value)), " (length)")
+        trace.write(ITEM, value, key % len(value), value)
+
+
+def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:
+    """``value[start:end] = new`` is about to happen."""
+    bounds(trace, start, end)
+    store_item(trace, new, value, slice(start, end))
+
+
+def delete_item(trace: Trace, value: Any, key: Any) -> None:
+    """``del value[key]`` is about to happen."""
+    _as_key(trace, key)
+    if issubclass(type(value), dict):
+        looked_up(trace, key)
+    what = trace.kinds[type(value)]
+    if what == CONTAINER:
+        change(trace, value)
+    elif what != TENSOR:
+        special(trace, value, "__delitem__", writes=True)
+
+
+def change(trace: Trace, value: Any) -> None:
+    """A container is about to be changed, in a way that may depend on all that it holds."""
+    if any(value is each for each in GLOBAL_GENERATORS):
+        trace.draws(value)
+    elif not trace.has(value):
+        if trace.given.branch(value) is not None:
+            trace.change(value)
+        return
+    elif is_readable(value):
+        whole(trace, value)
+        trace.change(value)
+    elif trace.by_content(type(value)):
+        trace.change(value)
+
+
+def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> bool:
+    """A method that an operator calls is about to be called; whether the class has one."""
+    kind = type(value)
+    looks_through(trace, kind)
+    outside = trace.has(value)
+    if outside and not issubclass(type(value), type):
+        trace.kind(value)
+    if (kind, name, "()") in trace.seen:
+        found = trace.in_class(kind, name)
+    else:
+        trace.seen.add((kind, name, "()"))
+        trace.hold(kind)
+        found = trace.class_slot(kind, name)
+        bind(trace, found)
+    if found is lookup.MISSING or found is None:
+        return False
+    if type(found) is FunctionType and is_own(found.__code__.co_filename):
+        trace.call((), found, value)
+    elif type(found) in (FunctionType, MethodType, staticmethod, classmethod):
+        trace.runs(found)
+    elif not is_in_c(found):
+        trace.call((), found, value)
+    else:
+        _special_in_c(trace, value, outside, writes)
+    return True
+
+
+def _special_in_c(trace: Trace, value: Any, outside: bool, writes: bool) -> None:
+    if writes:
+        settings(trace, value)
+        change(trace, value)
+    if outside and is_readable(value):
+        whole(trace, value)
+    elif outside:
+        _object(trace, value)
+
+
+def iterate(trace: Trace, value: Any) -> None:
+    """``iter(value)`` is about to be called."""
+    value = trace.behind(value)
+    what = trace.kinds[type(value)]
+    if what in (PLAIN, TENSOR):
+        return
+    if what == CONTAINER:
+        if trace.has(value):
+            whole(trace, value)
+    elif not special(trace, value, "__iter__"):
+        special(trace, value, "__getitem__")
+
+
+def advance(trace: Trace, value: Any) -> None:
+    """An iterator is about to be moved."""
+    found = trace.in_class(type(value), "__next__")
+    if not is_in_c(found):
+        special(trace, value, "__next__")
+    elif trace.has(value):
+        trace.change(value)
+        find_held(trace, value, 3)
+
+
+def find_held(trace: Trace, value: Any, depth: int) -> None:
+    """What an object of C outside holds is outside, too: it hands it out."""
+    found = value.ravel().tolist() if issubclass(type(value), numpy.ndarray) else gc.get_referents(value)
+    for each in found:
+        if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE) and not trace.has(each):
+            trace.find(each, value, "[...]")
+            if depth and (is_readable(each) or trace.by_content(type(each))):
+                find_held(trace, each, depth - 1)
+
+
+def length(trace: Trace, value: Any) -> None:
+    """``len(value)`` is about to be asked."""
+    value = trace.behind(value)
+    what = trace.kinds[type(value)]
+    if what == CONTAINER or type(value) is deque:
+        if trace.has(value):
+            trace.read(LENGTH, value, None, Content(len(value)), " (length)")
+    elif what == DERIVED and is_in_c(trace.in_class(type(value), "__len__")):
+        if trace.has(value):
+            trace.kind(value)
+            trace.class_slot(type(value), "__len__")
+            trace.read(LENGTH, value, None, Content(members.length(value)), " (length)")
+    elif what not in (PLAIN, TENSOR):
+        special(trace, value, "__len__")
+
+
+def truth(trace: Trace, value: Any) -> None:
+    """Whether a value is true is about to be asked."""
+    value = trace.behind(value)
+    what, kind = trace.kinds[type(value)], type(value)
+    if what in (CONTAINER, PLAIN, TENSOR) or (
+        what == DERIVED and trace.class_slot(kind, "__bool__") is lookup.MISSING
+    ):
+        length(trace, value)
+    elif not special(trace, value, "__bool__"):
+        special(trace, value, "__len__")
+    if trace.has(value):
+        trace.seen.add(("truth", identity(value)))
+
+
+def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
+    """Follow those methods of a value's class that are Python code."""
+    kind = type(value)
+    settings(trace, value)
+    methods(trace, value)
+    for name in names:
+        found = trace.in_class(kind, name)
+        if found is not lookup.MISSING and not is_in_c(found):
+            trace.runs(trace.class_slot(kind, name))
+
+
+def methods(trace: Trace, value: Any) -> None:
+    """C may call any special method of a value's class: which there are, and which are not, is read."""
+    kind = type(value)
+    if trace.kinds[kind] in _WITHOUT_METHODS or (SPECIAL, kind) in trace.seen:
+        return
+    trace.hold(kind)
+    trace.seen.add((SPECIAL, kind))
+    for each in lookup.bases(kind):
+        if not lookup.can_change(each) or has_parts_in_c(each) or said_module(each).startswith("torch"):
+            continue
+        table = trace.namespace(each)
+        trace.read(ORDER, table, None, Content(tuple(table)), " (its names)", each)
+        for name in tuple(table):
+            if name.startswith("__") and name.endswith("__") and name not in _SAID_OF_CLASSES:
+                trace.runs(trace.class_slot(kind, name))
+
+
+_COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+
+
+def compare(trace: Trace, left: Any, right: Any) -> None:
+    """Two values are about to be compared."""
+    for one in (left, right):
+        if trace.kinds[type(one)] not in (PLAIN, TENSOR):
+            if identity(one) in trace.given.objects and not is_in_c(lookup.find(type(one), "__eq__").value):
+                _overridden(trace, one, _COMPARING)
+            else:
+                content(trace, one, _COMPARING)
+
+
+def same(trace: Trace, left: Any, right: Any) -> None:
+    """Two numbers or texts are about to be compared by their identity, which a replay does not keep.
+
+    Or an argument that is taken apart with something of its class: which arguments are one is in the key. Or
+    two objects that lie outside, and stay what they are.
+    """
+    trace.pin(left)
+    trace.pin(right)
+    if trace.given.is_one(left) or trace.given.is_one(right):
+        if not (trace.given.is_one(left) and trace.given.is_one(right)):
+            trace.identify(left, "asks whether it is another object")
+            trace.identify(right, "asks whether it is another object")
+        return
+    if trace.kinds[type(left)] == PLAIN:
+        refuse_identity(trace, left)
+
+
+def refuse_identity(trace: Trace, left: Any) -> None:
+    """Which object something is decides on what the call does, and is not known of a replay."""
+    frame = trace.frame()
+    if frame is None or not (is_internal(frame.f_code.co_filename) or is_for_output(trace)):
+        trace.refuse(
+            "is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is"
+        )
+
+
+def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
+    """Two values are about to be combined by an operator."""
+    in_place = operator.startswith("INPLACE_")
+    name = _METHODS.get(operator.removeprefix("INPLACE_"), "")
+    if name == "mod" and issubclass(type(left), (str, bytes)):
+        text(trace, right)
+    for one, forms in ((left, (f"__{name}__", f"__i{name}__")), (right, (f"__r{name}__",))):
+        if trace.kinds[type(one)] in (PLAIN, TENSOR):
+            continue
+        _overridden(trace, one, forms)
+        if in_place and one is left and not issubclass(type(one), (tuple, frozenset)):
+            change(trace, one)
+        else:
+            content(trace, one)
+
+
+def unary(trace: Trace, value: Any) -> None:
+    """An operator with one operand is about to be applied."""
+    if trace.kinds[type(value)] not in (PLAIN, TENSOR):
+        _overridden(trace, value, ("__neg__", "__pos__", "__invert__"))
+
+
+def text(trace: Trace, value: Any, *_: Any, asks: tuple[str, ...] = ("__str__", "__format__")) -> None:
+    """A value is about to be formatted, and what lies in it.
+
+    Args:
+        trace: Of the call.
+        value: The value.
+        asks: Methods that are asked before ``__repr__``.
+    """
+    for part in content(trace, value, _TEXTS):
+        _text_of(trace, part, asks if part is value else ())
+
+
+def _text_of(trace: Trace, value: Any, asks: tuple[str, ...]) -> None:
+    """The text of an object has its class's name, and what lies in it has a text of its own."""
+    kind = type(value)
+    written(trace, value)
+    if trace.kinds[kind] == TENSOR:
+        return
+    for named in (kind, value):
+        for name in _NAMES if issubclass(type(named), (type, FunctionType)) else ():
+            attribute(trace, name, named)
+    if _says_where(trace, value, asks) and not is_for_output(trace):
+        name = said_name(kind)
+        trace.refuse(name, f"writes a {name} that it has made as text, which says where that lies")
+
+
+def _says_where(trace: Trace, value: Any, asks: tuple[str, ...]) -> bool:
+    """Whether the text of an object that the call has made has its address."""
+    kind = type(value)
+    if trace.has(value) or trace.in_class(kind, "__repr__") not in _WITH_ADDRESS:
+        return False
+    return all([lookup.find(kind, name).owner is object for name in asks])
+
+
+def enter(trace: Trace, value: Any) -> None:
+    """A ``with`` block is about to begin."""
+    special(trace, value, "__enter__")
+    special(trace, value, "__exit__")
+
+
+def match_kind(trace: Trace, value: Any) -> None:
+    """Whether a value is a mapping or a sequence is about to be asked."""
+    if trace.has(value):
+        trace.kind(value)
+
+
+def match_keys(trace: Trace, value: Any, keys: Any) -> None:
+    """Some keys of a mapping are about to be matched."""
+    whole(trace, value)
+
+
+_METHODS = {
+    "ADD": "add", "AND": "and", "FLOOR_DIVIDE": "floordiv", "LSHIFT": "lshift", "MATRIX_MULTIPLY": "matmul",
+    "MULTIPLY": "mul", "OR": "or", "POWER": "pow", "REMAINDER": "mod", "RSHIFT": "rshift", "SUBTRACT": "sub",
+    "TRUE_DIVIDE": "truediv", "XOR": "xor",
+}  # fmt: skip

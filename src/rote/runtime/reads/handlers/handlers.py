@@ -1,0 +1,687 @@
+"""C callables that read or write in a way of their own; the rest is in the table."""
+
+from __future__ import annotations
+
+import codecs
+import decimal
+import gc
+import sys
+import warnings
+from _string import formatter_field_name_split  # pyright: ignore
+from collections.abc import Callable
+from io import StringIO
+from operator import attrgetter
+from string import Formatter
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy
+import torch
+import torch.autograd.function
+
+from ....base import COLLECTOR, identity, is_internal
+from ...objects import UNSET, Content, asked_key, cached_in, is_standard, remembered
+from ...state import ASKED, CACHED, ORDER, REFERENT, VARIABLE, answer
+from ..table import handled, lookup, name_of
+from ..trace import PLAIN, TENSOR, Trace, is_in_c, prints, writes
+from .apart import pickled, taken_apart
+from .attributes import (
+    attribute,
+    delete_attribute,
+    handles,
+    is_inside,
+    looks_around,
+    plain_attribute,
+    plain_store,
+    store_attribute,
+)
+from .calls import called, handed_on, instance_of, subclass_of
+from .containers import (
+    advance,
+    contains,
+    content,
+    content_once,
+    item,
+    iterate,
+    length,
+    looked_up,
+    merged,
+    methods,
+    refuse_identity,
+    same,
+    special,
+    spread,
+    store_item,
+    text,
+    truth,
+    whole,
+)
+
+_FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
+
+_USUAL_CODING = frozenset({
+    "utf-8", "utf8", "UTF-8", "ascii", "latin-1", "strict", "ignore", "replace", "surrogateescape",
+    "surrogatepass", "backslashreplace", "xmlcharrefreplace", "namereplace",
+})  # fmt: skip
+"""Names by which Python's own codecs are known, and what they do about errors."""
+_READS_STORAGE = frozenset({"__getitem__", "__setitem__", "tolist", "__iter__", "fill_"})
+_MOST_CACHED = 20_000
+Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
+
+
+def _bound(function: Any, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """The object and the first arguments of a method, bound or not."""
+    owner = getattr(function, "__self__", None)
+    given = (
+        args if owner is None or (issubclass(type(owner), type) and function is not owner) else (owner, *args)
+    )
+    return (*given, *(None,) * count)[:count]
+
+
+def _each(note: Callable[[Trace, Any], object], count: int | None = None) -> Handler:
+    """Of each argument, or of the first ones and those with names."""
+
+    def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for each in (*args[:count], *kwargs.values()):
+            note(trace, each)
+
+    return handler
+
+
+def _pair(note: Callable[[Trace, Any, Any], None]) -> Handler:
+    """Of exactly two arguments."""
+
+    def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(args) == 2:
+            note(trace, *args)
+
+    return handler
+
+
+def _member(note: Callable[[Trace, Any, Any], object], kind: type = object) -> Handler:
+    """Of what lies under a key, or a name, in the object whose method it is."""
+
+    def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        value, key = _bound(function, args, 2)
+        if issubclass(type(key), kind):
+            note(trace, key, value)
+
+    return handler
+
+
+def _named(note: Callable[..., None], count: int) -> Handler:
+    """Of an object, the name of an attribute, and what else is given."""
+
+    def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(args) >= count and issubclass(type(args[1]), str):
+            note(trace, str.__str__(args[1]), *args[2:count], args[0])
+
+    return handler
+
+
+def _asks(name: str) -> Handler:
+    """Of an attribute of the first argument."""
+    return _each(lambda trace, value: attribute(trace, name, value), 1)
+
+
+def _as_object(trace: Trace, name: str, value: Any) -> None:
+    """An attribute is read past what its class says of attributes."""
+    whole = issubclass(type(value), type) or type(value).__name__ == "module"
+    (attribute if whole else plain_attribute)(trace, name, value)
+
+
+def _instance_of_abstract(trace: Trace, kinds: Any, value: Any) -> None:
+    subclass_of(trace, type(value), kinds)
+
+
+def _subclass_of_abstract(trace: Trace, kinds: Any, kind: Any) -> None:
+    subclass_of(trace, kind, kinds)
+
+
+def _set_default(trace: Trace, key: Any, value: Any) -> None:
+    contains(trace, key, value)
+    store_item(trace, None, value, key)
+
+
+def _clear(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """All is gone, whatever it was."""
+    trace.change(_bound(function, args, 1)[0])
+
+
+def _written_plainly(trace: Trace, value: Any) -> None:
+    text(trace, value, asks=())
+
+
+def _hashed(trace: Trace, value: Any) -> None:
+    looked_up(trace, value)
+    special(trace, value, "__hash__")
+    content(trace, value)
+
+
+def _callable(trace: Trace, value: Any) -> None:
+    if trace.has(value):
+        trace.kind(value)
+    trace.class_slot(type(value), "__call__")
+
+
+def _identified(trace: Trace, value: Any) -> None:
+    """Which object a number or a text is makes no difference to a condition."""
+    trace.pin(value)
+    if trace.given.is_one(value):
+        trace.identify(value, "asks for its id")
+    else:
+        refuse_identity(trace, value)
+
+
+def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        if issubclass(type(each), torch.UntypedStorage):
+            _size_of_storage(trace, function, args, kwargs)
+        length(trace, each)
+
+
+def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) == 2:  # it calls the one until it gives the other
+        handed_on(trace, args[0])
+        for each in args:
+            content(trace, each)
+    for each in args[: len(args) == 1]:
+        iterate(trace, each)
+
+
+def _type(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What a class is made of is told, and so are its bases; or it is asked of which class an object is."""
+    if len(args) == 1 and trace.has(args[0]):
+        trace.kind(args[0])
+        trace.seen.add(("type", identity(args[0])))
+    bases, table = args[-2:] if len(args) >= 3 else ((), {})
+    for each in bases if issubclass(type(bases), tuple) else ():
+        if issubclass(type(each), type):
+            trace.runs(trace.class_slot(each, "__init_subclass__"))
+    for each in tuple(table.values()) if type(table) is dict else ():
+        methods(trace, each)
+        trace.runs(trace.class_slot(type(each), "__set_name__"))
+
+
+def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    file = kwargs.get("file")
+    for each in args:
+        text(trace, each)
+    if type(file) is StringIO and not trace.has(file):
+        return  # a buffer that the call made itself
+    prints(trace)
+    if file is not None and not is_standard(file):
+        trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
+    else:
+        writes(trace, "print", file)
+
+
+def _csv_writer(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """It calls ``write`` of what it is given, whenever it has a row."""
+    for each in args[:1]:
+        if trace.has(each):
+            trace.refuse("_csv.writer", "writes rows to what was made outside")
+        attribute(trace, "write", each)
+        trace.runs(lookup.find(type(each), "write").value)
+    for each in (*args[1:], *kwargs.values()):
+        content(trace, each)
+
+
+def _coded(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Text becomes bytes or the other way round, by what is registered under the names that are given."""
+    for each in (*_bound(function, args, 1), *args):
+        content(trace, each)
+    if function in (str, bytes, bytearray) or name_of(function).startswith("_codecs."):
+        if function is str:
+            for each in args[:1]:
+                text(trace, each)
+        args = args[1:]
+    for place, (name, asked) in enumerate((("encoding", codecs.lookup), ("errors", codecs.lookup_error))):
+        said = args[place] if len(args) > place else kwargs.get(name)
+        if type(said) is str and said not in _USUAL_CODING:
+            trace.ask(asked, (said,), f"codecs.{asked.__name__}({said!r})")
+
+
+def _is(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    of_one_type = len(args) == 2 and type(args[0]) is type(args[1])
+    if of_one_type and (trace.kinds[type(args[0])] != PLAIN or args[0] == args[1]):
+        same(trace, *args)
+
+
+def _warn(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whether a warning is an exception is decided by the filters."""
+    attribute(trace, "filters", warnings)
+    content(trace, warnings.filters)
+    if _is_shown(*args[:2]):
+        writes(trace, "warnings.warn", sys.stderr)
+
+
+def _is_shown(message: Any, category: Any = None) -> bool:
+    """Whether a warning may be shown; filters for certain lines or modules count as others' filters."""
+    kind = type(message) if isinstance(message, Warning) else category or UserWarning
+    for action, pattern, which, module, line in warnings.filters:
+        fits = issubclass(type(kind), type) and issubclass(kind, which) and module is None and not line
+        if fits and (pattern is None or pattern.match(str(message))):
+            return action != "ignore"
+    return True
+
+
+def _decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.find(decimal.getcontext(), None, "decimal.getcontext()")
+
+
+def _new_decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What is not given is as in the one that all are made after."""
+    trace.find(decimal.DefaultContext, None, "decimal.DefaultContext")
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+
+
+def _dict_setitem(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, key = _bound(function, args, 2)
+    store_item(trace, args[-1], value, key)
+
+
+def _dir(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        special(trace, each, "__dir__")
+        table = lookup.attributes_of(each)
+        if table is not None:
+            attribute(trace, "__dict__", each)
+            whole(trace, table)
+        if trace.has(each):
+            for kind in lookup.bases(each if issubclass(type(each), type) else type(each)):
+                if lookup.can_change(kind):
+                    table = trace.namespace(kind)
+                    trace.read(ORDER, table, None, Content(tuple(table)), " (its names)", kind)
+
+
+def _globals(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    frame = trace.frame()
+    if frame is not None:
+        trace.find(frame.f_globals, None, "")
+
+
+def _evaluated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.refuse("builtins.eval", "runs text or code by eval or exec, which is not followed")
+
+
+def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    target = function()
+    if trace.given.number_of(target) is not None and trace.given.is_one(target):
+        return  # an argument that another argument refers to
+    if trace.has(function):
+        trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
+        owner = target.__self__ if type(target) is MethodType else target
+        if owner is not None and not trace.has(owner):
+            trace.anchored.add(identity(owner))  # what is read of it keeps it alive no longer than others do
+        trace.find(target, function, "()")
+        if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
+            trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
+
+
+def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    variable = function.__self__
+    trace.find(variable, None, variable.name)
+    trace.read(VARIABLE, variable, None, variable.get(UNSET), ".get()")
+
+
+def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    attribute(trace, "__wrapped__", function)
+    if trace.has(function):
+        asked, of_library = asked_key(function, args, kwargs), _is_of_library(function.__wrapped__)
+        info = function.cache_info()
+        told = ("cached", identity(function), info.misses, info.currsize)
+        if not (of_library and asked is None and told in trace.told):
+            found = cached_in(function, asked)
+            if len(found) > _MOST_CACHED:
+                text = f"answers from a cache of more than {_MOST_CACHED} results"
+                trace.refuse(trace.name(function), text)
+            elif not of_library:  # whose caches give what their functions would
+                held = Content(remembered(function, asked))
+                trace.read(CACHED, function, asked, held, " (what its cache holds)")
+            for each in found:
+                trace.find(each, function, " (its cache)")
+                if type(each) is tuple:  # the arguments of a call, which others are compared with
+                    content_once(trace, each)
+            if asked is None:
+                trace.tell(told, ())
+    trace.runs(function.__wrapped__)
+    for each in (*args, *kwargs.values()):
+        looked_up(trace, each)
+        content(trace, each)
+
+
+def _is_of_library(function: Any) -> bool:
+    """Whether a function is one of Python's standard library."""
+    home = function.__globals__.get("__name__", "") if type(function) is FunctionType else ""
+    return str(home).partition(".")[0] in sys.stdlib_module_names
+
+
+def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for name in ("func", "args", "keywords"):
+        attribute(trace, name, function)
+    for part in (function.args, function.keywords):
+        whole(trace, part)
+    named = {**function.keywords, **kwargs}
+    called(trace, tuple(named), function.func, *function.args, *args, *named.values())
+
+
+def _attrgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for path in function.__reduce__()[1]:
+        value = args[0] if args else None
+        for name in path.split("."):
+            attribute(trace, name, value)
+            try:
+                value = object.__getattribute__(value, name)
+            except AttributeError:
+                trace.refuse(
+                    f"attrgetter({path!r})", f"reads {path} by operator.attrgetter, which is not followed"
+                )
+                break
+
+
+def _itemgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for key in function.__reduce__()[1]:
+        for each in args[:1]:
+            item(trace, each, key)
+
+
+def _methodcaller(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    made, given = function.__reduce__()[:2]
+    name, *rest = given if made is type(function) else (*made.args, *given)
+    named = {} if made is type(function) else made.keywords
+    for each in args[:1]:
+        attribute(trace, name, each)
+        found = lookup.find(type(each), name).value
+        if found is not lookup.MISSING:
+            called(trace, tuple(named), found, each, *rest, *named.values())
+
+
+def _length_hint(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args[:1]:
+        found = lookup.find(type(each), "__length_hint__").value
+        if found is lookup.MISSING or not is_in_c(found):
+            length(trace, each)
+            special(trace, each, "__length_hint__")
+        elif trace.has(each):
+            trace.change(each)
+
+
+def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in args:
+        target = getattr(each, "__func__", each)
+        if type(target) is FunctionType and not is_internal(target.__code__.co_filename):
+            trace.refuse("json.dumps", "has what a function of its own returns looked into by json")
+        elif target is not each or type(each) is not FunctionType:
+            handed_on(trace, each)
+
+
+def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Iteration over several, with or without a function for the items."""
+    names = _BY_MEMBERS.get(function.__name__, ())
+    given = (*args, *kwargs.values())
+    for place, each in enumerate(given):
+        is_iterated = function.__name__ in _ITERATE and place < len(args)
+        if not (is_iterated or (type(each) is attrgetter and _gets_each(trace, each, given))):
+            handed_on(trace, each)
+        iterate(trace, each)
+        if identity(each) in trace.given.objects:
+            merged(trace, each)
+        else:
+            content(trace, each, names, inside=function.__name__ not in _HAND_OUT)
+
+
+def _gets_each(trace: Trace, getter: Any, given: tuple[Any, ...]) -> bool:
+    """Attributes are read of all members of what else is given, if it can be told which those are."""
+    found = [spread(each) for each in given if each is not getter]
+    for part in found if None not in found else ():
+        for each in part or ():
+            _attrgetter(trace, getter, (each,), {})
+    return None not in found
+
+
+_HAND_OUT = frozenset({"list", "tuple", "zip", "enumerate", "reversed"})
+"""Builtins that hand out the members of what they are given, and do not look into them."""
+
+_ITERATE = frozenset({
+    *("list", "tuple", "zip", "enumerate", "reversed", "sorted", "min", "max", "sum", "any", "all"),
+    *("set", "frozenset", "dict"),
+})  # fmt: skip
+"""Builtins that iterate over what they are given by position, and call nothing of it."""
+
+_BY_MEMBERS = {
+    "sorted": ("__lt__", "__gt__"), "min": ("__lt__", "__gt__"), "max": ("__lt__", "__gt__"),
+    "sum": ("__add__", "__radd__"), "any": ("__bool__", "__len__"), "all": ("__bool__", "__len__"),
+    "set": ("__hash__", "__eq__"), "frozenset": ("__hash__", "__eq__"), "dict": ("__hash__", "__eq__"),
+}  # fmt: skip
+"""By which methods of what it is given each builtin goes."""
+
+
+def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Fields of a format read items and attributes."""
+    shown = function.__self__ if type(function.__self__) is str else args[0] if args else ""
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+    for _, field, spec, _ in Formatter().parse(shown) if type(shown) is str else ():
+        if field and ("." in field or "[" in field):
+            _format_field(trace, field, args if function.__self__ is shown else args[1:], kwargs)
+        elif field is not None:
+            for each in (*args, *kwargs.values()):
+                text(trace, each)
+        if spec and "{" in spec:
+            trace.refuse("builtins.str.format", "has a format within a format")
+
+
+def _format_field(trace: Trace, field: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    first, rest = formatter_field_name_split(field)
+    known = kwargs.get(first) if isinstance(first, str) else dict(enumerate(args)).get(first)
+    for is_attribute, name in rest:
+        if is_attribute:
+            attribute(trace, name, known)
+            table = lookup.attributes_of(known) or {}
+        else:
+            item(trace, known, name)
+            held: Any = known
+            listed = dict(enumerate(held)) if type(held) in (list, tuple) else {}
+            table = held if type(held) is dict else listed
+        if name not in table:
+            trace.refuse("builtins.str.format", f"reads {{{field}}} by a format; write it as an expression")
+            return
+        known = table[name]
+
+
+def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    _format(trace, function, args, kwargs)
+    for each in args[:1]:
+        special(trace, each, "__getitem__")
+        special(trace, each, "__missing__")
+        whole(trace, each)
+
+
+def _taken_apart(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for each in _bound(function, args, 1):
+        if issubclass(type(each), torch.Generator):
+            _asks_state(trace, each, function.__name__)
+        else:
+            taken_apart(trace, each)
+
+
+def _descriptor(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    descriptor, value = _bound(function, args, 2)
+    attribute(trace, descriptor.__name__, value)
+
+
+def follow_function(trace: Trace, kind: type) -> None:
+    """An operation with a backward of its own: C calls its methods, later as well."""
+    for name in ("forward", "setup_context", "backward", "jvp", "vjp", "vmap"):
+        if lookup.find(kind, name).owner not in _FUNCTION_BASES:
+            trace.runs(trace.class_slot(kind, name))
+    for name in ("apply", "apply_jvp", "_get_user_fn", "_get_compiled_autograd_symints"):
+        trace.runs(lookup.find(torch.autograd.function.BackwardCFunction, name).value)
+
+
+def _function(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    kind = function.__self__
+    if issubclass(type(kind), type):
+        follow_function(trace, kind)
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+
+
+def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Which frames there are between the call and the function that asks is up to code that is followed."""
+    _globals(trace, function, args, kwargs)
+    at, depth = trace.frame(), args[0] if args else 0
+    while type(depth) is int and depth > 0 and is_inside(at):
+        at, depth = at.f_back, depth - 1
+    if not is_inside(at):
+        looks_around(trace)
+
+
+def _exc_info(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Who calls may be in the middle of handling an exception, which nothing else tells."""
+    frame, error = trace.frame(), sys.exc_info()[1]
+    if error is None or (frame is not None and not is_internal(frame.f_code.co_filename)):
+        handles(trace, error)
+
+
+def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What lies around a tensor is not what a recording has there; who reads the memory asks for it, too."""
+    frame = trace.frame()
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        if frame.f_code.co_name in _READS_STORAGE:
+            return
+        frame = frame.f_back
+    trace.refuse("torch.UntypedStorage.nbytes", "asks how large the storage of a tensor is")
+
+
+def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whether a lock is free is asked, unless the call waits until it is, or has it already."""
+    lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
+    if not given and not kwargs:
+        trace.seen.add(("held", identity(lock)))
+    elif not trace.has(lock) or ("held", identity(lock)) in trace.seen:
+        return
+    elif hasattr(lock, "locked"):
+        trace.ask(lock, "locked", ".locked()")
+    else:
+        trace.refuse(
+            trace.name(lock), f"asks whether {trace.name(lock)} is free, which cannot be asked again"
+        )
+
+
+def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    trace.seen.discard(("held", identity(_bound(function, args, 1)[0])))
+
+
+def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Tensors are made: an array's numbers are read again at each replay, and are no condition for that."""
+    for each in (*args, *kwargs.values()):
+        if not issubclass(type(each), numpy.ndarray) or each.dtype.hasobject:
+            content(trace, each)
+        else:
+            trace.makes_tensor(each)
+
+
+_STATE_READ = frozenset({"get_state", "get_offset", "clone_state", "__reduce__", "graphsafe_get_state"})
+_SHARING_STATE = frozenset({"seed", "graphsafe_get_state", "graphsafe_set_state"})
+
+
+def _generator(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A random generator is asked for its state, or set."""
+    owner, state = _bound(function, (*args, *kwargs.values()), 2)
+    name = function.__name__
+    if not issubclass(type(owner), torch.Generator):
+        return
+    if name in _SHARING_STATE:
+        trace.refuse(name, f"calls {name}() of a generator, which is not followed")
+    elif name in _STATE_READ:
+        _asks_state(trace, owner, name)
+    else:
+        parts = state if type(state) is tuple else (state,)
+        tensor = next((part for part in parts if issubclass(type(part), torch.Tensor)), None)
+        if tensor is not None and trace.finds_tensor(tensor):
+            trace.refuse(name, "sets a generator to a state that is kept in a tensor; seed it instead")
+        trace.sets(owner, tensor)
+
+
+def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
+    """The state of one that was made outside is no condition that could hold in two calls."""
+    if trace.has(generator):
+        whose = trace.name(generator)
+        trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
+
+
+def _collector(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Python's collector is asked for its settings, or set."""
+    trace.read(ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc)
+
+
+_SETTINGS = COLLECTOR.settings
+
+_BY_WORD: dict[str, Handler] = {
+    "abstract_instance": _pair(_instance_of_abstract),
+    "abstract_subclass": _pair(_subclass_of_abstract),
+    "acquire": _acquire,
+    "advance": _each(advance, 1),
+    "as_object": _member(_as_object, str),
+    "attrgetter": _attrgetter,
+    "attribute": _named(attribute, 2),
+    "attributes": _asks("__dict__"),
+    "cached": _cached,
+    "callable": _each(_callable, 1),
+    "clear": _clear,
+    "coded": _coded,
+    "collector": _collector,
+    "csv_writer": _csv_writer,
+    "decimal_context": _decimal_context,
+    "delete_attribute": _named(delete_attribute, 2),
+    "descriptor": _descriptor,
+    "dir": _dir,
+    "evaluated": _evaluated,
+    "exc_info": _exc_info,
+    "format": _format,
+    "format_map": _format_map,
+    "function": _function,
+    "generator": _generator,
+    "globals": _globals,
+    "hash": _each(_hashed),
+    "id": _each(_identified),
+    "instance": _pair(instance_of),
+    "is_inference": _asks("is_inference"),
+    "itemgetter": _itemgetter,
+    "iter": _iter,
+    "iterate": _of_pairs,
+    "json_encoder": _json_encoder,
+    "key": _member(contains),
+    "length": _len,
+    "length_hint": _length_hint,
+    "methodcaller": _methodcaller,
+    "new_decimal_context": _new_decimal_context,
+    "of_host_data": _of_host_data,
+    "partial": _partial,
+    "pickled": _each(pickled, 1),
+    "plain_text": _each(_written_plainly),
+    "print": _print,
+    "referred": _each(looked_up, 1),
+    "release": _release,
+    "same": _is,
+    "set_default": _member(_set_default),
+    "set_key": _dict_setitem,
+    "size_of_storage": _size_of_storage,
+    "store_as_object": _member(plain_store, str),
+    "store_attribute": _named(store_attribute, 3),
+    "sys_frame": _sys_frame,
+    "taken_apart": _taken_apart,
+    "text": _each(text),
+    "truth": _each(truth),
+    "type": _type,
+    "variable": _variable,
+    "warn": _warn,
+    "weak": _weak,
+}
+"""By the words of the rows in ``calls.toml`` that name the callables."""
+
+HANDLERS = {name: _BY_WORD[word] for word, names in handled().items() for name in names}
+"""By the full name of the callable; for calls of an instance by that of its class and ``()``."""

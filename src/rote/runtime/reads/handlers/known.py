@@ -1,0 +1,267 @@
+"""What a note would say that says nothing new: most notes of a call, since its code runs over and over.
+
+Each question here is asked at every instruction that may read, and answers within a microsecond. It may say
+no where a yes were right; the note is taken then, and comes to the same.
+"""
+
+from __future__ import annotations
+
+import builtins
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    MethodWrapperType,
+)
+from typing import Any
+
+import torch
+
+from ....base import identity
+from ..trace import CONTAINERS, PLAIN_TYPES, Trace
+
+PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
+_BUILTIN_CONTAINERS = frozenset(CONTAINERS)
+_LISTS = frozenset({list, tuple})
+_KEYS = frozenset({str, int})
+ERRORS = frozenset(
+    each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, BaseException)
+)
+"""Python's own classes of exceptions: nobody can change them."""
+_EQUAL_TO_ITSELF = PLAIN_TYPES - {float, complex}
+_HASHED = frozenset({set, frozenset, dict})
+_SHOWS_DICTS = frozenset({"items", "keys", "values"})
+STEPPING = frozenset(
+    type(iter(each))
+    for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(()))
+) | {GeneratorType}
+"""Types of iterators of Python's own, and of those whose code is followed."""
+_VALUES = frozenset({int, float, str, bytes, complex})
+_CALLED = frozenset({FunctionType, MethodType, staticmethod, classmethod})
+_GENERATORS = frozenset({GeneratorType, CoroutineType})
+_ASKS_ATTRIBUTES = frozenset({getattr, hasattr})
+
+
+def is_new(trace: Trace, *given: Any) -> bool:
+    """Nothing is known of it beforehand."""
+    return False
+
+
+def is_known_attribute(trace: Trace, name: str, value: Any) -> bool:
+    """Whether an attribute was read of this object, or of another of its class that the call has made."""
+    if type(value) is super:
+        through: Any = value
+        return (through.__thisclass__, through.__self_class__, name) in trace.seen
+    which = identity(value)
+    return (which if which in trace.outside else type(value), name) in trace.seen
+
+
+def is_known_super(trace: Trace, name: str, function: Any, kind: Any, value: Any) -> bool:
+    """Whether an attribute was read through ``super`` before."""
+    return (kind, type(value), name) in trace.seen
+
+
+def is_known_store(trace: Trace, name: str, new: Any, value: Any) -> bool:
+    """Whether the call has made the object, has set the attribute before, and sets no function."""
+    return (
+        identity(value) not in trace.outside
+        and (type(value), name, "__setattr__") in trace.seen
+        and type(new) not in _CALLED
+    )
+
+
+def is_known_deletion(trace: Trace, name: str, value: Any) -> bool:
+    """Whether the call has made the object, and has deleted the attribute before."""
+    return identity(value) not in trace.outside and (type(value), name, "__delattr__") in trace.seen
+
+
+def is_known_name(trace: Trace, name: str, table: dict[str, Any]) -> bool:
+    """Whether a global was looked up before."""
+    return (identity(table), name, "global") in trace.seen
+
+
+def is_known_cell(trace: Trace, cell: CellType) -> bool:
+    """Whether a variable of a function around was read before, or is the call's own."""
+    which = identity(cell)
+    return which not in trace.outside or ("cell", which) in trace.seen
+
+
+def is_known_truth(trace: Trace, value: Any) -> bool:
+    """Whether it was asked before if a value is true."""
+    kind, which = type(value), identity(value)
+    if kind in PLAIN_OR_TENSOR or kind in STEPPING:
+        return True
+    return ("truth", which) in trace.seen if which in trace.outside else kind in _BUILTIN_CONTAINERS
+
+
+def is_known_step(trace: Trace, value: Any) -> bool:
+    """Whether an iterator of Python's own is moved that the call has made."""
+    return identity(value) not in trace.outside and (
+        type(value) in STEPPING or type(value) in PLAIN_OR_TENSOR
+    )
+
+
+def is_known_receiver(trace: Trace, receiver: Any, value: Any) -> bool:
+    """Whether ``yield from`` hands on to a generator or a coroutine."""
+    return type(receiver) in _GENERATORS
+
+
+def are_plain_operands(trace: Trace, *given: Any) -> bool:
+    """Whether all operands are tensors and values that cannot change."""
+    return PLAIN_OR_TENSOR.issuperset(map(type, given))
+
+
+def are_plain_operands_of(trace: Trace, operator: str, left: Any, right: Any) -> bool:
+    """The same, of an operator with a name."""
+    return type(left) in PLAIN_OR_TENSOR and type(right) in PLAIN_OR_TENSOR
+
+
+def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
+    """Whether it says nothing if two things are one object."""
+    if type(left) is not type(right):
+        return True
+    if type(left) in _VALUES and left == right:
+        return False
+    if identity(left) in trace.outside and identity(right) in trace.outside:
+        return False
+    return not (trace.given.is_one(left) or trace.given.is_one(right))
+
+
+def is_plain_text(trace: Trace, value: Any, *_: Any) -> bool:
+    """Whether the text of a value that cannot change is made."""
+    return type(value) in PLAIN_TYPES
+
+
+def are_known_keys(trace: Trace, *keys: Any) -> bool:
+    """Whether a dict or a set is made with keys that say nothing."""
+    return all([type(key) in PLAIN_OR_TENSOR or trace.is_by_identity(key) for key in keys])
+
+
+def are_known_pairs(trace: Trace, *given: Any) -> bool:
+    """The same, of keys with values between them."""
+    return are_known_keys(trace, *given[::2])
+
+
+def is_known_raise(trace: Trace, count: int, *values: Any) -> bool:
+    """Whether exceptions are raised that are made already."""
+    return count > 0 and not any([issubclass(type(value), type) for value in values])
+
+
+def is_known_error(trace: Trace, error: Any, kinds: Any) -> bool:
+    """Whether an exception of Python's own is asked for by classes that the call names."""
+    named = type(kinds) is not tuple or identity(kinds) not in trace.outside
+    return named and type(error) in ERRORS and identity(error) not in trace.outside
+
+
+def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
+    """Whether a member of a builtin container was read, or the call has made the container."""
+    if identity(value) in trace.outside:
+        return type(key) in _KEYS and (identity(value), key) in trace.members
+    if type(value) in _BUILTIN_CONTAINERS:
+        return type(key) in _EQUAL_TO_ITSELF or (type(value) in _HASHED and trace.is_by_identity(key))
+    return type(value) in PLAIN_OR_TENSOR and _are_plain(trace, (key,))
+
+
+def is_known_whole(trace: Trace, value: Any) -> bool:
+    """Whether all of a builtin container was read, or the call has made it."""
+    if identity(value) in trace.outside:
+        return type(value) in _BUILTIN_CONTAINERS and ("[:]", identity(value)) in trace.seen
+    kind = type(value)
+    return kind in _BUILTIN_CONTAINERS or kind in PLAIN_OR_TENSOR or kind in STEPPING
+
+
+def is_known_key(trace: Trace, key: Any, value: Any) -> bool:
+    """Whether it is known if a key is in a container; see :func:`is_known_member`."""
+    return is_known_member(trace, value, key)
+
+
+def is_known_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) -> bool:
+    """The same as :func:`is_known_call`, of ``*args`` and ``**kwargs`` that the call has made."""
+    made = type(args) is tuple and identity(args) not in trace.outside
+    named = kwargs is None or (type(kwargs) is dict and identity(kwargs) not in trace.outside)
+    return made and named and is_known_call(trace, function, (*args, *(kwargs or {}).values()))
+
+
+def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a callable was met, and its arguments tell nothing either."""
+    is_method = type(function) is MethodType
+    target = function.__func__ if is_method else function
+    which, kind = identity(target), type(target)
+    if which in trace.called:
+        return True
+    if kind is FunctionType:
+        return which not in trace.outside and trace.swaps.is_instrumented(target.__code__)
+    if is_method:
+        return False
+    if kind is BuiltinFunctionType:
+        return _is_known_builtin(trace, function, args)
+    if kind is MethodWrapperType:
+        if function.__name__ != "__getattribute__" or len(args) != 1:
+            return False
+        value = function.__self__
+        whose = identity(value)
+        return (whose if whose in trace.outside else type(value), args[0], "plain") in trace.seen
+    if kind is type and function in ERRORS:
+        return PLAIN_TYPES.issuperset(map(type, args))
+    if function is type and len(args) == 1:
+        which = identity(args[0])
+        return which not in trace.outside or ("type", which) in trace.seen
+    return which in trace.rows.plain and _are_plain(trace, args)
+
+
+def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
+    owner = function.__self__
+    whose = type(owner)
+    if whose is dict:
+        if function.__name__ in _SHOWS_DICTS:
+            return is_known_whole(trace, owner)
+        return function.__name__ == "get" and is_known_member(trace, owner, args[0] if args else None)
+    if whose is list and function.__name__ == "append" and identity(owner) not in trace.outside:
+        return trace.given.branch(owner) is None and len(args) == 1 and type(args[0]) in PLAIN_OR_TENSOR
+    if whose is set and identity(owner) not in trace.outside and function.__name__ == "add" and args:
+        return type(args[0]) in _EQUAL_TO_ITSELF or trace.is_by_identity(args[0])
+    if function is next and len(args) == 1:
+        return type(args[0]) in STEPPING and identity(args[0]) not in trace.outside
+    if function is isinstance and len(args) == 2:
+        return _is_known_question(trace, *args)
+    if function in _ASKS_ATTRIBUTES and len(args) > 1 and type(args[1]) is str:
+        return is_known_attribute(trace, args[1], args[0])
+    if function is len and len(args) == 1:
+        return identity(args[0]) not in trace.outside and type(args[0]) in _BUILTIN_CONTAINERS
+    if whose is type:
+        key: Any = (owner, function.__name__)
+    elif owner is not None and whose in PLAIN_OR_TENSOR:
+        key = (whose, function.__name__)
+    else:
+        key = identity(function)
+    if key in trace.rows.silent:
+        return trace.outside.keys().isdisjoint(map(identity, args))
+    return key in trace.rows.plain and _are_plain(trace, args)
+
+
+def _is_known_question(trace: Trace, value: Any, kinds: Any) -> bool:
+    """Whether it was asked of an instance, and of each class what it says of instances."""
+    if identity(value) in trace.outside and ("isinstance", identity(value)) not in trace.seen:
+        return False
+    if type(kinds) is not tuple:
+        return ("isinstance", identity(kinds)) in trace.seen
+    if identity(kinds) in trace.outside:
+        return False
+    return all([("isinstance", identity(each)) in trace.seen for each in kinds])
+
+
+def _are_plain(trace: Trace, args: tuple[Any, ...]) -> bool:
+    """Whether C finds nothing in its arguments but tensors and values that cannot change."""
+    for each in args:
+        kind = type(each)
+        if kind in PLAIN_OR_TENSOR:
+            continue
+        if kind not in _LISTS or identity(each) in trace.outside:
+            return False
+        for part in each:
+            if type(part) not in PLAIN_OR_TENSOR:
+                return False
+    return True

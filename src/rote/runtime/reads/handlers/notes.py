@@ -1,0 +1,196 @@
+"""What instrumented code calls: each note goes to the trace of the thread, if it has one.
+
+Instrumented code is kept and used again, also by generators and functions that outlive the call in which they
+were made, and by other threads. So it is not bound to a trace, and a note that finds none returns. While a
+note is at work, its thread has none: what it calls, of Python's own library, may be instrumented too.
+
+Most notes tell what was noted before. They return after a look at what the trace has seen; see :mod:`.known`.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import get_ident
+from collections.abc import Callable
+from functools import partial
+from inspect import signature
+from sys import setprofile
+from typing import Any
+
+from ....base import identity
+from ...pytorch import is_worker
+from ...state import our_profiler
+from ..table import lookup
+from ..trace import CONTAINERS, Trace
+from . import attributes, calls, containers, importing, known, names
+
+_NOTES: dict[str, tuple[Callable[..., None], Callable[..., bool]]] = {
+    "super_attribute": (attributes.super_attribute, known.is_known_super),
+    "store_attribute": (attributes.store_attribute, known.is_known_store),
+    "delete_attribute": (attributes.delete_attribute, known.is_known_deletion),
+    "name": (names.name, known.is_known_name),
+    "store_name": (names.store_name, known.is_new),
+    "delete_name": (names.store_name, known.is_new),
+    "cell": (names.cell, known.is_known_cell),
+    "store_cell": (names.store_cell, known.is_new),
+    "delete_cell": (names.store_cell, known.is_new),
+    "imported": (importing.imported, known.is_new),
+    "item": (containers.item, known.is_known_member),
+    "contains": (containers.contains, known.is_known_key),
+    "sliced": (containers.sliced, known.is_new),
+    "store_item": (containers.store_item, known.is_new),
+    "store_slice": (containers.store_slice, known.is_new),
+    "delete_item": (containers.delete_item, known.is_new),
+    "iterate": (containers.iterate, known.is_known_whole),
+    "merged": (containers.merged, known.is_known_whole),
+    "advance": (containers.advance, known.is_known_step),
+    "length": (containers.length, known.is_new),
+    "truth": (containers.truth, known.is_known_truth),
+    "compare": (containers.compare, known.are_plain_operands),
+    "binary": (containers.binary, known.are_plain_operands_of),
+    "unary": (containers.unary, known.is_new),
+    "same": (containers.same, known.is_known_identity),
+    "text": (containers.text, known.is_plain_text),
+    "pairs": (containers.paired, known.are_known_pairs),
+    "members": (containers.keyed, known.are_known_keys),
+    "bounds": (containers.bounds, known.are_plain_operands),
+    "sent": (containers.sent, known.is_known_receiver),
+    "enter": (containers.enter, known.is_new),
+    "call_spread": (calls.called_spread, known.is_known_spread),
+    "raised": (calls.raised, known.is_known_raise),
+    "caught": (calls.caught, known.is_known_error),
+    "match_kind": (containers.match_kind, known.is_new),
+    "match_keys": (containers.match_keys, known.is_new),
+    "match_class": (calls.match_class, known.is_new),
+}
+"""What notes it, and what says that it was noted before, by the name of the note."""
+
+_AS_THEY_ARE = frozenset(CONTAINERS)
+"""Types of arguments behind ``*`` whose members are read without running code."""
+_PROFILED = not hasattr(sys, "monitoring")
+"""Code is watched by a profiler, which would be called for every function here."""
+
+
+class Notes:
+    """The notes, one attribute for each of :data:`..bytecode.opcodes.NOTED`, and ``gather``."""
+
+    def __init__(self) -> None:
+        self._traces: dict[int, Trace] = {}
+        self._calls: dict[int, Trace] = {}  # also while a note is at work
+        self._adopting: set[int] = (
+            set()
+        )  # threads that are asked for whom they work: that may run code that notes
+        for note, (function, is_known) in _NOTES.items():
+            setattr(self, note, self._note(function, is_known))
+        self.attribute, self.call = self._attribute(), self._call()
+        self._gathered = self._note(calls.gathered, known.is_new)
+
+    def send_to(self, trace: Trace | None) -> Trace | None:
+        """Notes of this thread go to a trace from now on, or nowhere; returns where they went before."""
+        thread = get_ident()
+        before = self._traces.pop(thread, None)
+        for worker in [each for each, of in self._traces.items() if of is before]:
+            del self._traces[worker]
+        self._calls.pop(thread, None)
+        if trace is not None:
+            self._traces[thread] = self._calls[thread] = trace
+        return before
+
+    def gather(self, args: Any) -> Callable[[], Any]:
+        """What makes a tuple of the arguments behind ``*``: a function of C, so no frame of ours."""
+        if type(args) in _AS_THEY_ARE or lookup.find(type(args), "__iter__").owner is None:
+            return partial((args,).__getitem__, 0)
+        self._gathered(args)
+        return partial(tuple, args)
+
+    def _note(self, function: Callable[..., None], is_known: Callable[..., bool]) -> Callable[..., None]:
+        """One note; those with a known number of operands are written out, which takes half the time."""
+        traces, adopt, take = self._traces, self._adopt, self._take
+
+        def of_one(first: Any) -> None:
+            trace = traces.get(get_ident()) or adopt()
+            if trace is not None and not is_known(trace, first):
+                take(function, trace, first)
+
+        def of_two(first: Any, second: Any) -> None:
+            trace = traces.get(get_ident()) or adopt()
+            if trace is not None and not is_known(trace, first, second):
+                take(function, trace, first, second)
+
+        def of_three(first: Any, second: Any, third: Any) -> None:
+            trace = traces.get(get_ident()) or adopt()
+            if trace is not None and not is_known(trace, first, second, third):
+                take(function, trace, first, second, third)
+
+        def of_many(*given: Any) -> None:
+            trace = traces.get(get_ident()) or adopt()
+            if trace is not None and not is_known(trace, *given):
+                take(function, trace, *given)
+
+        given = signature(is_known).parameters.values()
+        written = all(
+            [each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty for each in given]
+        )
+        return {1: of_one, 2: of_two, 3: of_three}.get(len(given) - 1 if written else 0, of_many)
+
+    def _attribute(self) -> Callable[[str, Any], None]:
+        """As one of :meth:`_note`; half of all notes are this one, so its question is asked here."""
+        traces, adopt, take, is_known = self._traces, self._adopt, self._take, known.is_known_attribute
+
+        def note(name: str, value: Any) -> None:
+            trace = traces.get(get_ident()) or adopt()
+            if trace is None:
+                return
+            which = identity(value)
+            asked = (
+                type(value) is super
+                or (which if which in trace.outside else type(value), name) not in trace.seen
+            )
+            if asked and not is_known(trace, name, value):
+                take(attributes.attribute, trace, name, value)
+
+        return note
+
+    def _call(self) -> Callable[..., None]:
+        """Likewise of a call."""
+        traces, adopt, take, is_known = self._traces, self._adopt, self._take, known.is_known_call
+
+        def note(names: tuple[str, ...], function: Any, *args: Any) -> None:
+            trace = traces.get(get_ident()) or adopt()
+            if trace is not None and not is_known(trace, function, args):
+                take(calls.called, trace, names, function, *args)
+
+        return note
+
+    def _adopt(self) -> Trace | None:
+        """The call for which a thread of PyTorch's works, if this is one: all that are traced may be it."""
+        thread = get_ident()
+        if not self._calls or thread in self._calls or thread in self._adopting:
+            return None
+        self._adopting.add(thread)
+        try:
+            calls = list(self._calls.values()) if is_worker() else []
+            for each in calls if len(calls) > 1 else ():
+                each.refuse("torch.autograd", "runs a backward on a device while another thread is traced")
+        finally:
+            self._adopting.discard(thread)
+        return calls[0] if calls else None
+
+    def _take(self, function: Callable[..., None], trace: Trace, *given: Any) -> None:
+        thread = get_ident()
+        self._traces.pop(thread, None)
+        self._adopting.add(thread)
+        profiler = our_profiler() if _PROFILED else None
+        if profiler is not None:
+            setprofile(None)
+        trace.at_work = True
+        try:
+            function(trace, *given)
+        except Exception as error:  # the call itself is none the worse for it
+            trace.failed(f"note {function.__name__}", error)
+        finally:
+            trace.at_work = False
+            if profiler is not None:
+                setprofile(profiler)
+            self._adopting.discard(thread)
+            self._traces[thread] = trace

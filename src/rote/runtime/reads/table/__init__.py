@@ -1,0 +1,6 @@
+"""The table of C functions and types, and how a row is found."""
+
+from __future__ import annotations
+
+from . import lookup
+from .table import REFUSED, UNKNOWN, Rows, handled, is_nobody, name_of

@@ -1,0 +1,35 @@
+"""The trace of one call: which objects are outside, and what was noted of them."""
+
+from __future__ import annotations
+
+from .kinds import (
+    C_FUNCTIONS,
+    CLASS,
+    CONTAINER,
+    CONTAINERS,
+    DERIVED,
+    FIXED,
+    FUNCTION,
+    IN_C,
+    METHOD,
+    MODULE,
+    OTHER,
+    PLAIN,
+    PLAIN_TYPES,
+    TENSOR,
+    is_in_c,
+    is_readable,
+)
+from .noted import Effect, Noted, Output, Setting, UnseenCode
+from .output import (
+    SAID_OF_OUTPUT,
+    is_called_by_output,
+    is_for_output,
+    is_shown,
+    prints,
+    tells_when,
+    writes,
+    writes_by_method,
+)
+from .random_settings import computes, settings, written
+from .trace import GLOBAL_GENERATORS, OF_CLASS, SPECIAL, Trace, handled_kind, is_compilers

@@ -1,0 +1,210 @@
+"""The arguments of a traced call that are taken apart: what the call reads of them, and does with them.
+
+What lies in them is in the key, so to read it is no condition. Of objects the key has the attributes that
+calls were seen to read: others that this call reads are noted, and the key of the next one has them. What is
+written to any of them is an effect that a replay repeats, on the arguments of its own call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ....base import identity
+from ...arguments import (
+    DEVICE,
+    OPAQUE,
+    SEED,
+    Call,
+    Opening,
+    Openings,
+    containers,
+    is_mutable,
+    parts_of,
+    place_of,
+    slots_of,
+)
+from ...state import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER
+
+_OF_ALL = (BULK, LENGTH, ORDER)
+_OF_GENERATORS = {(ATTRIBUTE, "device"): DEVICE, (ASKED, "initial_seed"): SEED}
+"""What may be asked of a random generator, whichever it is."""
+
+
+class Given:
+    """The arguments of one call.
+
+    Attributes:
+        numbers: Which branch a container is, by identity; the dict of an object's attributes is that object.
+        originals: Branches as the caller has them, by identity, where the callable has others.
+        objects: Objects that are taken apart, and their dicts, by identity: the class.
+        rebuilt: The callable has other containers than the caller.
+        missing: Attributes that the call read and its key does not have.
+        watched: Objects that are known by their identity, and whose class may be opened: the class.
+        shared: Objects that have their attributes in the dict of another one.
+        leaves: Arguments that are known by their identity.
+        slots: Slots outside that the key looks at: what lies there, by kind, container and key.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+        self.originals: dict[int, int] = {}
+        self.objects: dict[int, type] = {}
+        self.rebuilt = False
+        self.missing: list[str] = []
+        self.shared: list[Any] = []
+        self.leaves: set[int] = set()
+        self.slots: dict[tuple[str, int, Any], Any] = {}
+        self._outside: dict[int, str] = {}
+        self._containers: set[int] = set()
+        self.names: list[str] = []
+        self._values: list[Any] = []
+        self.watched: dict[int, type] = {}
+        self._openings = Openings()
+        self._tells: bool | None = None
+        self._opened: Mapping[type, Opening] = {}
+
+    def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+        """The callable is about to be called; returns the objects that are taken apart, with their names.
+
+        Args:
+            call: The call.
+            args: What the callable gets.
+            kwargs: Likewise.
+        """
+        if call.openings is not None:
+            self._openings = call.openings
+        self._tells = None if call.openings is None and call.added is None else call.added is not None
+        opened = self._opened = call.opened or {}
+        mine, theirs = list(containers(call.spec, (args, kwargs))), call.branches()
+        self.names = call.branch_names()
+        self.rebuilt = args is not call.given[0]
+        self._values = [*mine]
+        for number, (value, original) in enumerate(zip(mine, theirs, strict=True)):
+            if value is kwargs or not is_mutable(type(value)):
+                continue
+            for part, whole in zip(parts_of(value), parts_of(original), strict=False):
+                if self.numbers.setdefault(identity(part), number) != self.numbers[identity(value)]:
+                    self.shared.append(value)
+                if whole is not part:
+                    self.originals.setdefault(identity(whole), number)
+                    self._values.append(whole)
+                if type(value) in opened:
+                    self.objects[identity(part)] = type(value)
+                    self._note_container(value)
+        for leaf, kind in zip(call.leaves, call.kinds, strict=True):
+            if kind == OPAQUE:
+                self.leaves.add(identity(leaf))
+                self.watch(leaf, inner=False)
+        objects = {identity(value): value for value in mine if identity(value) in self.objects}
+        found = [(self.names[self.numbers[which]], value) for which, value in objects.items()]
+        for place, generator in call.state:
+            self.slots[place.kind, identity(place.container()), place.key] = generator
+            if not self.is_one(generator):
+                self.objects[identity(generator)] = torch.Generator
+                self._outside[identity(generator)] = place.name
+                found.append((place.name, generator))
+        return found
+
+    def name_of(self, value: Any) -> str | None:
+        """The name of what is taken apart; None if a value is not."""
+        number = self.numbers.get(identity(value), self.originals.get(identity(value)))
+        return self.names[number] if number is not None else self._outside.get(identity(value))
+
+    def meet_in(self, kind: str, container: Any, key: Any, generator: Any, owner: Any, name: str) -> None:
+        """A random generator is found in a slot outside that no key looks at."""
+        place = place_of(kind, container, key, owner, name)
+        if place is not None:
+            self._openings.meet_in(place, (kind, identity(container), key), generator)
+
+    def branch(self, container: Any) -> int | None:
+        """Which branch a container is; None if it is none."""
+        return self.numbers.get(identity(container))
+
+    def number_of(self, value: Any) -> int | None:
+        """Which branch a value is, as the callable has it; None for the dict of an object's attributes."""
+        number = self.numbers.get(identity(value))
+        return number if number is not None and self._values[number] is value else None
+
+    def is_one(self, value: Any) -> bool:
+        """Whether a value is a container of the arguments, or state that is taken apart as they are."""
+        which = identity(value)
+        return which in self.numbers or which in self.originals or which in self._outside
+
+    def is_state(self, value: Any) -> bool:
+        """Whether a value is taken apart and lies outside."""
+        return identity(value) in self._outside
+
+    def of(self, number: int) -> Any:
+        """The container or object of a number, as the callable has it."""
+        return self._values[number]
+
+    # ------------------------------------------------------------------ what is read
+
+    def watch(self, value: Any, *, inner: bool) -> None:
+        """An object that is known by its identity: what is read of it is known where its class is opened."""
+        kind = type(value)
+        if identity(value) not in self.watched and self._openings.may_open(kind):
+            self.watched.update([(identity(part), kind) for part in parts_of(value)])
+            self._note_container(value)
+            self._values.append(value)
+            if inner:
+                self._openings.find_inside(kind)
+
+    def _note_container(self, value: Any) -> None:
+        """All members of an object that is a container are in the key, where its class is opened."""
+        if isinstance(value, (dict, list)):
+            self._containers.add(identity(value))
+
+    def lacks(self, name: str) -> bool:
+        """A tensor lacks an attribute that it is asked for; returns whether keys tell of that, or will.
+
+        Args:
+            name: The attribute, as the user would write it.
+        """
+        self._openings.of_tensors = True
+        if self._tells is False:
+            self.missing.append(name)
+        return self._tells is not None
+
+    def read(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
+        """Something is read; returns whether the key tells of it."""
+        if identity(container) in self._containers and kind in (ITEM, DEFINED, *_OF_ALL):
+            if identity(container) in self.watched and kind == ITEM:
+                self.watch(value, inner=True)
+            return identity(container) in self.objects
+        watched = self.watched.get(identity(container))
+        if watched is not None:
+            self._note(watched, kind, key)
+            self.watch(value, inner=True)
+        of = self.objects.get(identity(container))
+        if of is None:
+            return False
+        names = self._note(of, kind, key)
+        if not all([self._opened[of].has(each) for each in names]):
+            self.missing.append(name)
+            self.watch(value, inner=True)
+        return True
+
+    def _note(self, of: type, kind: str, key: Any) -> list[str | None]:
+        """Note which attributes of a class are read; returns them."""
+        names: list[str | None] = []
+        if of is torch.Generator and (kind, key) in _OF_GENERATORS:
+            names = [_OF_GENERATORS[kind, key]]
+        elif kind in (ITEM, DEFINED) or (kind == ATTRIBUTE and key in slots_of(of)):
+            names = [key if type(key) is str else None]
+        elif kind in _OF_ALL:
+            names = [None]
+        elif kind != KIND:
+            self._openings.close(of, f"{kind} of it is read")
+        for each in names:
+            self._openings.note(of, each)
+        return names
+
+    def close(self, value: Any, why: str) -> None:
+        """It matters which object one of the arguments is."""
+        kind = self.objects.get(identity(value)) or type(value)
+        if self._openings.may_open(kind):
+            self._openings.close(kind, why)

@@ -1,0 +1,1215 @@
+"""The trace of one call: what lies outside of it, what it read there and what it wrote.
+
+An object is *outside* if it was found in something outside: roots are the callable, its arguments, globals
+and builtins. Whatever else there is was made by the call, given that all its code is followed and all C
+callables are known; so an object that was never found outside needs no condition. What is outside is held
+until the call is over, so an identity stands for one object. Tensors are not held, since their lifetimes are
+part of what a recording is, and they are known by other means.
+
+A slot that the call has written itself is no condition when it is read afterwards. What it held when it was
+first written is kept, and compared with what it holds in the end: an *effect* if they differ.
+
+Nothing here runs code of the user's: containers are asked through the methods of the builtin class, classes
+through their namespaces.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import decimal
+import gc
+import random
+import sys
+import weakref
+from array import array
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from mmap import mmap
+from operator import is_
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import Any, NamedTuple, cast
+
+import numpy
+import numpy.random
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from ....base import Site, cut, identity, is_internal, is_own, user_site
+from ...arguments import (
+    APPENDED,
+    CONTENTS,
+    DELETED,
+    Bound,
+    Call,
+    GivenTarget,
+    Made,
+    Marking,
+    Tag,
+    Target,
+    flatten,
+    read_from,
+)
+from ...arguments import address_of as generator_address
+from ...objects import (
+    ARRAY_BYTES,
+    UNSET,
+    Content,
+    Position,
+    TensorMark,
+    base_of,
+    is_bound_method,
+    is_empty_stage_table,
+    mark,
+    members,
+    module_of,
+    pointer_of,
+    said_module,
+    said_name,
+    scripted,
+)
+from ...pytorch import Contact, scripted_names
+from ...state import (
+    ASKED,
+    ATTRIBUTE,
+    BULK,
+    CELL,
+    DEFINED,
+    HELD,
+    ITEM,
+    KIND,
+    LENGTH,
+    LOOKED,
+    MISSING,
+    NUMBERS,
+    ORDER,
+    PASSES_ON,
+    SCRIPTED,
+    TORCHS_OWN,
+    Argument,
+    Names,
+    Read,
+    Reads,
+    address_of,
+    answer,
+    same,
+    show,
+)
+from ..bytecode import Swaps
+from ..table import Rows, lookup
+from .given import Given
+from .kinds import CLASS, CONTAINER, FUNCTION, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
+from .noted import Effect, Noted, Output, Setting, UnseenCode
+
+_COMPARED_BYTES = 1 << 24
+"""Up to which all numbers of an array are compared before each replay, which takes a millisecond then."""
+_OURS = f"{__name__.partition('.')[0]}."
+_FROM_TEXT = "<string>"
+"""The file of code that was made of text, as the methods of named tuples are."""
+_ABSENT = Content(False)
+_COUNTERS = frozenset({"next_id"})
+"""What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
+OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
+"""Attributes by which an object becomes one of another class, has other attributes, or runs other code."""
+_QUEUES = "_lazy_call"
+"""Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
+_BY_CONTENT = (
+    torch.Tensor, numpy.ndarray, numpy.void, set, frozenset, bytearray, array, random.Random,
+    numpy.random.RandomState, numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap,
+    BuiltinMethodType, MethodWrapperType, ctypes.Structure.__mro__[1], defaultdict, decimal.Context,
+    type(decimal.DefaultContext.flags),
+)  # fmt: skip
+"""Types that :func:`...objects.marks.mark` compares by what they hold; iterators are such, too."""
+
+_BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
+"""Types of methods that belong to one object."""
+
+SPECIAL = "special"
+"""Marks classes whose special methods are noted."""
+
+GLOBAL_GENERATORS: tuple[Any, ...] = (
+    getattr(random, "_inst", None),
+    getattr(numpy.random.mtrand, "_rand", None),
+)
+"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen
+anyway."""
+
+
+class _Written(NamedTuple):
+    """One slot, or all of a container, before it was first written."""
+
+    kind: str
+    container: Any
+    key: Any
+    was: Any
+    owner: int
+    site: Site
+
+
+@dataclass
+class _Growing:
+    """A list or a deque outside to which members are added."""
+
+    container: Any
+    was: tuple[Any, ...]
+    site: Site
+    count: int = 0
+
+
+class Trace:
+    """What one call reads and writes.
+
+    Args:
+        swaps: What replaces the code of functions.
+        rows: What C callables do.
+        meet: Is told of tensors that are found outside.
+
+    Attributes:
+        seen: What was noted already, so that it is not looked at again; keys are the notes' own.
+        members: Containers outside, by their identity, with keys under which members were read.
+        called: Callables, by their identity, of which nothing is new when they are called again.
+        told: Functions whose reads one note has told, with what they were given.
+        outside: Objects that were there before the call, by identity.
+        kinds: The class of thing by type.
+        arguments: Names of tensors that are arguments, by identity.
+        anchored: Arguments that are known by their identity, and whose death is noticed.
+        given: Arguments that are taken apart.
+        call: Notes that something is about to be called: names of the last arguments, it, its arguments.
+        handled: Identity of the exception that the caller is handling, and keeps; None if there is none.
+        around: The trace of a call around this one, on the same thread.
+        settings: Where the call has set random generators, in order.
+        at_work: A note is being taken: what runs meanwhile is none of the call's.
+        printing: Where ``print`` was called last: the identity of the frame, and its instruction.
+    """
+
+    def __init__(self, swaps: Swaps, rows: Rows, meet: Callable[[Any], None]) -> None:
+        self.swaps = swaps
+        self.rows = rows
+        self._meet_tensor = meet
+        self.seen: set[Any] = set()
+        self.members: set[tuple[int, Any]] = set()
+        self.called: set[int] = set()
+        self.told: set[tuple[Any, ...]] = set()
+        self._told_of: set[int] = set()
+        self.outside: dict[int, Any] = {}
+        self.kinds = table()
+        self._names = Names()
+        self._reads: dict[tuple[str, int, Any], Read] = {}
+        self._written: dict[tuple[str, int, Any], _Written] = {}
+        self._changed: dict[int, _Written] = {}
+        self._growing: dict[int, _Growing] = {}
+        self._scripts: dict[int, Any] = {}
+        self._looked: set[int] = set()  # what grew and was read afterwards
+        self._bound: set[tuple[str, int, Any]] = set()
+        self._held: list[Any] = []  # whose identity is in a key
+        self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
+        self._namespaces: dict[type, dict[str, Any]] = {}
+        self._slots: dict[tuple[type, str, type | None], Any] = {}  # of classes, as they were looked up
+        self._found: dict[tuple[type, str], Any] = {}  # the same, of which nothing is read
+        self._unseen: dict[str, UnseenCode] = {}
+        self._late: dict[int, CodeType] = {}
+        self._output: dict[Output, None] = {}
+        self._draws: Site | None = None
+        self._contact: Contact | None = None
+        self._compared: dict[type, bool] = {}
+        self.arguments: dict[int, str] = {}
+        self.anchored: set[int] = set()
+        self.given = Given()
+        self.settings: list[Setting] = []
+        self.call: Callable[..., None] = rows.called(self)
+        self.handled: int | None = None
+        self.around: Trace | None = None
+        self.at_work = False
+        self.printing: tuple[int, int] | None = None
+        self._arrays: dict[int, Any] = {}  # made by the call, of which tensors are made, by their address
+        self._tuples = frozenset[int]()
+        self._pinned: set[int] = set()
+
+    # ------------------------------------------------------------------ what is outside
+
+    def find(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something was found in an object that is outside; ``owner`` is that object, or None for a root.
+
+        What is compared by what it holds is a condition: no slot tells of it. As no slot leads to it, nothing
+        can be found in its place.
+        """
+        self.pin(value)
+        self._meet(value, owner, suffix)
+
+    def pin(self, value: Any) -> None:
+        """It may matter which object something is: no other one will do that reads the same."""
+        self._pinned.add(identity(value))
+
+    def find_part(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something was found in a function or a method, which is made of it for good."""
+        if identity(owner) in self._pinned:
+            self.pin(value)
+        self._meet(value, owner, suffix)
+
+    def _meet(self, value: Any, owner: Any, suffix: str) -> None:
+        if identity(value) in self.outside:
+            if owner is not None and self.given.objects:
+                self._find_again(value, owner, suffix)
+            return
+        self._find(value, owner, suffix)
+        if self.by_content(type(value)) and identity(value) in self.outside:
+            self.held(value)
+
+    def held(self, value: Any) -> None:
+        """Note what an object outside holds, as a whole."""
+        address = (HELD, identity(value), None)
+        if address not in self._reads and not any(value is each for each in GLOBAL_GENERATORS):
+            form = mark(value)
+            if form is not value:
+                self._reads[address] = Read(HELD, value, None, form, identity(value), "", self._names)
+                self._read_numbers(value)
+
+    def _find_again(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something outside leads to an argument that is taken apart, which is another one in each call."""
+        given = self.given
+        if identity(owner) not in given.objects and (
+            identity(value) in given.objects or identity(value) in given.originals
+        ):
+            self.identify(value, f"finds it in {self.name(owner, suffix)}, too")
+
+    def identify(self, value: Any, does: str) -> None:
+        """It matters which object an argument is: one that is taken apart is another one in each call."""
+        name = self.given.name_of(value)
+        if name is None:
+            return
+        self.given.close(value, does)
+        self.refuse(name, f"depends on which object {name} is: it {does}")
+
+    def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The callable is about to be called with these arguments, perhaps once more."""
+        before, self.given = self.given, Given()
+        self.told.clear()
+        error = sys.exc_info()[1]
+        self.handled = None if error is None else identity(error)
+        for each in self._growing.values():  # an attempt that is made again
+            each.container.clear()
+            each.container.extend(each.was)
+        self._growing.clear()
+        for written in (self._written, self._changed):
+            for address, each in list(written.items()):
+                if before.branch(each.container) is not None:
+                    del written[address]  # pyright: ignore[reportArgumentType]
+        for name, value in self.given.take(call, args, kwargs):
+            if self.has(value) and identity(value) not in before.objects:
+                self.identify(value, "finds it in another argument, too")
+            self.find(value, None, name)
+        for value in self.given.shared:
+            self.identify(value, "shares its attributes with another argument")
+
+    def _find(self, value: Any, owner: Any, suffix: str) -> None:
+        if self.given.objects and owner is not None:
+            self._find_again(value, owner, suffix)
+        for part in _bounds(value):
+            self._find(part, owner, suffix)
+        if identity(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
+            return
+        if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
+            return
+        if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
+            return
+        self.outside[identity(value)] = value
+        self._names[identity(value)] = (identity(owner) if owner is not None else 0, suffix)
+        if self.kinds[type(value)] not in (CONTAINER, MODULE, CLASS, FUNCTION) and is_bound_method(value):
+            # It is called with that, which nobody reads.
+            if type(value.__func__) is FunctionType:
+                self.find_part(value.__func__, value, "")
+            self.find_part(value.__self__, value, "")
+        elif type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
+            self.find(value.__self__, value, ".__self__")
+
+    def find_table(self, table: dict[str, Any], value: Any) -> None:
+        """The dict of an object's attributes is outside as the object is; it is read where it lies."""
+        self._find(table, value, "")
+
+    def find_tags(self, table: dict[str, Any], value: Any) -> None:
+        """The attributes of a tensor are written: which tensors are outside shows when the call is over."""
+        self.find(table, None, self.arguments.get(identity(value), "a tensor"))
+        self._carriers[identity(table)] = weakref.ref(value)
+
+    def has(self, value: Any) -> bool:
+        """Whether an object was there before the call."""
+        return identity(value) in self.outside
+
+    def behind(self, value: Any) -> Any:
+        """The mapping that a read-only view shows; else the value itself."""
+        while type(value) is MappingProxyType:
+            shown = members.behind(value)
+            if self.has(value):
+                self.find(shown, value, "")
+            value = shown
+        return value
+
+    def hold(self, value: Any) -> None:
+        """Keep the identity of an object its own until the call is over."""
+        self._held.append(value)
+
+    def name(self, value: Any, suffix: str = "") -> str:
+        """The name of an object, as the user would write it."""
+        return self._names.path(identity(value), suffix)
+
+    # ------------------------------------------------------------------ reads
+
+    def read(self, kind: str, container: Any, key: Any, value: Any, suffix: str, owner: Any = None) -> None:
+        """Note one read of something outside, unless the call has written it.
+
+        Args:
+            kind: How it is read again.
+            container: The object.
+            key: Under what it lies there.
+            value: What lies there.
+            suffix: What the user writes behind the name of the owner.
+            owner: The object by whose name the container is known; the container itself if None.
+        """
+        where = identity(container)
+        address = (kind, where, key)
+        whose = container if owner is None else owner
+        if (
+            (where in self.given.objects or where in self.given.watched)
+            and address not in self._written
+            and self.given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
+        ):
+            return
+        if type(value) is torch.Generator and address not in self._written and where not in self._changed:
+            if self.given.slots.get(address) is value:
+                return
+            self.given.meet_in(kind, container, key, value, owner, self.name(whose, suffix))
+        if where in self._growing:
+            self._looked.add(where)  # what is read may be the call's own
+            return
+        if address in self._reads or address in self._written or where in self._changed:
+            return
+        if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
+            return
+        value = stood_for(value)
+        known_by = where if owner is None else identity(owner)
+        found = (kind, container, key, self._form(value), known_by, suffix, self._names)
+        self._reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
+        self._held.append(container)
+        if self.kinds[type(value)] == TENSOR:
+            self._meet_tensor(value)
+        self._find(value, whose, suffix)
+        self._read_numbers(value)
+
+    def _read_numbers(self, array: Any) -> None:
+        """Of a large array the form in which it is compared is a sample: note all of it."""
+        if not issubclass(type(array), numpy.ndarray) or array.dtype.hasobject:
+            return
+        if array.nbytes > _COMPARED_BYTES:
+            name = self.name(array)
+            self.refuse(name, f"reads {name}, an array of {array.nbytes >> 20} MB; pass it in as a tensor")
+        elif array.nbytes > ARRAY_BYTES:
+            self.read(NUMBERS, array, None, Content(array.tobytes()), " (its numbers)")
+
+    def look_into(self, array: Any) -> None:
+        """The numbers of an array outside are read in Python, whatever else is made of it."""
+        if array.dtype.hasobject or (NUMBERS, identity(array), LOOKED) in self._reads or not self.has(array):
+            return
+        self.read(NUMBERS, array, LOOKED, Content(array.tobytes()), " (its numbers)")
+
+    def makes_tensor(self, array: Any) -> None:
+        """A tensor is about to be made of an array: if the call made that, its numbers follow from reads."""
+        base = base_of(array)
+        ours = not (self.has(array) or self.has(base)) and base.flags.owndata and not array.dtype.hasobject
+        if ours and array.nbytes <= _COMPARED_BYTES:
+            self._arrays[pointer_of(array)] = array
+
+    def has_made(self, pointer: int) -> bool:
+        """Whether an array of the call's own lies at an address, of which a tensor is made."""
+        return pointer in self._arrays
+
+    def _form(self, value: Any) -> Any:
+        """The form in which a value is compared: of most objects it is their identity."""
+        return mark(value) if self.by_content(type(value)) else value
+
+    def by_content(self, kind: type) -> bool:
+        """Whether instances of a type are compared by what they hold."""
+        compared = self._compared.get(kind)
+        if compared is None:
+            compared = self._compared[kind] = issubclass(kind, _BY_CONTENT) or hasattr(kind, "__next__")
+        return compared
+
+    def can_compare(self, value: Any) -> bool:
+        """Whether it can be told if an object was changed."""
+        return is_readable(value) or self.by_content(type(value))
+
+    def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
+        """Note that something is not there, if nobody fills it in when it is first asked for."""
+        if is_compilers(said_module(type(owner))):  # operators
+            return
+        self.read(DEFINED, container, key, _ABSENT, suffix, owner)
+
+    def namespace(self, kind: type) -> dict[str, Any]:
+        """The dict behind the namespace of a class, which is outside: views of it are new each time."""
+        found = self._namespaces.get(kind)
+        if found is None:
+            found = self._namespaces[kind] = gc.get_referents(lookup.namespace(kind))[0]
+            name = said_name(kind)
+            self.find(kind, None, name)
+            if lookup.can_change(kind):
+                self.read(ATTRIBUTE, kind, "__mro__", lookup.bases(kind), ".__mro__")
+        return found
+
+    def kind(self, value: Any) -> None:
+        """Note the class of an object that is outside, if it can become another one."""
+        kind = type(value)
+        if lookup.can_change(kind) or issubclass(kind, ModuleType):
+            self.find(kind, None, said_name(kind))  # by its own name, not by that of an instance
+            self.read(KIND, value, None, kind, " (its class)")
+
+    def in_class(self, kind: type, name: str) -> Any:
+        """What a class has under a name, or MISSING; that is no read."""
+        value = self._found.get((kind, name), self)
+        if value is self:
+            value = self._found[kind, name] = lookup.find(kind, name).value
+        return value
+
+    def is_by_identity(self, value: Any) -> bool:
+        """Whether an object is found and compared by which it is, and all its class says of that is noted."""
+        kind, which = type(value), identity(value)
+        if (SPECIAL, kind) not in self.seen or which in self.given.objects:
+            return False
+        if which in self.outside and which not in self._pinned:
+            return False
+        return self.in_class(kind, "__eq__") is object.__eq__ and (
+            self.in_class(kind, "__hash__") is object.__hash__
+        )
+
+    def class_slot(self, kind: type, name: str, after: type | None = None) -> Any:
+        """Note what a class has under a name, itself or from a base; returns it, or MISSING."""
+        slot = (kind, name, after)
+        value = self._slots.get(slot, self)
+        if value is self:
+            value = self._slots[slot] = self._read_class(kind, name, after)
+        return value
+
+    def _read_class(self, kind: type, name: str, after: type | None) -> Any:
+        found = lookup.find(kind, name, after)
+        if found.owner is not None and is_compilers(said_module(found.owner)):
+            return found.value
+        for passed in found.passed:
+            if lookup.can_change(passed):
+                self.absent(self.namespace(passed), name, f".{name}", passed)
+        owner = found.owner
+        if owner is not None:
+            table = self.namespace(owner)
+            if lookup.can_change(owner):
+                self.read(ITEM, table, name, found.value, f".{name}", owner)
+            else:
+                self.find(found.value, owner, f".{name}")
+        return found.value
+
+    # ------------------------------------------------------------------ writes
+
+    def ask(self, function: Any, key: Any, suffix: str) -> None:
+        """Note what a function of C says, which takes no arguments that change; it is asked again later.
+
+        Args:
+            function: The function, or the object whose method it is.
+            key: Its arguments, or the name of the method.
+            suffix: What the user writes behind the name of the object.
+        """
+        self.hold(function)
+        said = function(*key) if type(key) is tuple else getattr(function, key)()
+        self.read(ASKED, function, key, answer(said), suffix)
+
+    def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
+        """A slot is about to be written."""
+        if issubclass(type(owner), type) or (type(key) is str and key in OF_CLASS):
+            self._forget_classes()
+        if not (self.has(owner) or self.has(container) or self.given.branch(container) is not None):
+            return
+        if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
+            return
+        self.pin(owner)
+        self.pin(container)
+        self._forget_told(container)
+        address = (kind, identity(container), key)
+        if address in self._written or identity(container) in self._changed:
+            return
+        if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
+            return
+        read = self._reads.get(address)  # as it was then: what lies there may have been filled since
+        was = read.value if read is not None else self._form(_look(kind, container, key))
+        self._written[address] = _Written(kind, container, key, was, identity(owner), self._site())
+        self._held.append(container)
+
+    def _forget_classes(self) -> None:
+        """What was found by way of classes may be another from now on: it is noted anew."""
+        for known in (self._slots, self._found, self.seen, self.called, self.told):
+            known.clear()
+
+    def _forget_told(self, container: Any) -> None:
+        """A container is written: what was told of functions that look into it may be another from now on."""
+        if identity(container) in self._told_of:
+            self.told.clear()
+            self._told_of.clear()
+
+    def tell(self, what: tuple[Any, ...], containers: Iterable[Any]) -> None:
+        """All is told of a function, as long as some containers outside are not written, nor a class.
+
+        Args:
+            what: The function, and what it was given.
+            containers: Into which it looks.
+        """
+        self.told.add(what)
+        self._told_of.update(map(identity, containers))
+
+    def wrote(self, kind: str, container: Any, key: Any) -> bool:
+        """Whether the call has written a slot."""
+        return (kind, identity(container), key) in self._written
+
+    def change(self, container: Any) -> None:
+        """Any member of a container that is outside is about to be written."""
+        outside = self.has(container) or self.given.branch(container) is not None
+        if outside:
+            self.pin(container)
+            self._forget_told(container)
+        if outside and identity(container) not in self._changed:
+            growing = self._growing.get(identity(container))
+            was = contents(container) if growing is None else growing.was
+            self._changed[identity(container)] = _Written(
+                "", container, None, was, identity(container), self._site()
+            )
+
+    def appends(self, container: Any, count: int) -> bool:
+        """Members are about to be added to a list or a deque; whether a replay can add its own.
+
+        Args:
+            container: The list or deque.
+            count: How many.
+        """
+        where = identity(container)
+        known = type(container) in (list, deque) and self.has(container) and count >= 0
+        known = known and not _is_in_operation(self.frame())  # a replay that runs a kernel appends by itself
+        if not known or where in self._changed or self.given.branch(container) is not None:
+            return False
+        if where not in self._growing:
+            self.pin(container)
+            self._growing[where] = _Growing(container, members.keys(container), self._site())
+        self._forget_told(container)
+        self._growing[where].count += count
+        return True
+
+    # ------------------------------------------------------------------ what is not known
+
+    def refuse(self, name: str, text: str, *, unknown: bool = False) -> None:
+        """Something is not known of the call.
+
+        Args:
+            name: What it is about.
+            text: What is said of it.
+            unknown: The name is that of a callable or a class in C of which nothing is known.
+        """
+        if name in self._unseen or _is_torchs_own(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+            return
+        if not self.rows.is_in_pure(self.frame(), self.original):
+            self._unseen[name] = UnseenCode(name, text, self._site(), unknown)
+
+    def acts(self, name: str) -> None:
+        """A function in C of PyTorch's distributed code is about to be called."""
+        self._contact = self._contact or Contact(name, self._site(), wraps=False)
+
+    def writes_output(self, output: Output) -> None:
+        """The call writes something for somebody to read, once in a line that is enough to tell."""
+        self._output[output] = None
+
+    def runs_script(self, script: Any) -> None:
+        """Code of TorchScript is about to run: it reads attributes that lie in C++, of any of its modules."""
+        if identity(script) in self._scripts:
+            return
+        self._scripts[identity(script)] = script
+        for value in list(self.outside.values()):
+            if issubclass(type(value), torch.jit.ScriptModule):
+                self._read_script(value)
+
+    def _read_script(self, module: torch.jit.ScriptModule) -> None:
+        for name in scripted_names(module):
+            self.read(SCRIPTED, module, name, scripted(module, name), f".{name}")
+        for name, each in module.named_children():
+            self.find(each, module, f".{name}")
+            self._read_script(cast(torch.jit.ScriptModule, each))
+
+    def sets(self, generator: torch.Generator, state: Any) -> None:
+        """The call sets the state of a random generator, perhaps to what a tensor holds."""
+        address = generator_address(generator)
+        self.settings.append(Setting(address, self.has(generator), state, self._site()))
+
+    def finds_tensor(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor was found outside, or is an argument."""
+        form = mark(tensor)
+        found = any([type(read.value) is TensorMark and read.value == form for read in self._reads.values()])
+        return found or identity(tensor) in self.arguments
+
+    def draws(self, generator: Any) -> None:
+        """The call draws a number from a generator of the process, or sets it."""
+        self._draws = self._draws or self._site()
+        address = (HELD, identity(generator), None)
+        if address not in self._reads:  # a call that leaves it as it was is right where it is that
+            name = f"the generator of {type(generator).__module__.partition('.')[0]}"
+            self.find(generator, None, name)
+            form = mark(generator)
+            self._reads[address] = Read(HELD, generator, None, form, identity(generator), "", self._names)
+
+    def failed(self, note: str, error: Exception) -> None:
+        """A note was not taken: whatever the call is for, it is not known what it has read."""
+        self._unseen[note] = UnseenCode(note, f"could not be followed: {error!r} in a note", self._site())
+
+    def is_tool(self, code: CodeType) -> bool:
+        """Whether code is of what takes notes."""
+        file = code.co_filename
+        if file != _FROM_TEXT:
+            return is_own(file)
+        self._tuples = self._tuples or _makers_of_tuples()
+        return identity(code) in self._tuples
+
+    def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
+        """Python code was entered that is not followed; whether that counts."""
+        counts = not self.rows.is_in_pure(frame, self.original)
+        if counts:
+            self._late[identity(code)] = code
+        return counts
+
+    def entered(self, code: CodeType, frame: FrameType) -> None:
+        """Code that C calls was entered: the names by which a class has it are read."""
+        try:
+            value = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+            kind: Any = value if issubclass(type(value), type) else type(value)
+            if (kind, identity(code)) not in self.seen:
+                self.hold((kind, code))
+                self.seen.add((kind, identity(code)))
+                for name in _names_of(kind, code, self.original):
+                    self.class_slot(kind, name)
+        except Exception as error:  # the call itself is none the worse for it
+            self.failed("entered", error)
+
+    def original(self, code: CodeType) -> CodeType:
+        """What code was before it was made to tell what it reads."""
+        return self.swaps.original(code)
+
+    def runs(self, function: Any) -> None:
+        """Something is about to be called: if it is Python code, it is followed."""
+        bound = is_bound_method(function) or issubclass(type(function), (staticmethod, classmethod))
+        target = function.__func__ if bound else function
+        if type(target) is FunctionType:
+            if target is not function and identity(function) in self.outside:
+                (self.find_part if type(function) is MethodType else self.find)(target, function, "")
+            self._follow(target)
+
+    def _follow(self, function: FunctionType) -> None:
+        code = function.__code__
+        known = self.swaps.is_instrumented(code)
+        apart = identity(code) in PASSES_ON or is_own(code.co_filename)
+        if not known and (apart or self.rows.is_pure(function)):
+            return
+        which = identity(function)
+        if which in self.outside and which not in self.called:
+            self.called.add(which)
+            self._read_function(function)
+        if not known:
+            why = self.swaps.replace(function)
+            if why is not None:
+                name = f"{function.__module__}.{function.__qualname__}"
+                self.refuse(name, f"runs {name}, which cannot be followed: {why}")
+
+    def _read_function(self, function: FunctionType) -> None:
+        """What is read of a function when it is called."""
+        self.read(ATTRIBUTE, function, "__code__", self.swaps.original(function.__code__), ".__code__")
+        self.read(ATTRIBUTE, function, "__defaults__", function.__defaults__, ".__defaults__")
+        for index, value in enumerate(function.__defaults__ or ()):
+            self.find_part(value, function, f".__defaults__[{index}]")
+        self.read(ATTRIBUTE, function, "__kwdefaults__", function.__kwdefaults__, ".__kwdefaults__")
+        for key, value in (function.__kwdefaults__ or {}).items():
+            self.read(ITEM, function.__kwdefaults__, key, value, f"[{key!r}]")
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+            self.find_part(cell, function, f".{name}")
+
+    def frame(self) -> FrameType | None:
+        """The innermost frame of code that is followed."""
+        at: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while at is not None and not self.swaps.is_instrumented(at.f_code):
+            at = at.f_back
+        return at
+
+    def _site(self) -> Site:
+        return user_site(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+
+    # ------------------------------------------------------------------ the end
+
+    def finish(self) -> Noted:
+        """All that was noted; nothing is held any more."""
+        self._identify_kept()
+        effects = tuple(self._effects())
+        found = self._reads.values()
+        # What the call has made may be gone, and its identity another's.
+        pinned = self._pinned & self.outside.keys()
+        reads = Reads.of(map(self._kept, found) if self.anchored else found, pinned)
+        unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
+        output, missing = tuple(self._output), tuple(self.given.missing)
+        scripts = tuple(self._scripts.values())
+        noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact)
+        for held in (
+            self.outside,
+            self._reads,
+            self._written,
+            self._changed,
+            self._growing,
+            self._scripts,
+            self._namespaces,
+            self._slots,
+            self._found,
+            self._carriers,
+            self._arrays,
+        ):
+            held.clear()
+        self._held.clear()
+        self.given = Given()
+        return noted
+
+    def bound(self, value: Any, often: Collection[tuple[str, int, Any]] = (), *, others: bool = True) -> Any:
+        """The call has returned: its result, with the slots outside that it has bound to something else.
+
+        A slot that it has read before holds what an earlier call has left, and is no such slot.
+
+        Args:
+            value: What the callable returned.
+            often: Slots that calls have often bound to something else; bound if nothing changes, too.
+            others: Whether other slots are bound as well.
+        """
+        targets, parts = list[Target](), list[Any]()
+        marking = Marking(self.given.number_of, self.has)
+        value = marking.mark(value)
+        for each in self._written.values():
+            now = _look(each.kind, each.container, each.key)
+            address = (each.kind, identity(each.container), each.key)
+            if identity(each.container) in self._carriers:
+                self._tag(each, value, now, targets, parts, marking)
+                continue
+            number = self.given.branch(each.container)
+            if number is not None:
+                self._bind_given(each, number, now, targets, parts, marking)
+                continue
+            can = address not in self._reads and self._can_bind(each, now, marking)
+            if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
+                continue
+            if address in often or (others and not _same(each.was, self._form(now))):
+                name = self._names.path(each.owner, _suffix(each))
+                targets.append(Target(each.kind, each.container, each.key, name))
+                parts.append(marking.mark(now))
+                if can:
+                    self._bound.add(address)
+        for each in self._changed.values():
+            number = self.given.branch(each.container)
+            if number is not None:
+                self._fill_given(each, number, targets, parts, marking)
+            elif self._can_fill(each, marking):
+                found = each.container
+                keys = tuple(found) if type(found) is dict else None
+                target = Target(CONTENTS, found, keys, self._names.path(each.owner, ""))
+                if others or target.address in often:
+                    targets.append(target)
+                    parts.append(marking.mark(tuple(found) if keys is None else tuple(found.values())))
+                    self._bound.add(("", identity(found), None))
+        for each in self._growing.values():
+            self._grow(each, targets, parts, marking, often if not others else None)
+        self._pin_inside((value, parts))
+        return Bound(value, tuple(targets), tuple(parts)) if targets else value
+
+    def _pin_inside(self, value: Any) -> None:
+        """What a replay hands out or binds is the object that it is."""
+        met, left = set[int](), [value]
+        while left:
+            part = left.pop()
+            if self.kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
+                continue
+            met.add(identity(part))
+            self.pin(part)
+            if type(part) is Made:
+                left.extend(part.values)
+            elif is_readable(part):
+                left.extend(members.values(part))
+
+    def _tag(
+        self,
+        each: _Written,
+        value: Any,
+        now: Any,
+        targets: list[Target],
+        parts: list[Any],
+        marking: Marking,
+    ) -> None:
+        """An attribute of a tensor was set: if that is part of the result, what is set is a part, too."""
+        tensor = self._carriers[identity(each.container)]()
+        position = next((place for place, leaf in enumerate(_leaves_of(value)) if leaf is tensor), None)
+        known = tensor is None or identity(tensor) in self.arguments or each.was is not MISSING
+        if known or position is None or not self._can_be_made(now, marking):
+            return
+        targets.append(Tag(position, each.key, f"result.{each.key}"))
+        parts.append((tensor, marking.mark(now)))
+        self._bound.add((each.kind, identity(each.container), each.key))
+
+    def _grow(
+        self,
+        each: _Growing,
+        targets: list[Target],
+        parts: list[Any],
+        marking: Marking,
+        often: Collection[tuple[str, int, Any]] | None,
+    ) -> None:
+        """Members were added to a list or a deque, and it was not read afterwards: they are parts."""
+        found, where = each.container, identity(each.container)
+        now = members.keys(found)
+        size = found.maxlen if type(found) is deque else None
+        count = each.count if size is None else min(each.count, size)
+        added = now[len(now) - count :]
+        kept = (*each.was, *added)
+        expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
+        as_added = len(now) == len(expected) and all(map(is_, now, expected))
+        if where in self._looked or where in self._changed or not as_added or not count:
+            return
+        if any(
+            [
+                isinstance(leaf, torch.Tensor) and leaf.requires_grad
+                for leaf in _leaves_of(marking.mark(added))
+            ]
+        ):
+            return  # what keeps the graphs of all calls alive
+        target = Target(APPENDED, found, count, self.name(found))
+        if self._can_be_made(added, marking) and (often is None or target.address in often):
+            targets.append(target)
+            parts.append(marking.mark(added))
+            self._bound.add((APPENDED, where, None))
+
+    def _bind_given(
+        self,
+        each: _Written,
+        number: int,
+        now: Any,
+        targets: list[Target],
+        parts: list[Any],
+        marking: Marking,
+    ) -> None:
+        """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
+        if identity(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
+            return
+        gone = now is MISSING or now is UNSET
+        can = gone or self._can_be_made(now, marking)
+        if not (can or self.given.rebuilt):
+            return
+        table = each.container is not self.given.of(number)
+        name = self.given.names[number] + _suffix(each)
+        kind = DELETED if gone else each.kind
+        targets.append(GivenTarget(kind, number, each.key, name, table=table))
+        parts.append(None if gone else marking.mark(now))
+        if can:
+            self._bound.add((each.kind, identity(each.container), each.key))
+
+    def _fill_given(
+        self, each: _Written, number: int, targets: list[Target], parts: list[Any], marking: Marking
+    ) -> None:
+        """A list or dict among the arguments was changed: all that it holds is a part."""
+        found = each.container
+        table = found is not self.given.of(number)
+        own = not table and isinstance(found, (list, dict))
+        if not (own or type(found) is dict) or _same_members(each.was, contents(found)):
+            return
+        held = members.values(found)
+        can = not table and self._can_be_made(held, marking)
+        can = can and (
+            isinstance(found, list) or all([type(key) in PLAIN_TYPES for key in members.keys(found)])
+        )
+        if not (can or self.given.rebuilt):
+            return
+        keys = members.keys(found) if isinstance(found, dict) else None
+        targets.append(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table))
+        parts.append(marking.mark(held))
+        if can:
+            self._bound.add(("", identity(found), None))
+
+    def _can_bind(self, each: _Written, now: Any, marking: Marking) -> bool:
+        if each.kind == ITEM and type(each.container) not in (dict, list):
+            return False
+        asked = ((kind, identity(each.container), None) in self._reads for kind in (LENGTH, ORDER))
+        if each.was is MISSING and any(asked):
+            return False  # it grows, and the call reads how far
+        if identity(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
+            return False  # a namespace is more than a dict
+        return self._can_be_made(now, marking)
+
+    def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
+        """Whether a replay can lay the same into a slot: tensors, plain values, arguments, their like."""
+        kind = type(value)
+        if kind in PLAIN_TYPES or kind is torch.Tensor or identity(value) in self.given.leaves:
+            return True
+        if self.given.number_of(value) is not None:
+            return True
+        parts = marking.parts_of(value)
+        if parts is None or identity(value) in inside or (self.has(value) and kind is not tuple):
+            return False
+        if issubclass(kind, dict) and not all([type(key) in PLAIN_TYPES for key in value]):
+            return False
+        return all([self._can_be_made(part, marking, (*inside, identity(value))) for part in parts])
+
+    def _can_fill(self, each: _Written, marking: Marking) -> bool:
+        """Whether a list or dict was emptied before anything in it was read, and holds what can be bound."""
+        found = each.container
+        if type(found) not in (list, dict) or any(address[1] == identity(found) for address in self._reads):
+            return False
+        keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
+        return keys and self._can_be_made(
+            tuple(found) if type(found) is list else tuple(found.values()), marking
+        )
+
+    def _kept(self, read: Read) -> Read:
+        """What was read, with the object in the form in which it is kept."""
+        if identity(read.container) not in self.anchored:
+            return read
+        return read._replace(container=Argument(read.container))
+
+    def _as_it_is(self, each: _Written, now: Any) -> Read:
+        """What has to be so before a replay: something lies in a slot, or nothing does."""
+        kind, value = each.kind, now
+        if now is MISSING and kind == ITEM:
+            kind, value = DEFINED, Content(False)
+        return Read(kind, each.container, each.key, value, each.owner, _suffix(each), self._names)
+
+    def _as_it_was(self, found: Any, was: Any) -> Iterable[Read]:
+        """What has to be so before a replay, where a container is changed and left as it was."""
+        whose = identity(found)
+        if type(was) is not tuple:
+            yield Read(HELD, found, None, was, whose, "", self._names)
+            return
+        if issubclass(type(found), (set, frozenset)):
+            yield Read(BULK, found, None, Content(was), whose, "", self._names)
+            return
+        yield Read(LENGTH, found, None, Content(len(was)), whose, " (length)", self._names)
+        pairs: Iterable[tuple[Any, Any]] = enumerate(was)
+        if issubclass(type(found), dict):
+            yield Read(
+                ORDER, found, None, Content(tuple([key for key, _ in was])), whose, " (order)", self._names
+            )
+            pairs = was
+        for key, value in pairs:
+            yield Read(ITEM, found, key, self._form(value), whose, f"[{key!r}]", self._names)
+
+    def _identify_kept(self) -> None:
+        """What is state and taken apart lies in another slot now: which object it is matters there."""
+        if not self.given.slots:
+            return
+        written = [_look(each.kind, each.container, each.key) for each in self._written.values()]
+        filled = [contents(each.container) for each in (*self._changed.values(), *self._growing.values())]
+        members = [part for each in filled if type(each) is tuple for part in each]
+        pairs = [part for each in members if type(each) is tuple for part in each]
+        for value in (*written, *members, *pairs):
+            if self.given.is_state(value):
+                self.identify(value, "keeps it somewhere else, too")
+
+    def _effects(self) -> Iterable[Effect]:
+        for where, each in self._growing.items():
+            if (APPENDED, where, None) in self._bound:
+                continue
+            now = contents(each.container)
+            if _same_members(each.was, now):
+                as_it_was = self._as_it_was(each.container, each.was)
+                self._reads.update([((read.kind, where, read.key), read) for read in as_it_was])
+            else:
+                suffix, was, now = _changed(each.container, each.was, now)
+                name = self.name(each.container) + suffix
+                address = address_of("", each.container, None)
+                yield Effect(name, _text(was), _text(now), each.site, address)
+        for each in self._written.values():
+            if (each.kind, identity(each.container), each.key) in self._bound:
+                continue
+            carrier = self._carriers.get(identity(each.container))
+            if carrier is not None and carrier() is None:
+                continue  # the call has made it, and nobody has it
+            now = self._form(_look(each.kind, each.container, each.key))
+            if _same(each.was, now) and self.given.branch(each.container) is not None:
+                read = self._as_it_is(each, now)
+                self.given.read(read.kind, read.container, read.key, now, read.name)
+            elif _same(each.was, now):  # a replay leaves it as the call does, if it is so before
+                read = self._as_it_is(each, now)
+                self._reads.setdefault((read.kind, identity(read.container), read.key), read)
+            else:
+                number = self.given.branch(each.container)
+                suffix = _suffix(each)
+                path = self._names.path(each.owner, suffix)
+                name = path if number is None else self.given.names[number] + suffix
+                address = address_of(each.kind, each.container, each.key)
+                yield Effect(name, _text(each.was), _text(now), each.site, address, number is not None)
+        for each in self._changed.values():
+            if ("", identity(each.container), None) in self._bound:
+                continue
+            now = contents(each.container)
+            if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
+                held = now._replace(asked=True)
+                asked = Read(HELD, each.container, None, held, each.owner, "", self._names)
+                self._reads[HELD, identity(each.container), None] = asked
+            elif _same_members(each.was, now):  # what is emptied at first is not read by that
+                given = self.given.branch(each.container) is not None
+                for read in () if given else self._as_it_was(each.container, each.was):
+                    self._reads.setdefault((read.kind, identity(read.container), read.key), read)
+            else:
+                suffix, was, now = _changed(each.container, each.was, now)
+                address = address_of("", each.container, None)
+                given = self.given.branch(each.container)
+                path = self._names.path(each.owner, suffix)
+                name = path if given is None else self.given.names[given] + suffix
+                yield Effect(name, _text(was), _text(now), each.site, address, given is not None)
+
+
+def _leaves_of(value: Any) -> list[Any]:
+    """The leaves of a value."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return leaves
+
+
+def _names_of(kind: type, code: CodeType, original: Callable[[CodeType], CodeType]) -> list[str]:
+    """Under which names a class and its bases have a method of this code."""
+    named = [pair for each in lookup.bases(kind) for pair in lookup.namespace(each).items()]
+    found = [(name, getattr(value, "__func__", value)) for name, value in named if not lookup.is_in_c(value)]
+    return [name for name, value in found if type(value) is FunctionType and original(value.__code__) is code]
+
+
+def _bounds(value: Any) -> tuple[Any, ...]:
+    """What a slice has made numbers of where it is used; nothing of other values."""
+    return (value.start, value.stop, value.step) if type(value) is slice else ()
+
+
+def _is_in_operation(frame: FrameType | None) -> bool:
+    """Whether code is a kernel: it runs below an operation that is dispatched."""
+    while frame is not None:
+        if frame.f_code.co_name == "__torch_dispatch__" and is_own(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _makers_of_tuples() -> frozenset[int]:
+    """The code by which named tuples of ours are made, by its identity: thousands are in a traced call."""
+    ours = [kind for kind in tuple.__subclasses__() if said_module(kind).startswith(_OURS)]
+    made = [kind.__new__ for kind in ours if module_of(kind)]
+    codes = [each.__code__ for each in made if type(each) is FunctionType]
+    return frozenset(identity(code) for code in codes if code.co_filename == _FROM_TEXT)
+
+
+def _is_torchs_own(frame: FrameType | None) -> bool:
+    """Whether what is done is done for what PyTorch keeps to itself."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(TORCHS_OWN) and file != torch.__file__:
+            return True
+        if not is_internal(file):
+            return False
+        if frame.f_code.co_name == _QUEUES:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_compilers(module: Any) -> bool:
+    """Whether a module is PyTorch's compiler's or dispatcher's: they stand aside during a trace."""
+    return isinstance(module, str) and module.startswith(
+        ("torch._dynamo", "torch._ops", "torch.jit._builtins")
+    )
+
+
+def handled_kind() -> str | None:
+    """The class of the exception that is being handled where this is called, by its name."""
+    kind = sys.exc_info()[0]
+    return None if kind is None else said_name(kind)
+
+
+def stood_for(value: Any) -> Any:
+    """What a function of ours stands for that lies in its place while the call runs."""
+    if type(value) is FunctionType and is_own(value.__code__.co_filename):
+        return value.__dict__.get("__wrapped__", value)
+    return value
+
+
+def contents(value: Any) -> Any:
+    """What a container holds, in a form that can be compared."""
+    if issubclass(type(value), dict):
+        return members.items(value)
+    if issubclass(type(value), (list, tuple, set, frozenset)) or type(value).__name__ == "deque":
+        return members.keys(value)
+    return mark(value)
+
+
+def _look(kind: str, container: Any, key: Any) -> Any:
+    try:
+        return read_from(kind, container, key)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return UNSET if kind == ATTRIBUTE else MISSING
+
+
+def _same(was: Any, now: Any) -> bool:
+    if was is now:
+        return True
+    if type(was) in (Content, TensorMark, Position):
+        return same(was, now)
+    if type(was) is not type(now) or type(was) not in PLAIN_TYPES:
+        return False
+    return was == now or (was != was and now != now)
+
+
+def _same_members(was: Any, now: Any) -> bool:
+    if type(was) is Position:
+        return was.agrees(now)
+    if type(was) is not tuple or type(now) is not tuple:
+        return _same(was, now)
+    if len(was) != len(now):
+        return False
+    return all(map(_same_member, was, now))
+
+
+def _same_member(was: Any, now: Any) -> bool:
+    """Whether one member is as it was; members of a mapping are pairs."""
+    return _same_members(was, now) if type(was) is tuple and type(now) is tuple else _same(was, now)
+
+
+def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
+    """What to say of a container that has changed: what it is about, and what that was and is."""
+    if type(was) is not tuple or type(now) is not tuple:
+        return "", was, now
+    if len(was) != len(now):
+        return " (length)", len(was), len(now)
+    if issubclass(type(container), (set, frozenset)):
+        return "", Content(frozenset(was)), Content(frozenset(now))
+    index = list(map(_same_member, was, now)).index(False)
+    if not issubclass(type(container), dict):
+        return f"[{index}]", was[index], now[index]
+    (key, value), (other, later) = was[index], now[index]
+    return (f"[{key!r}]", value, later) if _same(key, other) else (" (order)", key, other)
+
+
+def _suffix(each: _Written) -> str:
+    if each.kind == CELL:
+        return ""
+    member = each.kind == ITEM and each.owner == identity(each.container)
+    return f"[{each.key!r}]" if member else f".{each.key}"
+
+
+def _text(value: Any) -> str:
+    if value is MISSING or value is UNSET:
+        return "not there"
+    if type(value) in PLAIN_TYPES:
+        text = repr(value)
+        return cut(text, 60)
+    if type(value) in (Position, TensorMark, Content):
+        return show(value)
+    return f"{len(value)} long" if type(value) is tuple else f"a {type(value).__name__}"

@@ -1,0 +1,97 @@
+"""Notes what calls read, one call at a time on a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from ...base import identity
+from ..objects import is_bound_method
+from .bytecode import Swaps
+from .handlers import HANDLERS, Notes, called, follow_function
+from .table import Rows
+from .trace import Noted, Trace
+
+
+def is_anchored(value: Any) -> bool:
+    """Whether an object is one of the user's own that can be referred to weakly, and no module."""
+    kind = type(value)
+    return bool(kind.__weakrefoffset__) and not issubclass(kind, (torch.nn.Module, type, FunctionType))
+
+
+class Watch:
+    """All that is needed to note what calls read; one serves a whole process.
+
+    ``__code__`` is an attribute of the process's functions, so what replaces it is one object.
+    """
+
+    def __init__(self) -> None:
+        self._notes = Notes()
+        self._swaps = Swaps(self._notes)
+        self._rows = Rows(HANDLERS, called)
+
+    def begin(
+        self,
+        function: Any,
+        roots: Iterable[tuple[str, Any]] = (),
+        functions: Iterable[FunctionType] = (),
+        meet: Callable[[Any], None] = lambda tensor: None,
+    ) -> Trace:
+        """A call begins on this thread.
+
+        Args:
+            function: What is called.
+            roots: What else is there before the call, with names.
+            functions: Functions that C is known to call.
+            meet: Is told of tensors that are found outside.
+        """
+        trace = Trace(self._swaps, self._rows, meet)
+        for name, value in roots:
+            trace.find(value, None, name)
+            for each in (value, value.__self__) if is_bound_method(value) else (value,):
+                if is_anchored(each):
+                    trace.anchored.add(identity(each))
+            if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+                trace.arguments[identity(value)] = name
+            elif isinstance(value, type) and issubclass(value, torch.autograd.Function):
+                follow_function(trace, value)
+        if is_bound_method(function):
+            trace.find(function.__self__, None, "self")
+            trace.find(function.__func__, None, "")
+        else:
+            trace.find(function, None, "")
+        self._swaps.begin()
+        try:
+            called(trace, (), function)
+            for each in functions:
+                trace.find(each, None, each.__qualname__)
+                trace.runs(each)
+        except BaseException:
+            self._swaps.end()
+            raise
+        trace.around = self._notes.send_to(trace)
+        return trace
+
+    def end(self, trace: Trace) -> Noted:
+        """The call is over."""
+        self._notes.send_to(trace.around)
+        self._swaps.end()
+        noted = trace.finish()
+        if any(each.unknown for each in noted.unseen):
+            self._rows.read_shipped()
+        return noted
+
+    def declare(self, things: Iterable[Any]) -> None:
+        """What is declared gives the same for the same arguments, and does nothing else."""
+        self._rows.declare(things)
+
+    def is_followed(self, code: CodeType) -> bool:
+        """Whether code tells what it reads."""
+        return self._swaps.is_instrumented(code)
+
+
+WATCH = Watch()
+"""The process's."""

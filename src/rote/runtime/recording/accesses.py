@@ -1,0 +1,147 @@
+"""Memory that lies outside of a call and that its operations touch: what they read, write and draw from."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+
+import torch
+from torch.autograd.graph import increment_version
+
+from ...base import Site
+from ..program import Counted, Slots
+from ..pytorch import plain_functions
+
+Handles = dict[int, weakref.ref[torch.Tensor]]
+"""Tensors by the handle of their storage, not kept alive."""
+
+
+class Asked:
+    """What Python asks of tensors made outside that no operation reads, and so no recording shows.
+
+    ``[p for p in parameters if p.requires_grad]``, ``table.shape``, ``zero_grad()`` where there is nothing to
+    clear: the answers decide what a call does, and may be others at the next one.
+
+    Attributes:
+        slots: Tensors whose gradients they asked for or set, also those that are frozen and have none.
+        flags: They asked whether a tensor requires grad.
+    """
+
+    def __init__(self) -> None:
+        self.slots: Slots = {}
+        self.flags = False
+        self._looked: dict[int, weakref.ref[torch.Tensor]] = {}
+
+    def copy(self) -> Asked:
+        """The same, for a recording with the same state."""
+        other = Asked()
+        other.slots, other.flags, other._looked = dict(self.slots), self.flags, dict(self._looked)
+        return other
+
+    def looked(self) -> list[torch.Tensor]:
+        """The tensors that they asked for shape, type, or whether they require grad, as far as alive."""
+        return [tensor for reference in self._looked.values() if (tensor := reference()) is not None]
+
+    def note_slots(self, slots: Slots) -> None:
+        """Note tensors whose gradients a call asked for or set."""
+        alive = {key: slot for key, slot in slots.items() if slot[0]() is not None}
+        self.slots = {**alive, **self.slots}
+
+    def note_looks(self, tensors: list[torch.Tensor], read: set[int], *, flags: bool) -> bool:
+        """Note what a call looked at; whether there is anything new in it.
+
+        Args:
+            tensors: Those made outside.
+            read: Handles of the storages that operations read: these are under guard anyway.
+            flags: It asked whether a tensor requires grad.
+        """
+        fresh = {
+            id(tensor): weakref.ref(tensor)
+            for tensor in tensors
+            if id(tensor) not in self._looked and tensor.untyped_storage()._cdata not in read
+        }
+        more = bool(fresh) or (flags and not self.flags and bool(self._looked or read))
+        self._looked.update(fresh)
+        self.flags = self.flags or flags
+        return more
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """What the calls of one state touch; it grows with every way that a call goes.
+
+    Attributes:
+        written: Arguments that are written, by leaf.
+        externals: Tensors made outside that operations read or write.
+        writes: Those that they write.
+        readers: The user's line that reads each of ``externals``.
+        arrays: Addresses of numpy arrays that become tensors.
+        written_arrays: Tensors on such arrays that a recorded call writes, by address.
+        sites: The lines that write arguments and tensors made outside, by origin and number.
+        generators: Random generators from outside that are drawn from, by address.
+        asked: What Python asks of tensors made outside that no operation reads.
+    """
+
+    written: set[int] = field(default_factory=set[int])
+    externals: Handles = field(default_factory=dict[int, weakref.ref[torch.Tensor]])
+    writes: Handles = field(default_factory=dict[int, weakref.ref[torch.Tensor]])
+    readers: dict[int, Site] = field(default_factory=dict[int, Site])
+    arrays: set[int] = field(default_factory=set[int])
+    written_arrays: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    sites: dict[tuple[str, int], Site] = field(default_factory=dict[tuple[str, int], Site])
+    generators: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
+    asked: Asked = field(default_factory=Asked)
+    _counted: dict[Counted, tuple[int, list[weakref.ref[torch.Tensor]]]] = field(
+        default_factory=dict[Counted, tuple[int, list[weakref.ref[torch.Tensor]]]]
+    )
+
+    def copy(self) -> Accesses:
+        """The same, to grow apart."""
+        return Accesses(
+            set(self.written),
+            dict(self.externals),
+            dict(self.writes),
+            dict(self.readers),
+            set(self.arrays),
+            dict(self.written_arrays),
+            dict(self.sites),
+            dict(self.generators),
+            self.asked.copy(),
+        )
+
+    def note_external(self, tensor: torch.Tensor, site: Site, *, written: bool) -> None:
+        """A call reads a tensor made outside, or writes it as well."""
+        handle = tensor.untyped_storage()._cdata
+        self.externals[handle] = weakref.ref(tensor)
+        self.readers[handle] = site
+        if written:
+            self.writes[handle] = self.externals[handle]
+
+    def alive(self) -> dict[int, torch.Tensor]:
+        """The tensors made outside, as far as they are alive, by storage handle."""
+        return {handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None}
+
+    def count_writes(self, counted: Counted) -> None:
+        """After a replay: autograd must see that tensors made outside were written.
+
+        Args:
+            counted: Which of them a way through the call writes with a change of version.
+        """
+        if not self.writes:
+            return
+        known = self._counted.get(counted)
+        if known is None or known[0] != len(self.writes):  # the writes only grow
+            handles = counted.tensors
+            refs = [
+                ref
+                for handle, ref in self.writes.items()
+                if (handles is None or handle in handles) and _counts(ref())
+            ]
+            known = self._counted[counted] = len(self.writes), refs
+        increment_version([tensor for ref in known[1] if (tensor := ref()) is not None])
+
+
+def _counts(tensor: torch.Tensor | None) -> bool:
+    """Whether autograd counts versions of a tensor that is alive."""
+    with plain_functions():
+        return tensor is not None and not tensor.is_inference()

@@ -1,0 +1,94 @@
+"""The ``.grad`` slots that replays fill, and whether they are still as the last replay left them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+import torch
+
+from ..autograd import note_gradients
+from ..fingerprint import WatchedWords
+from ..program import GradientEffect, GradientSlot, slot_of
+
+NOTES = 8
+"""How often the slots are noted anew; it takes longer than to ask them once."""
+
+Present = Sequence[tuple[weakref.ref[torch.Tensor], GradientSlot]]
+"""Slots that a recording depends on, with what lay in them."""
+
+
+class ShownGradients:
+    """The slots of one recording.
+
+    Args:
+        copies: Gradients are copied into memory of the caller's own: somebody holds earlier ones.
+
+    Attributes:
+        effects: The slots that replays fill.
+        copies: As above; :meth:`copy_from_now` sets it for good.
+    """
+
+    def __init__(self, *, copies: bool = False) -> None:
+        self.effects: list[GradientEffect] = []
+        self.copies = copies
+        self._words: WatchedWords | None = None
+        self._notes = 0
+
+    def stand(self) -> bool:
+        """Whether the slots are known to be as the last replay left them, and nobody's else."""
+        return self._words is not None and self._words.same()
+
+    def hold(self, present: Present) -> bool:
+        """Whether the slots are as they were when the recording was made."""
+        if self.stand():
+            return True
+        for reference, slot in present:
+            parameter = reference()
+            if parameter is None or slot_of(parameter, parameter.grad) != slot:
+                return False
+        return True
+
+    def add(self, fresh: list[GradientEffect]) -> None:
+        """A newly recorded path fills more slots."""
+        self.effects = [*self.effects, *fresh]
+        self._words = None
+
+    def forget(self) -> None:
+        """The slots have to be looked at one by one."""
+        self._words = None
+
+    def withdraw(self, *, branches: bool) -> bool:
+        """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
+        self._words = None  # they are those of gradients that may be gone now
+        return self.copies or all([effect.withdraw(branches=branches) for effect in self.effects])
+
+    def show(self, effects: list[GradientEffect], present: Present) -> None:
+        """After a replay: fill the slots, and note them so that the next one need not ask each."""
+        for effect in effects:
+            effect.hand_out(self.copies)
+        self._words = None
+        if not present or self.copies or self._notes >= NOTES:
+            return
+        if self.hold(present):
+            self._notes += 1
+            self._words = note_gradients(present, self.effects)
+
+    def copy_from_now(self) -> None:
+        """Leave to others what they hold: gradients get memory of their own at each replay."""
+        self.copies = True
+
+    def restore(self) -> None:
+        """Put back what lay in the slots before the last replay."""
+        for effect in self.effects:
+            effect.restore()
+
+    def put_back(self) -> None:
+        """The rest of the call runs in Python: it finds the slots as it would have."""
+        for effect in self.effects:
+            effect.put_back()
+
+    def release(self) -> None:
+        """The recording is gone."""
+        self.effects = []
+        self._words = None

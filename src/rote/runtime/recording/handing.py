@@ -1,0 +1,288 @@
+"""How a recorded result is handed to the caller: now, and in the lines of a generated function.
+
+A result may be: the caller's own argument or a view of it; an external tensor or a view of it; memory of the
+recording; a plain value. Only the third needs care, since the next replay writes there: the caller gets a
+copy, one per storage, so that results that share memory go on sharing it.
+
+A result whose autograd graph was consumed inside the call (the loss of a training step) comes back requiring
+grad, as in eager, and raises when ``backward`` is called on it again, as in eager.
+
+Each kind of leaf stands in one row of ``PARTS``: what makes it, and what writes the expression that makes it.
+A leaf without an expression is made by the general path; so is a result that has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from ..arguments import Bound, Source, Spec, filled, unflatten
+from ..autograd.graph import copied_together, view_of
+from ..program import (
+    AGAIN,
+    EXTERNAL_SAME,
+    EXTERNAL_VIEW,
+    GIVEN,
+    INPUT_VIEW,
+    META,
+    OWN,
+    PASSED,
+    VALUE,
+    VIEW,
+    OutputLeaf,
+    Template,
+    spend,
+)
+from ..pytorch import is_lazy_zero
+from .taken_views import external_view, input_view
+
+Attach = Callable[[dict[int, torch.Tensor]], None]
+"""Hangs results into the caller's autograd graph; see :meth:`..autograd.backward.Backward.attach`."""
+
+
+class Own(NamedTuple):
+    """What a callable that has just run has returned itself.
+
+    Attributes:
+        value: It. What keeps one of its containers knows that very one.
+    """
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Making:
+    """What leaves of a result are made of.
+
+    Attributes:
+        template: The recorded result.
+        copies: Copies of what lies in the recording's memory, by position.
+        leaves: The argument leaves.
+        starts: For each of these that a view is taken of, where its group starts in the caller's storage.
+        given: The containers and objects among the arguments.
+        parts: The leaves that are made already.
+    """
+
+    template: Template
+    copies: Mapping[int, torch.Tensor]
+    leaves: tuple[Any, ...]
+    starts: Mapping[int, int]
+    given: list[Any]
+    parts: list[Any] = field(default_factory=list[Any])
+
+
+class Writing(Protocol):
+    """What gives the expressions that leaves are made of."""
+
+    def argument(self, index: int) -> str:
+        """An argument leaf."""
+        ...
+
+    def constant(self, value: Any) -> str:
+        """A value that the function holds."""
+        ...
+
+    def copy(self, position: int, leaf: OutputLeaf) -> str:
+        """A copy of what lies in the recording's memory."""
+        ...
+
+
+class Part(NamedTuple):
+    """How one kind of leaf is made.
+
+    Attributes:
+        make: Makes it; the second operand is its position.
+        write: Writes the expression that makes it; None where only :attr:`make` can.
+    """
+
+    make: Callable[[Making, int, OutputLeaf], Any]
+    write: Callable[[Writing, int, OutputLeaf], str] | None = None
+
+
+def _empty(making: Making, position: int, leaf: OutputLeaf) -> torch.Tensor:
+    zero = is_lazy_zero(leaf.value)  # it cannot be written
+    return leaf.value.detach() if zero else torch.empty_like(leaf.value)
+
+
+PARTS: Mapping[str, Part] = {
+    OWN: Part(
+        lambda making, position, leaf: making.copies[position],
+        lambda writing, position, leaf: writing.copy(position, leaf),
+    ),
+    PASSED: Part(
+        lambda making, position, leaf: making.leaves[leaf.index],
+        lambda writing, position, leaf: writing.argument(leaf.index),
+    ),
+    EXTERNAL_SAME: Part(
+        lambda making, position, leaf: leaf.value,
+        lambda writing, position, leaf: writing.constant(leaf.value),
+    ),
+    VALUE: Part(
+        lambda making, position, leaf: leaf.value,
+        lambda writing, position, leaf: writing.constant(leaf.value),
+    ),
+    GIVEN: Part(lambda making, position, leaf: making.given[leaf.index]),
+    AGAIN: Part(lambda making, position, leaf: making.parts[leaf.index]),
+    VIEW: Part(lambda making, position, leaf: view_of(leaf, making.template, making.copies)),
+    INPUT_VIEW: Part(
+        lambda making, position, leaf: input_view(leaf, making.leaves[leaf.index], making.starts[leaf.index])
+    ),
+    EXTERNAL_VIEW: Part(lambda making, position, leaf: external_view(leaf)),
+    META: Part(_empty),
+}
+
+
+# ---------------------------------------------------------------------- now
+
+
+def hand_out(
+    template: Template,
+    leaves: tuple[Any, ...],
+    starts: dict[int, int],
+    attach: Attach | None = None,
+    branches: Callable[[], list[Any]] = list,
+    own: Own | None = None,
+) -> Any:
+    """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
+
+    Args:
+        template: The recorded result.
+        leaves: The call's argument leaves.
+        starts: For each input leaf a view is taken of, where its group starts in the caller's storage.
+        attach: Hangs the copies, by position, into the caller's autograd graph.
+        branches: Gives the containers and objects among the arguments.
+        own: What the callable has returned, if it has just run: its containers are the caller's.
+    """
+    if attach is None and template.spec is None and template.leaves[0].kind == OWN:
+        return _copies(template)[0]
+    copies = _copies(template)
+    if attach is not None:
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):
+                attach(copies)
+        else:
+            attach(copies)
+    making = Making(template, copies, leaves, starts, branches() if template.needs_given else [])
+    for position, leaf in enumerate(template.leaves):
+        making.parts.append(PARTS[leaf.kind].make(making, position, leaf))
+    return put_together(template, making.parts, making.given, own)
+
+
+def put_together(template: Template, parts: list[Any], given: list[Any], own: Own | None) -> Any:
+    """The caller's result, and what is bound with it, of its leaves.
+
+    Args:
+        template: The result, taken apart.
+        parts: Its leaves.
+        given: The containers and objects among the arguments.
+        own: What the callable has returned, if it has just run.
+    """
+    if own is None:
+        value = unflatten(template.spec, iter(parts), template.again)
+    else:
+        value = filled(template.spec, own.value, iter(parts), template.again)
+    return value.put(given, ran=own is not None) if type(value) is Bound else value
+
+
+# ---------------------------------------------------------------------- in a generated function
+
+
+def can_be_written(template: Template) -> bool:
+    """Whether an expression makes the result: plain containers, leaves with expressions, nothing beside.
+
+    Copies are made one by one, so no two of them may share memory.
+    """
+    own = [leaf for leaf in template.leaves if leaf.kind == OWN]
+    storages = {leaf.value.untyped_storage()._cdata for leaf in own}
+    return (
+        all(PARTS[leaf.kind].write is not None for leaf in template.leaves)
+        and len(storages) == len(own)
+        and not any(leaf.spent for leaf in own)
+        and not any(leaf.value.is_inference() != torch.is_inference_mode_enabled() for leaf in own)
+        and _is_plain(template.spec)
+        and not template.again
+    )
+
+
+def _is_plain(spec: Spec) -> bool:
+    if spec is None:
+        return True
+    kind, cls, _, children = spec
+    return (kind in ("tuple", "list") or cls is dict) and all(_is_plain(child) for child in children)
+
+
+def write_parts(template: Template, writing: Writing) -> list[str]:
+    """The expressions of the leaves of a result that can be written."""
+    rows = [(position, leaf, PARTS[leaf.kind].write) for position, leaf in enumerate(template.leaves)]
+    return [write(writing, position, leaf) for position, leaf, write in rows if write is not None]
+
+
+def write_together(source: Source, spec: Spec, parts: Iterator[str]) -> str:
+    """The expression of a result, of the expressions of its leaves."""
+    if spec is None:
+        return next(parts)
+    kind, _, names, children = spec
+    members = [write_together(source, child, parts) for child in children]
+    if kind == "dict":
+        keys = [source.constant(name) for name in names]
+        return "{" + ", ".join([f"{key}: {member}" for key, member in zip(keys, members, strict=True)]) + "}"
+    listed = ", ".join(members)
+    return f"[{listed}]" if kind == "list" else f"({listed}{',' if members else ''})"
+
+
+# ---------------------------------------------------------------------- copies
+
+
+def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
+    """A copy of a result that shares memory with no other one."""
+    if not leaf.spent:
+        return copy_of(leaf.value)
+    # See Template.prepared(): one operation, not two.
+    if leaf.value.requires_grad and torch.is_grad_enabled():
+        return copy_of(leaf.value)
+    return spend(copy_of(leaf.value.detach()))
+
+
+def _copies(template: Template) -> dict[int, torch.Tensor]:
+    """A copy of every tensor in the recording's memory, one memory per storage.
+
+    They are inference tensors, or none, as the callable makes them: it may have set the mode itself.
+    """
+    by_storage: dict[int, list[int]] = {}
+    for position, leaf in enumerate(template.leaves):
+        if leaf.kind == OWN:
+            by_storage.setdefault(leaf.index, []).append(position)
+    found: dict[int, torch.Tensor] = {}
+    inference = torch.is_inference_mode_enabled()
+    for positions in by_storage.values():
+        first = template.leaves[positions[0]]
+        if first.value.is_inference() is not inference:
+            with torch.inference_mode(not inference):
+                found.update(_copied(template, positions))
+        elif len(positions) == 1:
+            found[positions[0]] = _copy_leaf(first)
+        else:
+            found.update(_copied(template, positions))
+    return found
+
+
+def _copied(template: Template, positions: list[int]) -> dict[int, torch.Tensor]:
+    """Copies of results that share memory, or of one that does not."""
+    if len(positions) > 1:
+        return copied_together({place: template.leaves[place] for place in positions})
+    return {positions[0]: _copy_leaf(template.leaves[positions[0]])}
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor into memory of its own, strides kept."""
+    if tensor.is_contiguous():
+        return tensor.clone()
+    fresh = tensor.clone()
+    if fresh.stride() == tensor.stride():
+        return fresh
+    storage = tensor.untyped_storage().clone()
+    fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return fresh.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())

@@ -1,0 +1,120 @@
+"""What a callable returned, taken apart: the template of a result, and what of it cannot be handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...base import Site
+from ...hazards.rules import Reason
+from ..arguments import GivenBranch, flatten, paths, repeated
+from ..autograd.graph import related
+from ..program import (
+    AGAIN,
+    EXTERNAL,
+    EXTERNAL_SAME,
+    EXTERNAL_VIEW,
+    GIVEN,
+    INPUT,
+    INPUT_VIEW,
+    META,
+    OWN,
+    PASSED,
+    VALUE,
+    OutputLeaf,
+    StorageTable,
+    Template,
+    comparable,
+    history_of,
+)
+from ..pytorch import is_lazy_zero, is_wrapped
+from .opaque import opaque_object, opaque_tensor
+from .taken_views import looked_at, opaque_view
+
+_VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
+
+
+def make_template(
+    value: Any,
+    ledger: StorageTable,
+    inputs: dict[int, int],
+    spent: set[int],
+    site: Site,
+    given: Sequence[Any] = (),
+) -> tuple[Template, list[Reason]]:
+    """Take a result apart.
+
+    Args:
+        value: What the callable returned.
+        ledger: The storages of the call.
+        inputs: Argument leaf by identity of the tensor passed to the callable, or of the object that is not
+            taken apart.
+        spent: Identities of tensors whose graph was consumed inside the call.
+        site: The user's line for reasons.
+        given: The argument leaves as the callable has them.
+
+    Returns:
+        The template, and the reasons why the result cannot be handed out from a recording.
+    """
+    leaves: list[Any] = []
+    spec = flatten(value, leaves)
+    found: list[OutputLeaf] = []
+    blockers: list[Reason] = []
+    first: dict[int, int] = {}
+    for position, (name, leaf) in enumerate(zip(paths(spec, "result"), leaves, strict=True)):
+        if isinstance(leaf, torch.Tensor) and id(leaf) in first:
+            found.append(OutputLeaf(AGAIN, (AGAIN, first[id(leaf)]), index=first[id(leaf)]))
+        elif isinstance(leaf, torch.Tensor):
+            first[id(leaf)] = position
+            made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
+            if made.kind in (INPUT_VIEW, EXTERNAL_VIEW):
+                made = looked_at(made, leaf, _seen_in(made, ledger, given))
+            found.append(made)
+            why = opaque_tensor(name, leaf, made, site) or opaque_view(name, leaf, made, given, site)
+            blockers.extend([why] if why is not None else [])
+        elif type(leaf) is GivenBranch:
+            found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
+        elif id(leaf) in inputs:
+            found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
+        else:
+            if not isinstance(leaf, _VALUES) and not callable(leaf):
+                blockers.append(opaque_object(name, leaf, site))
+            found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
+    return related(Template(spec, tuple(found), repeated(spec, value)), value), blockers
+
+
+def _seen_in(made: OutputLeaf, ledger: StorageTable, given: Sequence[Any]) -> torch.Tensor | None:
+    """The tensor that a view looks at, if it is at hand."""
+    if made.kind == EXTERNAL_VIEW:
+        return ledger.externals[made.token.origin[1]]
+    return given[made.index] if made.index < len(given) else None
+
+
+def _value_token(leaf: Any, ledger: StorageTable) -> Any:
+    if isinstance(leaf, _VALUES):
+        return (type(leaf), comparable(leaf, ledger))
+    return (type(leaf), id(leaf))
+
+
+def _tensor_leaf(leaf: torch.Tensor, ledger: StorageTable, inputs: dict[int, int], spent: bool) -> OutputLeaf:
+    if leaf.layout is not torch.strided or is_wrapped(leaf):
+        return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
+    if leaf.device.type == "meta" or is_lazy_zero(leaf):
+        token = (tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device)
+        return OutputLeaf(META, token, value=leaf.detach())
+    if id(leaf) in inputs:
+        return OutputLeaf(PASSED, inputs[id(leaf)], index=inputs[id(leaf)])
+    tracked = leaf.requires_grad and history_of(leaf) is not None and not spent
+    same = any(leaf is external for external in ledger.externals)
+    token = ledger.token(leaf)
+    kind, number = token.origin
+    if kind == INPUT:
+        return OutputLeaf(INPUT_VIEW, token, number, ledger.input_dtype(number), tracked=tracked)
+    if kind == EXTERNAL:
+        seen_now = ledger.externals[-1] is leaf  # no operation read it: it is the object itself
+        if same or seen_now:
+            return OutputLeaf(EXTERNAL_SAME, token, value=leaf)
+        return OutputLeaf(EXTERNAL_VIEW, token, value=leaf, tracked=tracked, base=leaf._base)
+    return OutputLeaf(OWN, token, number, leaf.detach(), spent=spent, tracked=tracked)

@@ -1,0 +1,387 @@
+"""A recording: the program of the calls that find one state, what must hold for it, and what it holds.
+
+It begins as what one observed call did. Each further call that finds the same state adds to it: ways through
+the tree, memory that is touched, and at last segments that replay them. The parts are objects of their own,
+and they change at different times: the tree and the accesses grow, the guard is made anew when a call reads
+more, the memory comes with a capture and goes with an eviction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ..arguments import TENSOR, Call, Target, address_of, has_branches, parts_of
+from ..autograd import Backward, Occupancy
+from ..autograd.graph import ParameterAliases
+from ..memory import Holding
+from ..program import (
+    OTHER,
+    Counted,
+    GradientEffect,
+    GradientWatch,
+    InputFacts,
+    Regulars,
+    Reseed,
+    SeenArgument,
+    Spot,
+    are_one,
+    lying_in,
+)
+from ..reads.trace import Output
+from ..state import Difference, Reads, Snapshot
+from .accesses import Accesses
+from .contest import FIRST_ROUND, Contest
+from .eviction import Evictions
+from .gradients import ShownGradients
+from .guard import Parameters, StateGuard
+from .known import Known
+from .memory import RecordingMemory
+from .tree import Branch, Island, Node
+
+
+class Recording:
+    """What answers the calls of a key that find one state.
+
+    Args:
+        root: The tree of what was observed.
+        guard: The state.
+        accesses: What the calls touch.
+        bound: Arguments that have to be used in place, since they share memory with state.
+        persistent: Arguments that came from one place and were written, by leaf.
+        gradients: The gradient slots that replays fill.
+        estimate: Bytes that it is expected to need.
+
+    Attributes:
+        known: What a call does that finds all as an earlier one did; None where that is not clear.
+        memory: What it holds; None while nothing is captured.
+        replays: How often it was replayed.
+        due: Replays at which the general path has to look at the contest.
+        contest: Its rounds against plain calls.
+        evictions: How often a budget took its memory.
+        occupancy: Whether a result that waits for its backward needs the memory as it is.
+        stand_ins: What its graph has instead of parameters.
+        regulars: Written arguments that keep coming from the same place.
+        written_out: What recorded calls wrote to the standard streams.
+        facts: What the report says of its arguments.
+        keeps_graph: A way through it may have results that require grad.
+    """
+
+    def __init__(
+        self,
+        root: Node,
+        guard: StateGuard,
+        accesses: Accesses,
+        bound: tuple[Spot, ...] = (),
+        persistent: dict[int, SeenArgument] | None = None,
+        gradients: ShownGradients | None = None,
+        estimate: int = 0,
+    ) -> None:
+        self.root = root
+        self.guard = guard
+        self.accesses = accesses
+        self.bound = bound
+        self.persistent = persistent if persistent is not None else {}
+        self.gradients = gradients if gradients is not None else ShownGradients()
+        self.estimate = estimate
+        self.known: Known | None = None
+        self.memory: RecordingMemory | None = None
+        self.contest = Contest()
+        self.replays = 0
+        self.due = FIRST_ROUND
+        self.evictions = Evictions()
+        self.occupancy = Occupancy()
+        self.stand_ins = ParameterAliases()
+        self.regulars = Regulars()
+        self.written_out: dict[Output, None] = {}
+        self.facts: tuple[InputFacts, ...] = ()
+        self.keeps_graph = False
+        self._released: list[Callable[[], None]] = []
+
+    def sibling(self, spots: Iterable[Spot]) -> Recording:
+        """A recording of the same state and the same observations whose arguments may lie elsewhere.
+
+        Args:
+            spots: What lies where it lay.
+        """
+        spots = tuple(spots)
+        other = Recording(
+            self.root.bare(),
+            self.guard,
+            self.accesses.copy(),
+            tuple(spot for spot in spots if spot in self.bound),
+            {spot.members[0]: spot.seen for spot in spots if spot.kind is OTHER},
+            ShownGradients(copies=self.gradients.copies),
+            self.estimate,
+        )
+        other.written_out.update(self.written_out)
+        return other
+
+    # ------------------------------------------------------------------ what calls teach
+
+    def protect(
+        self, snapshot: Snapshot, parameters: Parameters, watch: GradientWatch, *, concerned: bool
+    ) -> None:
+        """Guard the state as it is now; the arguments are those of :meth:`.StateGuard.of`."""
+        concerned = concerned or self.keeps_gradients  # another path through the call was
+        self.guard = StateGuard.of(snapshot, self.accesses, parameters, watch, concerned=concerned)
+        self.gradients.forget()
+
+    def expect(self, nbytes: int) -> None:
+        """A call needed so many bytes."""
+        self.estimate = max(self.estimate, nbytes)
+
+    def know(self, known: Known | None) -> None:
+        """A call that finds all as the last one did does what that did; None: nobody knows what it does."""
+        self.known = known
+
+    def describe(self, facts: tuple[InputFacts, ...]) -> None:
+        """What the report says of the arguments."""
+        self.facts = facts
+
+    def use_in_place(self, spots: tuple[Spot, ...]) -> None:
+        """These arguments share memory with state, and have to be used where they lie."""
+        self.bound = spots
+
+    def track(self, *, keeps_graph: bool) -> None:
+        """Before a recording: whether a way through it may have results that require grad."""
+        self.keeps_graph = keeps_graph
+
+    # ------------------------------------------------------------------ its life
+
+    def hold(self, memory: RecordingMemory | None) -> None:
+        """A capture begins, into this memory; None while there is none yet."""
+        self.memory = memory
+
+    def compare_at(self, replays: int) -> None:
+        """After so many replays the general path has to look at the contest."""
+        self.due = replays
+
+    def count_replay(self) -> None:
+        """It was replayed."""
+        self.replays += 1
+
+    def when_released(self, act: Callable[[], None]) -> None:
+        """Do something once, when the recorded form is dropped or is about other objects."""
+        self._released.append(act)
+
+    def _let_go(self) -> None:
+        waiting, self._released = self._released, []
+        for act in waiting:
+            act()
+
+    def evict(self, why: str) -> None:
+        """Give the memory back, and be recorded again when asked for; at once the first time, later then."""
+        self.release()
+        self.evictions.add(why)
+
+    def release(self) -> None:
+        """Drop the recorded form and give its memory back; what was observed stays."""
+        self._let_go()
+        self.root.unrecord()
+        memory, self.memory = self.memory, None
+        self.accesses.written_arrays.clear()
+        self.gradients.release()
+        if memory is not None:
+            memory.holding.release()
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the start of the tree can be replayed."""
+        return self.root.steps is not None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a result that waits for its backward needs the memory as it is."""
+        return self.occupancy.taken
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is recorded, and can never be valid again: a tensor that it reads has died."""
+        return self.recorded and not self.busy and self.guard.python.tensors.dead
+
+    # ------------------------------------------------------------------ the state
+
+    @property
+    def reads(self) -> Reads | None:
+        """What the calls of this state have read, of the objects that lie there now."""
+        return self.guard.python.reads
+
+    @property
+    def ignores(self) -> bool:
+        """Whether a call may change Python state that the guard does not look at."""
+        return self.guard.python.ignores
+
+    def holds(self) -> bool:
+        """Whether the Python state and the gradient slots are as they were."""
+        return self.gradients_hold() and self.guard.python.holds()
+
+    def moves(self) -> bool:
+        """Whether all holds for objects that lie in the place of others now; if so, it is about those."""
+        guard = self.guard.moved() if self.gradients_hold() else None
+        if guard is None:
+            return False
+        self.guard, self.known = guard, None
+        self._let_go()
+        return True
+
+    def explain(self) -> list[Difference]:
+        """What differs from the state that it is valid in."""
+        return self.guard.python.explain()
+
+    @property
+    def keeps_gradients(self) -> bool:
+        """Whether it depends on gradient slots."""
+        return bool(self.guard.present)
+
+    @property
+    def may_meet_gradients(self) -> bool:
+        """Whether a way through the call that is still unseen may read a tensor that requires grad."""
+        return bool(self.root.edges)
+
+    def gradients_hold(self) -> bool:
+        """Whether the gradient slots are as they were."""
+        return self.gradients.hold(self.guard.present)
+
+    def withdraw_gradients(self) -> bool:
+        """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
+        return self.gradients.withdraw(branches=bool(self.root.edges))
+
+    def show_gradients(self, effects: list[GradientEffect]) -> None:
+        """After a replay: fill the gradient slots."""
+        self.gradients.show(effects, self.guard.present)
+
+    def note_writes(self, counted: Counted) -> None:
+        """After a replay: autograd must see that tensors made outside were written."""
+        self.accesses.count_writes(counted)
+
+    def handles(self) -> frozenset[int]:
+        """Handles of storages of tensors that the callable can reach besides its arguments."""
+        return frozenset({*self.guard.shared, *self.accesses.externals})
+
+    def reaches(self, handle: int) -> bool:
+        """Whether a tensor that the callable can reach is on this storage, still."""
+        return self.guard.reaches(handle, self.accesses.externals)
+
+    # ------------------------------------------------------------------ the arguments
+
+    @property
+    def spots(self) -> tuple[Spot, ...]:
+        """The arguments that are used in place, or must be."""
+        return self.memory.inputs.spots if self.memory is not None else self.bound
+
+    def fits(self, call: Call) -> bool:
+        """Whether the arguments lie where it needs them."""
+        leaves = call.leaves
+        in_place = all([spot.holds(leaves) for spot in self.spots])
+        drawn = self.draws_from(call.generators().values())
+        apart = not self.meets(call) and not self.lies_in_arrays(call.leaves)
+        return in_place and not drawn and apart and not self.is_given_state(call)
+
+    def meets(self, call: Call) -> bool:
+        """Whether an argument that would be copied shares memory with state, where a copy is not the same."""
+        return (not self.recorded or self.depends_on_sharing) and bool(self.shared(call))
+
+    @property
+    def depends_on_sharing(self) -> bool:
+        """Whether an argument that shares memory with state is another call than one that does not.
+
+        It is if something is written, and may be while there are ways through the call still unseen.
+        """
+        return bool(self.accesses.writes or self.accesses.written or self.root.edges)
+
+    def shared(self, call: Call) -> list[int]:
+        """The arguments not in place that share memory with tensors the callable can reach."""
+        in_place = {member for spot in self.spots for member in spot.members}
+        return [
+            index
+            for index, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
+            if kind is TENSOR
+            and index not in in_place
+            and self.reaches(leaf.untyped_storage()._cdata)
+            and leaf.numel()
+        ]
+
+    def lies_in_arrays(self, leaves: Iterable[Any]) -> bool:
+        """Whether an argument lies in the memory of an array of the state that becomes a tensor."""
+        ranges = self.guard.array_ranges
+        return bool(ranges) and lying_in(leaves, ranges) is not None
+
+    def is_given_state(self, call: Call) -> bool:
+        """Whether an argument is a container that the callable reads or binds outside, where that matters.
+
+        What is bound in one of the two lies in the other.
+        """
+        if not has_branches(call.spec) or not (self.root.edges or self.binds):
+            return False
+        state = self.guard.python.containers | {id(target.container) for target in self.binds}
+        return any([id(part) in state for branch in call.branches()[2:] for part in parts_of(branch)])
+
+    # ------------------------------------------------------------------ random generators
+
+    def take_generators(self, call: Call) -> None:
+        """Before a replay: what stands for random generators among the arguments gets their states."""
+        if self.memory is not None and self.memory.stands.by_number:
+            self.memory.stands.take(call.generators().values())
+
+    def give_generators(self, call: Call) -> None:
+        """After it: they get theirs."""
+        if self.memory is not None and self.memory.stands.by_number:
+            self.memory.stands.give(call.generators().values())
+
+    def draws_from(self, given: Iterable[torch.Generator]) -> bool:
+        """Whether a random generator is one that the recording has from outside, or two of them are one."""
+        given = list(given)
+        several = self.memory is not None and self.memory.stands.several_on_devices
+        outside = self.accesses.generators
+        return any([address_of(each) in outside for each in given]) or (several and are_one(given))
+
+    # ------------------------------------------------------------------ what it consists of
+
+    @property
+    def binds(self) -> list[Target]:
+        """The slots that a way through the recording binds."""
+        ends = [node.template for node in self.root.walk() if node.template is not None]
+        return [target for template in ends for target in template.targets]
+
+    def backwards(self) -> list[Backward]:
+        """The recorded graphs of its paths."""
+        return [node.backward for node in self.root.walk() if node.backward is not None]
+
+    def holdings(self) -> list[Holding]:
+        """Its memory, and that of its backward."""
+        own = [self.memory.holding] if self.memory is not None else []
+        return own + [holding for backward in self.backwards() for holding in backward.holdings()]
+
+    def output(self) -> list[Output]:
+        """What recorded calls wrote to the standard streams, those of its backward included."""
+        return [*self.written_out, *(each for backward in self.backwards() for each in backward.output())]
+
+    def islands(self) -> list[Island]:
+        """All recorded islands."""
+        return [step for node in self.root.walk() for step in node.steps or () if isinstance(step, Island)]
+
+    def branches(self) -> list[Branch]:
+        """All recorded host reads."""
+        nodes = [node for node in self.root.walk() if node.steps is not None]
+        return [node.branch for node in nodes if node.branch is not None]
+
+    def segments(self) -> int:
+        """Number of recorded segments."""
+        steps = [step for node in self.root.walk() for step in node.steps or ()]
+        return sum(not isinstance(step, (Island, Reseed)) for step in steps)
+
+    def operations(self) -> int:
+        """Captured operations on all paths."""
+        nodes = [node for node in self.root.walk() if node.steps is not None]
+        return sum(getattr(step, "operations", 0) for node in nodes for step in node.steps or ())
+
+    def recorded_paths(self) -> int:
+        """Number of recorded ways from the start to an end."""
+        return sum(1 for node in self.root.walk() if node.steps is not None and node.branch is None)
+
+    def placed_bytes(self) -> int:
+        """Bytes of the static inputs."""
+        return self.memory.inputs.nbytes() if self.memory is not None else 0

@@ -1,0 +1,190 @@
+"""The tree of a recording: segments and islands, joined by the values the host saw.
+
+A node is a stretch of a call without a host read. Its events are known from observation; once recorded it
+also has steps that replay them. It ends either in a branch (the host reads a value or a shape, and each value
+leads to another node) or in a leaf (the callable returned). The same tree holds what was only observed and
+what was recorded: a node is recorded when it has been observed often enough, so a value seen once costs
+nothing but the observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from ...base import Site
+from ...hazards.rules import Reason
+from ..autograd import Backward
+from ..backends.protocol import CopyingSegment
+from ..program import COUNTS_ALL, Counted, Event, GradientEffect, Looks, Template
+
+
+class Step(Protocol):
+    """Something a replay does: a segment or an island."""
+
+    def replay(self) -> None:
+        """Do it again."""
+        ...
+
+    def with_copies(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> CopyingSegment | None:
+        """The segment with copies as a part of it, if it is one that can have them."""
+        ...
+
+
+@dataclass
+class Island:
+    """An operation that runs between two segments, its results copied to where the next segment reads them.
+
+    Attributes:
+        call: Runs the operation and returns its results in order.
+        results: The recorded results, ``None`` where a result is an operand (written in place).
+        operation: Name of the operation.
+        site: The user's line.
+        code: Code of the rule that says why it is an island.
+    """
+
+    call: Callable[[], list[Any]]
+    results: list[torch.Tensor | None]
+    operation: str
+    site: Site
+    code: str
+
+    def replay(self) -> None:
+        """Run the operation and copy its results into the recorded ones."""
+        for recorded, fresh in zip(self.results, self.call(), strict=True):
+            if recorded is not None:
+                recorded.copy_(fresh)
+
+    def with_copies(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> CopyingSegment | None:
+        """None: it is an operation."""
+        del inputs, outputs
+
+
+@dataclass
+class Branch:
+    """Where the host reads something that decides how the call goes on.
+
+    Attributes:
+        read: Reads again; returns the edge and, for shapes, the fresh results.
+        operation: Name of the operation.
+        site: The user's line.
+        code: Code of the rule.
+    """
+
+    read: Callable[[], tuple[Any, list[Any]]]
+    operation: str
+    site: Site
+    code: str
+
+
+@dataclass
+class Node:
+    """A stretch of a call, from a branch (or the start) to the next branch or the end.
+
+    Attributes:
+        events: What was observed.
+        complete: Whether the end of the stretch was reached.
+        seen: Agreeing observations in a row.
+        edges: Continuations by observed value.
+        template: How to hand out the result, if the stretch ends the call.
+        effects: Gradient slots that the call replaces, if the stretch ends it.
+        effects_key: What two observations of the effects are compared by.
+        arrivals: Recorded results of the branch that led here (shapes), to copy fresh ones into.
+        steps: What replays the stretch; None while it is not recorded.
+        branch: The end of a recorded stretch that does not end the call.
+        held: Storages alive at the branch, by number: what the continuation may read.
+        constants: Hoisted host data, by event index.
+        stands: Generators drawn from instead of those that the call makes; see :mod:`..program.generators`.
+        refused: Event indices of operations found to be refused by a capture.
+        backward: The graph of the result, if the stretch ends the call and backward may be called on it.
+        pure: The stretch writes nothing but its own memory, draws no random number and has no island.
+        counted: What the way to the end of the call writes with a change of version.
+        looks: What tensors look like in the calls of the tree, if this is its root.
+        excess: What to say if too many values are read at its end, if more is known than that.
+    """
+
+    events: list[Event] = field(default_factory=list[Event])
+    complete: bool = False
+    seen: int = 0
+    edges: dict[Any, Node] = field(default_factory=dict[Any, "Node"])
+    template: Template | None = None
+    effects: list[GradientEffect] = field(default_factory=list[GradientEffect])
+    effects_key: Any = None
+    arrivals: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    steps: list[Step] | None = None
+    branch: Branch | None = None
+    held: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
+    constants: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    stands: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
+    refused: set[int] = field(default_factory=set[int])
+    backward: Backward | None = None
+    pure: bool = True
+    counted: Counted = COUNTS_ALL
+    excess: Reason | None = None
+    looks: Looks = field(default_factory=Looks)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the stretch can be replayed."""
+        return self.steps is not None
+
+    def forget(self, index: int) -> None:
+        """Drop what was observed from an event on: a later call did something else."""
+        del self.events[index:]
+        self.complete = False
+        self.seen = 0
+        self.edges = {}
+        self.template = None
+        self.effects_key = None
+        self.unrecord()
+
+    def unrecord(self) -> None:
+        """Drop the recorded form of this node and of everything below it."""
+        self.steps = None
+        self.branch = None
+        self.held = {}
+        self.constants = {}
+        self.stands = {}
+        if self.backward is not None:
+            self.backward.release()
+            self.backward = None
+        self.effects = []
+        if self.template is not None:
+            self.template = self.template.bare()
+        for child in self.edges.values():
+            child.arrivals = []
+            child.unrecord()
+
+    def bare(self) -> Node:
+        """A copy of what was observed from here on, to be recorded on its own."""
+        edges = {value: child.bare() for value, child in self.edges.items()}
+        template = self.template.bare() if self.template is not None else None
+        return Node(
+            events=list(self.events),
+            complete=self.complete,
+            seen=self.seen,
+            edges=edges,
+            template=template,
+            effects_key=self.effects_key,
+            refused=set(self.refused),
+            pure=self.pure,
+            looks=self.looks,
+        )
+
+    def paths(self) -> int:
+        """Number of observed ways from here to an end."""
+        return sum(child.paths() for child in self.edges.values()) if self.edges else 1
+
+    def walk(self) -> list[Node]:
+        """This node and all below it, depth first."""
+        found: list[Node] = [self]
+        for child in self.edges.values():
+            found.extend(child.walk())
+        return found

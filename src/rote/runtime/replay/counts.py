@@ -1,0 +1,42 @@
+"""How many calls there were, and how many of them were replayed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Counting(Protocol):
+    """What counts calls, and those of them that were replayed."""
+
+    calls: int
+    replayed: int
+
+
+class Counts:
+    """What a wrapper counts at every call.
+
+    Attributes:
+        calls: Its calls.
+        replayed: Those that were replayed.
+    """
+
+    __slots__ = ("calls", "replayed")
+
+    def __init__(self) -> None:
+        self.calls = self.replayed = 0
+
+
+class KeyCounts:
+    """What is counted of one key, and asked by the functions that are generated for it.
+
+    Attributes:
+        calls: Its calls.
+        lessons: Those that were more than a replay, or were to be.
+        dead: An argument that is a part of the key has died: nothing has this key any more.
+    """
+
+    __slots__ = ("calls", "dead", "lessons")
+
+    def __init__(self) -> None:
+        self.calls = self.lessons = 0
+        self.dead = False

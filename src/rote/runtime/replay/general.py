@@ -1,0 +1,103 @@
+"""The hot path: place the inputs, launch the segments, run the islands, hand the result out.
+
+Nothing here looks at Python state; the guard has already held. The tree is walked by the values the host
+reads on the way. Where a value leads nowhere recorded, the caller of :func:`replay` goes on from there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...base import Site
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
+from ..arguments import Call
+from ..autograd import Backward
+from ..backends.protocol import Backend
+from ..program import COUNTS_ALL, INPUT_VIEW, Counted, Template
+from ..recording import Node, Own, Recording, StaticInputs, hand_out
+
+
+class Replayed(NamedTuple):
+    """How far a replay came.
+
+    Attributes:
+        node: The last node that was replayed.
+        path: The values read on the way.
+        finished: Whether ``node`` ends the call; otherwise the value read at its end is not recorded.
+        unseen: That value.
+    """
+
+    node: Node
+    path: list[Any]
+    finished: bool = True
+    unseen: Any = None
+
+
+def replay(root: Node) -> Replayed:
+    """Replay from the root as far as the recording goes; the inputs have been placed."""
+    node, steps = root, root.steps or []
+    path: list[Any] = []
+    while True:
+        for step in steps:
+            step.replay()
+        if node.branch is None:
+            return Replayed(node, path)
+        value, parts = node.branch.read()
+        child = node.edges.get(value)
+        if child is None or child.steps is None:
+            return Replayed(node, path, False, value)
+        for recorded, fresh in zip(child.arrivals, parts, strict=False):
+            recorded.copy_(fresh)
+        path.append(value)
+        node, steps = child, child.steps
+
+
+def repeats(recording: Recording, backend: Backend) -> bool:
+    """Whether a replay in which an operation raises has changed nothing, so the call can be made plainly.
+
+    The callable may catch the error there. On a device that runs behind, no operation raises.
+    """
+    outside = recording.accesses.written or recording.accesses.writes or recording.gradients.effects
+    pure = all(node.pure for node in recording.root.walk())
+    return pure and not outside and not backend.capabilities.asynchronous
+
+
+def raised(recording: Recording, backend: Backend, error: BaseException, site: Site) -> Reason:
+    """Why a call is made plainly: an operation of its replay raised, as with an index out of range.
+
+    Raises:
+        BaseException: The error, where the call cannot be made again.
+    """
+    if not (isinstance(error, Exception) and repeats(recording, backend)):
+        raise error
+    text = f"an operation of a replay raised {type(error).__name__} ({error}), so the call was made plainly"
+    return reason(rules.OPERATION_RAISES, text, site)
+
+
+def result_of(
+    template: Template,
+    inputs: StaticInputs,
+    call: Call,
+    backward: Backward | None = None,
+    counted: Counted = COUNTS_ALL,
+    own: Own | None = None,
+) -> Any:
+    """Copy mutated inputs back and hand the result of a finished call out.
+
+    Args:
+        template: The recorded result.
+        inputs: The static inputs.
+        call: The call's arguments.
+        backward: The recorded graph, if a part of the result requires grad.
+        counted: Of which tensors the call changes the version.
+        own: What the callable has returned, if it has just run.
+    """
+    if inputs.written:
+        inputs.copy_back(call.leaves, counted)
+    starts: dict[int, int] = {}
+    if any(leaf.kind == INPUT_VIEW for leaf in template.leaves):
+        starts = inputs.starts(call.leaves)
+    attach = partial(backward.attach, call) if backward is not None else None
+    return hand_out(template, call.leaves, starts, attach, call.branches, own)

@@ -1,0 +1,435 @@
+"""The hot path: one generated function per recording that answers the calls which are plain replays.
+
+A replay takes a GPU two microseconds to be told, and a general path through keys, recordings and
+templates takes Python twenty times that. So for a recording that has been replayed once, a function is
+written that does for this key, this state and this result what the general path would do: check the
+arguments and the surroundings (:mod:`..arguments.admission`), check the guard (:mod:`..conditions.quick`),
+place the inputs, launch, hand out. It says NOT_MINE wherever the general path would not have replayed this
+recording, or might not; then the general path decides and explains. It never decides anything itself, and
+what it does not know how to write (host reads, gradients that are replaced) it leaves to
+the general path of the key once the guard has held.
+
+What is written into the function may change by a lesson of its key (a new path, a new guard, another
+recording that is to be preferred) or by the release of the recording; it looks whether there was either.
+
+What does not work: to keep the function with the wrapper and let it mention the wrapper. The two would be a
+cycle, and the memory of a wrapper that is deleted would wait for a garbage collection. It mentions the
+recording, which lets go of it when released.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ...base import InternalError
+from ..arguments import NOT_MINE, Admission, Call, Source, Switches, has_branches, tracing
+from ..backends.protocol import Backend, Lock
+from ..conditions import QuickGuard
+from ..program import OWN, REPLAYED, OutputLeaf, Result, in_bad_fork, saving_is_hooked
+from ..recording import (
+    Copies,
+    Recording,
+    RecordingMemory,
+    can_be_written,
+    copy_of,
+    write_parts,
+    write_together,
+)
+from .counts import Counting, KeyCounts
+from .general import repeats, result_of
+
+General = Callable[[Recording, Call, FrameType], Result]
+"""The general path of a key: replays a recording whose guard has held, or goes on from there."""
+
+Finish = Callable[[Result], Any]
+"""Takes the result of a call that turned out to be more than a replay."""
+
+
+class HotPath:
+    """Answers the calls of one key and one state from one recording.
+
+    Args:
+        key: The counts of the key.
+        recording: The recording, which has just been replayed.
+        call: That call.
+        backend: The device.
+        general: The general path of the key.
+        lock: The wrapper's lock; None if the device's is enough.
+        counts: The wrapper's counts.
+        finish: Takes the result of a call that turned out to be more than a replay.
+        sorts: The order of the keywords does not matter.
+
+    Attributes:
+        call: The function, of positional and keyword arguments. It returns NOT_MINE if the general path has
+            to decide, and may return PLAINLY.
+    """
+
+    __slots__ = ("__weakref__", "_lessons", "_steps", "call")
+
+    def __init__(
+        self,
+        key: KeyCounts,
+        recording: Recording,
+        call: Call,
+        backend: Backend,
+        general: General,
+        lock: Lock | None,
+        counts: Counting,
+        finish: Finish,
+        *,
+        sorts: bool,
+    ) -> None:
+        if recording.memory is None:
+            raise InternalError("a function was to be generated for a recording without memory")
+        self._steps = recording.root.steps
+        self._lessons = key.lessons
+        writer = _ReplayWriter(key, recording, recording.memory, call, backend, general, sorts=sorts)
+        self.call = writer.write(lock, counts, finish)
+        recording.when_released(self.drop)
+
+    @staticmethod
+    def possible(recording: Recording, call: Call, others: Iterable[Recording], *, guesses: bool) -> bool:
+        """Whether such a function can stand for the general path.
+
+        Not where the general path does more than replay (it notices mutated arguments that keep coming from
+        one place), nor where it would prefer another recording that uses arguments in place.
+
+        Args:
+            recording: The recording.
+            call: The arguments.
+            others: All recordings of the key.
+            guesses: The key guesses where arguments lie.
+        """
+        memory = recording.memory
+        if not recording.recorded or memory is None or not Admission.possible(call):
+            return False
+        inputs = memory.inputs
+        if guesses and any(group.members[0] in inputs.written for group in inputs.groups):
+            return False
+        return bool(recording.spots) or not any(other.spots for other in others)
+
+    def serves(self, key: KeyCounts, recording: Recording) -> bool:
+        """Whether it was made for the recording as it is now."""
+        return self._lessons == key.lessons and self._steps is recording.root.steps
+
+    def drop(self) -> None:
+        """The recording is released: let go of everything."""
+        self.call = _not_mine
+        self._lessons = -1
+        self._steps = None
+
+
+def _not_mine(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return NOT_MINE
+
+
+class _ReplayWriter:
+    """Writes the function."""
+
+    def __init__(
+        self,
+        key: KeyCounts,
+        recording: Recording,
+        memory: RecordingMemory,
+        call: Call,
+        backend: Backend,
+        general: General,
+        *,
+        sorts: bool,
+    ) -> None:
+        self._key = key
+        self._recording = recording
+        self._general = general
+        self._call = call
+        self._inputs = memory.inputs
+        self._backend = backend
+        self._source = Source("replay")
+        self._admission = Admission(self._source, call, sorts=sorts)
+        self._guard = QuickGuard(
+            recording.guard.python, Switches(call.key.ambient.switches) if Switches.readable() else None
+        )
+        self._copies: Copies | None = None
+        self._stands = memory.stands if memory.stands.by_number else None
+
+    def write(
+        self, lock: Lock | None, counts: Counting, finish: Finish
+    ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+        source, constant = self._source, self._source.constant
+        # Before the trace could see how arguments are looked at, and before CUDA is asked anything.
+        source.refuse(f"{constant(tracing.get)}()")
+        source.refuse(f"{constant(in_bad_fork)}()")
+        self._admission.write()
+        self._copies = self._choose_copies() if self._is_plain() else None
+        if self._copies is None or not self._copies.write_sharing_late(self._admission):
+            self._admission.write_sharing()
+        self._switches()
+        own = () if lock is None or self._is_alone() else (lock,)
+        locks = (*own, self._backend.lock)
+        for held in locks:
+            source.refuse(f"not {constant(held.acquire)}(False)")
+            source.line("try:")
+            source.indent()
+        self._state()
+        if self._copies is not None:
+            self._unless_gradients_stand(constant(counts), constant(finish))
+            self._replay(self._copies, constant(counts))
+        else:
+            self._leave_to_general(constant(counts), constant(finish))
+        for held in reversed(locks):
+            source.indent(-1)
+            source.line("finally:")
+            source.line(f"    {constant(held.release)}()")
+        return source.compile()
+
+    def _is_plain(self) -> bool:
+        """Whether the replay itself can be written out: no host reads, gradients shown where they lie."""
+        root, recording = self._recording.root, self._recording
+        return (
+            root.branch is None
+            and root.template is not None
+            and (
+                not recording.gradients.effects
+                or (recording.keeps_gradients and not recording.gradients.copies)
+            )
+        )
+
+    def _is_alone(self) -> bool:
+        """Whether the replay touches nothing but the recording, so that the device's lock is enough.
+
+        Another thread may release the recording meanwhile. CUDA graphs are destroyed by whoever has the
+        device's lock, and the recording's tensors are kept by this function.
+        """
+        recording = self._recording
+        written = self._writes_result() and recording.root.backward is None
+        plain = self._is_plain() and written and not recording.islands()
+        more = recording.gradients.effects or recording.keeps_gradients or recording.accesses.writes
+        return self._backend.capabilities.asynchronous and plain and not more
+
+    def _choose_copies(self) -> Copies:
+        """What the segments copy themselves: arguments that are not in place, results that are new.
+
+        An argument that is written goes back to the caller even if the call is interrupted. So its copy has
+        to be made before, not with the launch.
+        """
+        root, inputs, leaves = self._recording.root, self._inputs, self._admission.leaves
+        pairs = (inputs.pairs() or []) if not inputs.written else []
+        parts = root.template.leaves if root.template is not None and self._writes_result() else ()
+        return Copies(
+            self._source,
+            root.steps or [],
+            self._backend.device,
+            {leaves[member]: target for member, target in pairs},
+            [leaf.value for leaf in parts if leaf.kind == OWN],
+        )
+
+    # ------------------------------------------------------------------ may it be replayed?
+
+    def _state(self) -> None:
+        """What is not in the key: the recording is there and free, and arguments and guard fit."""
+        source, recording, constant = self._source, self._recording, self._source.constant
+        name, key = constant(recording), constant(self._key)
+        source.refuse(f"{constant(recording.root)}.steps is not {constant(recording.root.steps)}")
+        source.refuse(f"{key}.lessons != {constant(self._key.lessons)} or {key}.dead")
+        source.refuse(f"{name}.replays >= {name}.due")  # to be measured
+        if recording.keeps_graph or recording.root.backward is not None or recording.root.edges:
+            source.refuse(f"{constant(recording.occupancy)}.taken")
+        if recording.keeps_gradients:
+            source.line(f"stands = {constant(recording.gradients.stand)}()")
+            source.refuse(f"not stands and not {name}.gradients_hold()")
+        for spot in recording.spots:
+            source.refuse(f"not {constant(spot.holds)}({self._leaves()})")
+        self._sharing()
+        if has_branches(self._call.spec) and (recording.root.edges or recording.binds):
+            source.refuse(f"{name}.is_given_state({self._as_call()})")
+        if self._stands is not None and (recording.accesses.generators or self._stands.several_on_devices):
+            source.refuse(f"{name}.draws_from({self._generators()})")
+        self._guard.write(source)
+
+    def _switches(self) -> None:
+        """Modes and switches that decide what the callable would compute, and hooks on what it would save."""
+        self._admission.write_switches(named=not Switches.readable())  # the guard looks at them
+        if self._call.key.ambient.grad:
+            self._source.refuse(f"{self._source.constant(saving_is_hooked)}()")
+
+    def _sharing(self) -> None:
+        """No argument that is copied shares memory with state, where that matters."""
+        recording, source = self._recording, self._source
+        leaves = self._call.leaves
+        if recording.guard.array_ranges and any(
+            [isinstance(leaf, torch.Tensor) and leaf.is_cpu for leaf in leaves]
+        ):
+            source.refuse(f"{source.constant(recording.lies_in_arrays)}({self._leaves()})")
+        if not recording.depends_on_sharing:
+            return
+        in_place = {member for spot in recording.spots for member in spot.members}
+        state, reaches = source.constant(recording.handles()), source.constant(recording.reaches)
+        for position in self._admission.tensors():
+            if position not in in_place:
+                handle = self._admission.handle(position)
+                source.refuse(f"{handle} in {state} and {reaches}({handle})")
+
+    def _unless_gradients_stand(self, counts: str, finish: str) -> None:
+        """Gradients that somebody changed, or holds, since the last replay are for the general path."""
+        if self._recording.gradients.effects:
+            self._source.line("if not stands:")
+            self._source.indent()
+            self._leave_to_general(counts, finish)
+            self._source.indent(-1)
+
+    def _leaves(self) -> str:
+        leaves = self._admission.leaves
+        return f"({', '.join(leaves)}{',' if leaves else ''})"
+
+    def _generators(self) -> str:
+        """The random generators that the recording has stands for."""
+        call, admission = self._call, self._admission
+        given = [number for number, each in enumerate(call.branches()) if type(each) is torch.Generator]
+        names = dict(zip(given, admission.generators, strict=True))
+        names.update([(~number, name) for number, name in enumerate(admission.state)])
+        return f"({''.join([f'{names[number]}, ' for number in call.generators()])})"
+
+    # ------------------------------------------------------------------ the replay
+
+    def _begin(self, copies: Copies) -> None:
+        """Place the inputs and launch the first step."""
+        copies.prepare()
+        self._enter()
+        if self._stands is not None:
+            self._source.line(f"{self._source.constant(self._stands.take)}({self._generators()})")
+        copies.place(self._inputs, self._admission.leaves)
+        if self._recording.root.steps:
+            copies.launch(0)
+
+    def _enter(self) -> None:
+        """Order the call after the last replay; nearly always that ran on the same stream."""
+        source, constant, backend = self._source, self._source.constant, self._backend
+        if backend.current_stream is None:
+            source.line("stream = 0")
+            return
+        if backend.device.index != self._admission.stream:
+            source.line(f"stream = {constant(backend.current_stream)}()")
+        source.line(f"if stream != {constant(backend)}.entered: {constant(backend.enter_call)}()")
+
+    def _replay(self, copies: Copies, counts: str) -> None:
+        source, recording, constant = self._source, self._recording, self._source.constant
+        gives = [f"{constant(self._stands.give)}({self._generators()})"] if self._stands is not None else []
+        back = [f"{constant(self._inputs.copy_back)}({self._leaves()})"] if self._inputs.written else []
+        after = "; ".join([*back, *gives])
+        steps = len(recording.root.steps or ())
+        guarded = after or repeats(recording, self._backend)
+        if guarded:  # an operation raised: what was written before it stays written, as in eager
+            source.line("try:")
+            source.indent()
+        self._begin(copies)
+        counted = [f"{counts}.calls += 1", f"{constant(self._key)}.calls += 1"]
+        for line in [] if self._is_alone() else counted:  # an island may raise
+            source.line(line)
+        for index in range(1, steps):
+            copies.launch(index)
+        if guarded:
+            source.indent(-1)
+            source.line(f"except {'BaseException' if after else 'Exception'}:")
+            source.line(f"    {after}; raise" if after else f"    return {constant(NOT_MINE)}")
+        for line in gives:
+            source.line(line)
+        if recording.accesses.writes:  # the result notes the versions of what its backward needs
+            source.line(f"{constant(recording.note_writes)}({constant(recording.root.counted)})")
+        source.line(f"value = {self._result(copies)}")
+        if recording.gradients.effects:
+            source.line(f"if not {constant(recording.gradients.stand)}():")
+            source.line(f"    {constant(recording)}.show_gradients({constant(recording.root.effects)})")
+        if self._backend.current_stream is None:  # with streams, the next call waits for this one's
+            source.line(f"{constant(self._backend.leave_call)}()")
+        source.line(f"{constant(recording)}.replays += 1")
+        for line in counted if self._is_alone() else []:  # at once, or a report would see a call half counted
+            source.line(line)
+        source.line(f"{counts}.replayed += 1")
+        source.line("return value")
+
+    def _leave_to_general(self, counts: str, finish: str) -> None:
+        source, recording, constant = self._source, self._recording, self._source.constant
+        replay = constant(self._general)
+        source.line(f"{counts}.calls += 1")
+        source.line(f"{constant(self._key)}.calls += 1")
+        frame = f"{constant(sys._getframe)}(2)"
+        source.line(f"result = {replay}({constant(recording)}, {self._as_call()}, {frame})")
+        source.line(f"if result.how is {constant(REPLAYED)}:")
+        source.line(f"    {counts}.replayed += 1")
+        source.line("    return result.value")
+        source.line(f"return {finish}(result)")
+
+    def _as_call(self) -> str:
+        """The call, taken apart as the general path does it."""
+        constant, call = self._source.constant, self._call
+        parts = f"{constant(call.spec)}, {self._leaves()}, {constant(call.kinds)}, {constant(call.key)}"
+        if not call.opened:
+            return f"{constant(Call)}({parts}, (args, kwargs))"
+        opened = f"None, (), {constant(call.openings)}, {constant(call.opened)}"
+        places = zip(call.state, self._admission.state, strict=True)
+        state = "".join([f"({constant(place)}, {name}), " for (place, _), name in places])
+        return f"{constant(Call)}({parts}, (args, kwargs), {opened}, state=({state}))"
+
+    # ------------------------------------------------------------------ the result
+
+    def _writes_result(self) -> bool:
+        """Whether an expression makes the result: its copies are all there is to do besides."""
+        root = self._recording.root
+        template = root.template
+        if template is None or self._inputs.written or not can_be_written(template):
+            return False
+        if root.backward is not None:  # the copies are hung into the caller's graph
+            return not torch.is_inference_mode_enabled()
+        return not template.tracked
+
+    def _result(self, copies: Copies) -> str:
+        """The expression that makes the caller's result."""
+        root, source, constant = self._recording.root, self._source, self._source.constant
+        template, backward = root.template, root.backward
+        if template is None or not self._writes_result():
+            given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
+            return f"{constant(result_of)}({given}, {constant(backward)}, {constant(root.counted)})"
+        parts = write_parts(template, _PartNames(source, self._admission.leaves, copies))
+        if backward is not None:
+            own = {n: parts[n] for n, leaf in enumerate(template.leaves) if leaf.kind == OWN}
+            source.line(f"made = {{{', '.join([f'{n}: {part}' for n, part in own.items()])}}}")
+            source.line(f"{constant(backward.attach)}({self._as_call()}, made)")
+            parts = [f"made[{n}]" if n in own else part for n, part in enumerate(parts)]
+        return write_together(source, template.spec, iter(parts))
+
+
+@dataclass(frozen=True)
+class _PartNames:
+    """The expressions that the leaves of a result are made of.
+
+    Attributes:
+        source: The function that is written.
+        leaves: The names of the argument leaves in it.
+        copies: What its segments copy themselves.
+    """
+
+    source: Source
+    leaves: Sequence[str]
+    copies: Copies
+
+    def argument(self, index: int) -> str:
+        """An argument leaf."""
+        return self.leaves[index]
+
+    def constant(self, value: Any) -> str:
+        """A value that the function holds."""
+        return self.source.constant(value)
+
+    def copy(self, position: int, leaf: OutputLeaf) -> str:
+        """A copy of what lies in the recording's memory."""
+        made = self.copies.result(leaf.value)
+        if made is not None:
+            return made
+        if leaf.value.is_contiguous():
+            return f"{self.constant(leaf.value.clone)}()"
+        return f"{self.constant(copy_of)}({self.constant(leaf.value)})"

@@ -1,0 +1,35 @@
+"""Python state, slot by slot: what lies where, what calls read of it, and how a change is said."""
+
+from __future__ import annotations
+
+from .executed import PASSES_ON, TORCHS_OWN, ExecutedCode, inner_code, mentions_of, our_profiler
+from .kinds import (
+    ASKED,
+    ATTRIBUTE,
+    BULK,
+    CACHED,
+    CELL,
+    DEFINED,
+    FOLLOWED,
+    HELD,
+    ITEM,
+    KIND,
+    LENGTH,
+    LOOKED,
+    MEMBERS,
+    MISSING,
+    NUMBERS,
+    ORDER,
+    REFERENT,
+    SAID,
+    SCRIPTED,
+    SUBCLASS,
+    VARIABLE,
+    Entry,
+    answer,
+    lying_in,
+    read,
+)
+from .reads import Address, Argument, Names, Read, Reads, address_of
+from .slots import Difference, difference_in, form_of, is_among, look_again, now_in, same, show, show_tensor
+from .snapshot import Snapshot

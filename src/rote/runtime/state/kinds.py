@@ -1,0 +1,110 @@
+"""Kinds of slots, and how what lies in one of each is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from ..objects import UNSET, Content, cached_in, members, own, remembered, scripted
+from .reads import Argument
+
+ITEM, ATTRIBUTE, CELL, VARIABLE, SCRIPTED = "item", "attribute", "cell", "variable", "scripted"
+LENGTH, MEMBERS, ORDER, DEFINED, BULK = "length", "members", "order", "defined", "bulk"
+KIND, SUBCLASS, REFERENT, NUMBERS, HELD = "kind", "subclass", "referent", "numbers", "held"
+CACHED, RESULT, ASKED, SAID = "cached", "result", "asked", "said"
+FOLLOWED = "followed"
+"""Kind of what stands for slots in which other objects lie again and again (:mod:`..conditions.paths`)."""
+NUMBERED = frozenset({DEFINED, LENGTH, MEMBERS})
+"""Kinds of slots that are a number, always of one type."""
+LOOKED = "looked"
+"""Key of the numbers of an array that Python code looks into: they count in any case."""
+
+MISSING: Any = object()
+"""What is read from a slot that is gone."""
+
+
+class Entry(NamedTuple):
+    """One slot: where it is and what was in it."""
+
+    kind: str
+    container: Any
+    key: Any
+    value: Any
+    node: int
+
+
+def container_of(entry: Entry) -> Any:
+    """The object that a slot belongs to.
+
+    Raises:
+        ValueError: It was an argument, and is no more.
+    """
+    return entry.container() if type(entry.container) is Argument else entry.container
+
+
+def read(entry: Entry) -> Any:
+    """What lies in the slot now."""
+    kind, container, key, was, _ = entry
+    try:
+        if type(container) is Argument:
+            container = container()
+        if was is UNSET and kind == ATTRIBUTE:
+            return getattr(container, key, UNSET)
+        return lying_in(kind, container, key)
+    except (KeyError, IndexError, AttributeError, ValueError):
+        return MISSING
+
+
+def lying_in(kind: str, container: Any, key: Any) -> Any:
+    """What lies in a slot.
+
+    Raises:
+        KeyError, IndexError, ValueError, AttributeError: Nothing does.
+    """
+    return _READERS[kind](container, key)
+
+
+def _length(container: Any, _: Any) -> Content:
+    return Content(members.length(container))
+
+
+def _bulk(container: Any, _: Any) -> Content:
+    whole = members.items if isinstance(container, Mapping) else members.keys
+    return Content(whole(container))
+
+
+def _asked(asked: Any, key: Any) -> Content:
+    return answer(asked(*key) if type(key) is tuple else getattr(asked, key)())
+
+
+_READERS: dict[str, Callable[[Any, Any], Any]] = {
+    ITEM: members.member,
+    ATTRIBUTE: getattr,
+    CELL: lambda cell, _: cell.cell_contents,
+    DEFINED: lambda container, key: Content(key in container),
+    LENGTH: _length,
+    MEMBERS: _length,
+    BULK: _bulk,
+    ORDER: lambda container, _: Content(members.keys(container)),
+    VARIABLE: lambda variable, _: variable.get(UNSET),
+    SCRIPTED: scripted,
+    KIND: lambda value, table: own(value, "__dict__") if table else type(value),
+    SUBCLASS: lambda base, kind: Content(issubclass(kind, base)),
+    REFERENT: lambda reference, _: Content(reference() is not None),
+    ASKED: _asked,
+    SAID: lambda value, name: answer(getattr(value, name)),
+    NUMBERS: lambda array, _: Content(array.tobytes()),
+    RESULT: lambda function, key: cached_in(function, key[0])[key[1]],
+    CACHED: lambda function, asked: Content(remembered(function, asked)),
+    HELD: lambda value, _: value,
+    FOLLOWED: lambda followed, _: Content(followed.holds()),
+}
+
+
+def answer(said: Any) -> Content:
+    """What a function of C said, in a form that can be compared."""
+    if isinstance(said, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)):
+        return Content(said)
+    return Content(tuple(said) if isinstance(said, (list, tuple)) else repr(said))

@@ -1,0 +1,306 @@
+"""Slots of Python state: what lies in them now, whether it is what lay there before, and how to say so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from operator import is_
+from typing import Any
+
+import numpy
+import torch
+
+from ...base import Site, bits_of, cut
+from ..objects import (
+    PROXIES,
+    UNSET,
+    Content,
+    Members,
+    ParameterGroup,
+    Position,
+    Remembered,
+    TensorMark,
+    cached_in,
+    counted,
+    exact,
+    hooks_of,
+    is_bound_method,
+    mark,
+    pointer_of,
+)
+from ..pytorch import has_memory
+from .executed import ExecutedCode
+from .kinds import CACHED, ITEM, LENGTH, LOOKED, MISSING, NUMBERED, NUMBERS, RESULT, Entry, container_of, read
+from .reads import Address, Read, Reads
+from .snapshot import Snapshot
+
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor
+_WIDEST = 60
+"""Characters of a value that are shown."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One slot that differs between two moments.
+
+    Attributes:
+        name: The slot, as the user would write it.
+        was: Text of the earlier value.
+        now: Text of the later value.
+        moved: The slot holds a tensor that the recording reads (its address is ``was``).
+        site: The user's line that read the tensor, or that wrote the slot.
+        group: The optimizer's parameter group, if the slot is one of its hyperparameters.
+        key: The key of the slot in its container.
+        scheduler: Class of the learning-rate scheduler whose attribute the slot is.
+        advanced: The slot holds an iterator, which was moved.
+    """
+
+    name: str
+    was: str
+    now: str
+    moved: bool = False
+    site: Site | None = None
+    group: ParameterGroup | None = None
+    key: Any = None
+    scheduler: str | None = None
+    advanced: bool = False
+
+    def __str__(self) -> str:
+        if self.was != self.now:
+            return f"{self.name} was {self.was} and is {self.now}"
+        now = "is another one at the same address" if self.moved else "is not what it was"
+        return f"{self.name} was {self.was} and {now}"
+
+
+def difference_in(
+    snapshot: Snapshot, was: Entry | Read, now: Entry, name: str, site: Site | None = None
+) -> Difference:
+    """What is not as it was in a slot."""
+    advanced = _is_one_iterator(was.value, now.value)
+    earlier, later = show(was.value), show(now.value)
+    if advanced and earlier == later:
+        later = "further" if now.value.known else "perhaps further: its position cannot be told"
+    scheduler = snapshot.training.schedulers.get(id(now.container))
+    return Difference(name, earlier, later, site=site, key=now.key, scheduler=scheduler, advanced=advanced)
+
+
+@dataclass(frozen=True)
+class Again:
+    """What was read of the state, looked at again.
+
+    Attributes:
+        snapshot: What lies in the slots now.
+        changed: Those that are not as they were when they were read.
+    """
+
+    snapshot: Snapshot
+    changed: list[Difference]
+
+
+def look_again(
+    reads: Reads, executed: ExecutedCode, lines: Mapping[Address, Site], written: Collection[int] = ()
+) -> Again:
+    """Look at all slots that were read once more.
+
+    Args:
+        reads: What was read.
+        executed: The code that ran.
+        lines: Where slots were written, or with neither kind nor key any of a container.
+        written: Addresses of numpy arrays that may have changed since.
+    """
+    snapshot = Snapshot(reads)
+    changed: list[tuple[Entry, Difference]] = []
+    for address, noted in reads.slots.items():
+        snapshot.training.meet(noted.container)
+        entry = snapshot.entries[address] = _entry_of(snapshot, noted, executed)
+        if noted.kind == CACHED:
+            _note_cached(snapshot, entry)
+        was, now = noted.value, entry.value
+        if was is now or same(was, now) or _is_at(entry, written):
+            continue
+        site = lines.get(address) or lines.get(("", address[1], None))
+        changed.append((entry, difference_in(snapshot, noted, entry, snapshot.name_of(entry), site)))
+    _note_hooks(snapshot, executed)
+    return Again(snapshot, _in_order(changed))
+
+
+def _in_order(changed: list[tuple[Entry, Difference]]) -> list[Difference]:
+    """Slots first, containers as a whole last; of a list that has grown not what lies further back now."""
+    grown = {id(entry.container) for entry, _ in changed if entry.kind == LENGTH}
+    found = [
+        difference
+        for entry, difference in changed
+        if entry.kind != ITEM or type(entry.key) is not int or id(entry.container) not in grown
+    ]
+    return sorted(found, key=lambda difference: "(" in difference.name)
+
+
+def _entry_of(snapshot: Snapshot, noted: Read, executed: ExecutedCode) -> Entry:
+    """The slot that was read, with what lies there now."""
+    entry = _tuple(Entry, (*noted[:4], snapshot.node(-1, noted)))
+    was, value = noted.value, read(entry)
+    if value is was or (noted.kind in NUMBERED and value == was):  # as most
+        return entry
+    if type(value) in PROXIES:  # what it stands for may be gone
+        return entry._replace(value=mark(value))
+    if isinstance(value, torch.Tensor):
+        snapshot.note_tensor(entry, value)
+    elif isinstance(value, numpy.ndarray):
+        snapshot.note_array(value)
+    now = form_of(entry.value, value)
+    if isinstance(now, Position):
+        known = now.known and now.codes.isdisjoint(executed.resumed)
+        now = now._replace(known=known, asked=isinstance(was, Position) and was.asked)
+    return entry._replace(value=now)
+
+
+def _note_hooks(snapshot: Snapshot, executed: ExecutedCode) -> None:
+    """Add the hooks of the tensors that were found: autograd calls them, and no code of Python reads them."""
+    for entry, tensor in [each for found in snapshot.tensors.values() for each in found]:
+        for name, hooks in hooks_of(tensor):
+            if any(map(executed.ran, hooks.values())):
+                node = snapshot.node(entry.node, f".{name}")
+                held = [(LENGTH, None, counted(len(hooks))), *[(ITEM, *pair) for pair in hooks.items()]]
+                for kind, key, value in held:
+                    slot = Entry(kind, hooks, key, value, snapshot.node(node, f"[{key!r}]" if key else ""))
+                    snapshot.entries.setdefault((kind, id(hooks), key), slot)
+
+
+def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
+    """Add the tensors that a cache holds, each as what lies at its place there."""
+    for place, value in enumerate(cached_in(container_of(entry), entry.key)):
+        if isinstance(value, torch.Tensor):
+            snapshot.note_tensor(
+                entry._replace(kind=RESULT, key=(entry.key, place), value=mark(value)), value
+            )
+
+
+def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
+    """Whether a numpy array at one of some addresses lies in the slot."""
+    if entry.kind == NUMBERS:
+        return entry.key != LOOKED and is_among(entry, addresses)
+    now = read(entry) if addresses and isinstance(entry.value, Content) else None
+    return isinstance(now, numpy.ndarray) and pointer_of(now) in addresses
+
+
+def is_among(entry: Entry, addresses: Collection[int]) -> bool:
+    """Whether the array whose numbers are compared lies at one of some addresses."""
+    return bool(addresses) and pointer_of(container_of(entry)) in addresses
+
+
+def now_in(entry: Entry) -> Any:
+    """What lies in the slot, in the form that the guard keeps."""
+    return form_of(entry.value, read(entry))
+
+
+def form_of(was: Any, value: Any) -> Any:
+    """The form in which the guard keeps what lies in a slot, where it has kept what lay there before."""
+    as_it_is = isinstance(was, numpy.ndarray) or value is was  # a guard's iterator
+    return value if as_it_is else mark(value)
+
+
+def _is_one_iterator(was: Any, now: Any) -> bool:
+    return isinstance(was, Position) and isinstance(now, Position) and was.value is now.value
+
+
+def same(was: Any, now: Any) -> bool:
+    """Whether two slot contents count as unchanged: identity, or equality of plain values of one type."""
+    if was is now:
+        return True
+    if isinstance(was, TensorMark):
+        return isinstance(now, TensorMark) and was.identity == now.identity and was.address == now.address
+    if isinstance(was, Position):
+        return was.agrees(now)
+    if isinstance(was, Content):
+        return isinstance(now, Content) and _alike(was.value, now.value)
+    if type(was) is not type(now):
+        return False
+    if isinstance(was, (float, complex)):
+        return bits_of(was) == bits_of(now)
+    if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
+        return bool(was == now)
+    if is_bound_method(was) and is_bound_method(now):  # made anew at each access
+        return was.__func__ is now.__func__ and was.__self__ is now.__self__
+    return False
+
+
+def _alike(was: Any, now: Any) -> bool:
+    if (
+        type(was) is tuple
+        and type(now) is tuple
+        and any(isinstance(each, torch.Tensor) for each in was + now)
+    ):
+        return len(was) == len(now) and all(map(is_, was, now))
+    if isinstance(was, (float, complex)):
+        return same(was, now)
+    return bool(was == now) and exact(was) == exact(now)
+
+
+def show(value: Any) -> str:
+    """A short text for a slot's content."""
+    if value is MISSING:
+        return "gone"
+    if value is UNSET:
+        return "not set"
+    if isinstance(value, TensorMark):
+        return f"a tensor at {value.address:#x}"
+    if isinstance(value, Position):
+        return cut(value.text, 100)
+    if isinstance(value, Content):
+        return _show_content(value.value)
+    if isinstance(value, Remembered):
+        return str(value)
+    if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
+        return _shortened(value)
+    if type(value) is tuple:
+        return _shortened(_outline(value))
+    if isinstance(value, Enum):
+        return repr(value)
+    return f"a {type(value).__name__} (id {id(value):#x})"
+
+
+def _outline(value: Any) -> Any:
+    """A tuple with a word for each object in it."""
+    if type(value) is tuple:
+        return tuple(map(_outline, value))
+    return value if value is None or type(value) in (bool, int, float, str, bytes) else _Kind(value)
+
+
+class _Kind:
+    """Stands for an object in a text: the object's own is the user's code."""
+
+    def __init__(self, value: Any) -> None:
+        self._name = type(value).__name__
+
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
+
+
+def _show_content(value: Any) -> str:
+    """A short text for what is compared by a copy."""
+    if type(value) is tuple and value and type(value[-1]) is bytes and type(value[0]) in (tuple, torch.Size):
+        kind = f"{numpy.dtype(value[1]).name}" if type(value[1]) is str else ""
+        return f"an array {kind}{list(value[0])}"
+    if type(value) is tuple and len(value) > 1 and isinstance(value[0], type):
+        value = value[-1]  # of what type it is, and what it holds
+    if isinstance(value, Members):
+        text = repr(value)
+        return text if len(text) <= _WIDEST else f"a set of {len(value)}"
+    if type(value) is frozenset:
+        kept: Any = value
+        pairs = all([type(each) is tuple and len(each) == 2 and each[0] is type(each[1]) for each in kept])
+        text = "{" + ", ".join(sorted([repr(each[1] if pairs else each) for each in kept])) + "}"
+        return text if len(text) <= _WIDEST else f"a set of {len(kept)}"
+    return show(value)
+
+
+def _shortened(value: Any) -> str:
+    return cut(repr(value), _WIDEST)
+
+
+def show_tensor(value: Any) -> str:
+    """A short text for what lies in a slot where a tensor lay."""
+    if not isinstance(value, torch.Tensor):
+        return show(value)
+    return f"another one at {value.data_ptr():#x}" if has_memory(value) else "another one, without memory"

@@ -1,0 +1,278 @@
+"""Where a replay began to differ from the plain call: the operation, its line, and the likely cause.
+
+The replay kept none of its intermediate values, so the callable runs again, from the same start:
+
+1. Observed, and compared with the events of the recording. The first operation that is another one, or has
+   another operand, froze something that rote cannot see.
+2. If all operations agree, a tensor made outside that the plain call wrote and no operation did was written
+   out of sight (by another thread, another library); the first operation that reads it is named.
+3. If the observed call gives other values than the plain one: a second plain call tells whether the callable
+   repeats its own values at all. Where it does, it takes another way when it is outcome.
+4. Else the callable is recorded afresh with every operation's result among its outputs, and the first result
+   that differs from a plain run is named. If none does, the recording had become stale.
+
+Each of these is one more run of the Python code. Tensors, gradients and random generators are put back after
+it; Python state out of sight (an iterator, a queue) is moved once more each time. Nothing runs again once
+Python state under guard has changed, or when the plain call raised.
+
+What this cannot do: name an operation that only computes something else because of where its memory lies.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import torch
+
+from ...base import Site, traceback_site
+from ...hazards import rules
+from ...hazards.rules import Reason, Rule, reason
+from ..arguments import Call
+from ..autograd.graph import line_that_changes
+from ..backends.protocol import Backend
+from ..capture import Observation, Plan, TracedCall
+from ..engine import Specialization
+from ..program import REPLAYED, Event, Origin, Token
+from ..recording import Node, Recording
+from ..state import ExecutedCode
+from .mismatch import Mismatch, compare_leaves, compare_tensors
+from .plain import plainly
+from .surface import Moment, Surface
+from .witness import Witnessed
+
+ATTEMPTS = 4
+"""Calls after which a fresh recording has to replay."""
+
+Tensors = list[tuple[str, torch.Tensor]]
+
+
+class Located(NamedTuple):
+    """What was found out.
+
+    Attributes:
+        why: The likely cause.
+        operation: The first operation that differs, if it is known.
+    """
+
+    why: Reason
+    operation: str | None = None
+
+    @property
+    def place(self) -> str | None:
+        """``file:line`` of the cause."""
+        return str(self.why.where) if self.why.where is not None and self.why.where.line else None
+
+    @property
+    def text(self) -> str:
+        """For the message of the error."""
+        at = f" at {self.place}" if self.place is not None else ""
+        first = f"first operation that differs: {self.operation}{at}\n" if self.operation is not None else ""
+        return f"{first}likely cause: {self.why}"
+
+
+class Locator:
+    """Looks for the operation.
+
+    Args:
+        entry: The key.
+        recording: The recording, released.
+        call: The arguments.
+        backend: The device.
+    """
+
+    def __init__(self, entry: Specialization, recording: Recording, call: Call, backend: Backend) -> None:
+        self._function = entry.subject.function
+        self._entry = entry
+        self._recording = recording
+        self._call = call
+        self._backend = backend
+
+    def state(self, found: Mismatch) -> Located:
+        """The plain call changed Python state that the replay left alone."""
+        site = found.site or line_that_changes(found.name, list(self._entry.executed.globals))
+        return Located(reason(rules.HIDDEN_STATE, str(found), site))
+
+    def error(self, error: Exception) -> Located:
+        """The plain call raised."""
+        text = f"{type(error).__name__}: {error}"
+        return Located(reason(rules.PLAIN_RAISES, text, traceback_site(error.__traceback__)))
+
+    def locate(self, surface: Surface, before: Moment, plain: Any, written: Tensors, site: Site) -> Located:
+        """Run the callable again from its start and compare; afterwards everything is as it was.
+
+        Args:
+            surface: What the call changes.
+            before: What that held before the call.
+            plain: The result of the plain call, whose effects are in place.
+            written: Tensors that the plain call wrote and the recording does not.
+            site: The caller's line.
+        """
+        after, leaves = surface.read(), surface.keep(plain)
+        try:
+            return self._locate(surface, before, after, leaves, written, site)
+        except Exception as failure:  # the difference is reported, whatever happens while looking further
+            text = f"the operation could not be found ({type(failure).__name__}: {failure})"
+            return Located(reason(rules.STALE_RECORDING, text, site))
+        finally:
+            surface.write(after, on_host=True)
+
+    def _locate(
+        self,
+        surface: Surface,
+        before: Moment,
+        after: Moment,
+        leaves: list[Any],
+        written: Tensors,
+        site: Site,
+    ) -> Located:
+        recorded = {id(node): list(node.events) for node in self._recording.root.walk()}
+        surface.write(before, on_host=True)
+        outcome = self._observe(site)
+        found = self._other_operation(outcome, recorded) or _read_after(outcome, written)
+        if found is not None:
+            return found
+        if _repeats(surface, leaves, after, outcome.value):
+            return self._record_afresh(surface, before, site)
+        surface.write(before, on_host=True)
+        again = self._run_plainly(self._function)
+        if _repeats(surface, leaves, after, again):
+            return self._unobserved(surface, before, outcome, site)
+        return self._unrepeatable(surface, before, site)
+
+    # ------------------------------------------------------------------ the ways to run it again
+
+    def _observe(self, site: Site) -> Observation:
+        known = self._recording.accesses.generators.values()
+        plan = Plan(self._recording.root, self._entry.limits.warmup, self._backend, generators=known)
+        with plainly(self._backend):
+            return TracedCall(self._function, self._call, plan, site).run()
+
+    def _run_plainly(self, function: Callable[..., Any]) -> Any:
+        args, kwargs = self._call.given
+        with plainly(self._backend):
+            return function(*args, **kwargs)
+
+    # ------------------------------------------------------------------ what they tell
+
+    def _other_operation(self, outcome: Observation, recorded: dict[int, list[Event]]) -> Located | None:
+        """The first event that is not the recorded one, or what else about the call is new."""
+        if outcome.difference is not None:
+            frozen = outcome.difference.code == rules.OPERAND_DIFFERS.code
+            rule = rules.HIDDEN_VALUE if frozen else rules.HIDDEN_BRANCH
+            why = outcome.difference
+            return Located(reason(rule, why.message, why.where), _first_other(outcome.nodes, recorded))
+        if outcome.blockers:
+            why = outcome.blockers[0]
+            return Located(reason(rules.HIDDEN_BRANCH, why.message, why.where))
+        template = outcome.node.template
+        if template is not None and template.key != outcome.template.key:
+            return Located(reason(rules.HIDDEN_VALUE, template.difference(outcome.template)))
+        return None
+
+    def _unobserved(self, surface: Surface, before: Moment, outcome: Observation, site: Site) -> Located:
+        """The callable does something else when nobody looks: the first operation that only it has."""
+        surface.write(before, on_host=True)
+        witnessed = Witnessed(self._function)
+        self._run_plainly(witnessed)
+        observed = {event.operation for node in outcome.nodes for event in node.events}
+        other = next((seen for seen in witnessed.seen if seen[0] not in observed), None)
+        text = "the callable computes something else when it is observed, as it was for the recording"
+        if other is None:
+            return Located(reason(rules.OBSERVER_DIFFERS, text, site))
+        return Located(reason(rules.OBSERVER_DIFFERS, text, other[1]), other[0])
+
+    def _unrepeatable(self, surface: Surface, before: Moment, site: Site) -> Located:
+        """Two plain runs differ: the first operation in which they do."""
+        runs: list[list[torch.Tensor]] = []
+        witnessed = Witnessed(self._function)
+        for _ in range(2):
+            surface.write(before, on_host=True)
+            runs.append(self._run_plainly(witnessed))
+        text = "two plain calls from the same start differ"
+        return _first(rules.NOT_REPEATABLE, text, witnessed, *runs) or Located(
+            reason(rules.NOT_REPEATABLE, text, site)
+        )
+
+    def _record_afresh(self, surface: Surface, before: Moment, site: Site) -> Located:
+        """Record the callable with all its intermediate values, and compare those."""
+        entry, witnessed = self._entry, Witnessed(self._function)
+        limits = replace(entry.limits, warmup=1)
+        subject = replace(entry.subject, function=witnessed, limits=limits, executed=ExecutedCode())
+        afresh = Specialization(subject, self._call)
+        try:
+            for _ in range(ATTEMPTS):
+                surface.write(before, on_host=True)
+                result = afresh.run(self._call, sys._getframe())
+                if result.how == REPLAYED:
+                    break
+            else:
+                text = (
+                    "the operation could not be found: with its intermediate values the call does not replay"
+                )
+                return Located(reason(rules.STALE_RECORDING, text, site))
+            surface.write(before, on_host=True)
+            plain = self._run_plainly(witnessed)
+            text = "a fresh recording of it differs from the plain call too"
+            found = _first(rules.STALE_RECORDING, text, witnessed, result.value, plain)
+        finally:
+            afresh.release()
+        text = "a fresh recording gives what the plain call gives, so this one had become stale"
+        return found or Located(reason(rules.STALE_RECORDING, text, site))
+
+
+def _first_other(nodes: list[Node], recorded: dict[int, list[Event]]) -> str | None:
+    """The first operation that is not the recorded one (what agrees is kept as the same object)."""
+    for node in nodes:
+        for was, now in zip_longest(recorded.get(id(node), ()), node.events):
+            if was is not now:
+                return (now or was).operation
+    return None
+
+
+def _read_after(outcome: Observation, written: Tensors) -> Located | None:
+    """The first operation that reads a tensor which was written out of sight."""
+    for name, tensor in written:
+        origin = outcome.ledger.origin(tensor)
+        text = f"{name} is written by the plain call, but by no operation that can be seen"
+        for node in outcome.nodes:
+            for event in node.events:
+                if origin is not None and _mentions(event.operands, origin):
+                    return Located(reason(rules.HIDDEN_WRITE, text, event.site), event.operation)
+        return Located(reason(rules.HIDDEN_WRITE, text))
+    return None
+
+
+def _mentions(operands: Any, origin: Origin) -> bool:
+    if isinstance(operands, Token):
+        return operands.origin == origin
+    return isinstance(operands, tuple) and any(_mentions(item, origin) for item in operands)
+
+
+def _repeats(surface: Surface, leaves: list[Any], after: Moment, again: Any) -> bool:
+    """Whether one more run gave what the plain call gave."""
+    if any(True for _ in compare_leaves(surface.keep(again), leaves)):
+        return False
+    now = surface.read()
+    pairs = zip((*after.contents, *after.gradients), (*now.contents, *now.gradients), strict=True)
+    return not any(True for was, found in pairs if not _equal(was, found))
+
+
+def _equal(was: torch.Tensor | None, now: torch.Tensor | None) -> bool:
+    if was is None or now is None:
+        return was is now
+    return compare_tensors("", now, was, 0.0) is None
+
+
+def _first(
+    rule: Rule, text: str, witnessed: Witnessed, ours: list[torch.Tensor], theirs: list[torch.Tensor]
+) -> Located | None:
+    """The first operation whose result differs between two runs under a witness."""
+    for (operation, site), mine, other in zip(witnessed.seen, ours, theirs, strict=False):
+        found = compare_tensors(f"the result of {operation}", mine, other, 0.0)
+        if found is not None:
+            return Located(reason(rule, f"{text}: {found}", site), operation)
+    return None

@@ -1,0 +1,175 @@
+"""Where what a replay gave differs from what the plain call gave, said with numbers.
+
+Values are equal when their bits are; NaN equals NaN whatever its bits. A tolerance is for kernels that do
+not repeat their own results (atomic additions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from ...base import Site
+from ..arguments import GivenBranch, bytes_of, flatten, paths, sharing
+from ..objects import mark
+from ..state import same, show
+
+_ASPECTS = ("shape", "dtype", "device", "layout", "requires_grad")
+
+
+class Mismatch(NamedTuple):
+    """One value that differs.
+
+    Attributes:
+        name: The value, as the user would write it.
+        text: How it differs.
+        largest: The largest absolute difference, if it is a matter of numbers.
+        python: It is a matter of Python state, not of what operations compute.
+        site: The line that made it so, if it is known.
+    """
+
+    name: str
+    text: str
+    largest: float | None = None
+    python: bool = False
+    site: Site | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.text}"
+
+
+def compare_results(
+    replayed: Any, plain: Any, kept: list[Any], arguments: dict[str, torch.Tensor], tolerance: float
+) -> Iterator[Mismatch]:
+    """Compare two results leaf by leaf.
+
+    Args:
+        replayed: What the replay handed out.
+        plain: What the plain call returned.
+        kept: The leaves of ``replayed`` as they were right after the replay.
+        arguments: Tensors with which results may share memory, by name.
+        tolerance: See :func:`compare_tensors`.
+    """
+    ours: list[Any] = []
+    theirs: list[Any] = []
+    spec, wanted = flatten(replayed, ours), flatten(plain, theirs)
+    if spec != wanted:
+        yield Mismatch("result", "has another structure")
+        return
+    names = paths(spec, "result")
+    for name, mine, other in zip(names, kept, theirs, strict=True):
+        found = _compare_leaf(name, mine, other, tolerance)
+        if found is not None:
+            yield found
+    for name, mine, other in zip(names, ours, theirs, strict=True):
+        yield from compare_attributes(name, other, attributes_of(mine))
+    others = list(arguments.values())
+    was, now = sharing([*theirs, *others]), sharing([*ours, *others])
+    if was != now:
+        pair = next(pair for pair in (*was, *now) if (pair in was) != (pair in now))
+        verb = "shares no memory" if pair in was else "shares memory"
+        labels = [*names, *arguments]
+        yield Mismatch(labels[pair[0]], f"{verb} with {labels[pair[1]]}, unlike in the plain call")
+
+
+def compare_leaves(ours: list[Any], theirs: list[Any]) -> Iterator[Mismatch]:
+    """Compare the leaves of two results exactly."""
+    for mine, other in zip(ours, theirs, strict=False):
+        found = _compare_leaf("", mine, other, 0.0)
+        if found is not None:
+            yield found
+
+
+def attributes_of(leaf: Any) -> set[str]:
+    """Names of the attributes that Python code has set on a tensor."""
+    return set(vars(leaf)) if isinstance(leaf, torch.Tensor) else set()
+
+
+def compare_attributes(name: str, leaf: Any, known: set[str]) -> Iterator[Mismatch]:
+    """The attributes of a tensor that are not among those which the replay has left."""
+    for attribute in sorted(attributes_of(leaf) - known):
+        yield Mismatch(f"{name}.{attribute}", "is an attribute that only the plain call sets", python=True)
+
+
+def _compare_leaf(name: str, replayed: Any, plain: Any, tolerance: float) -> Mismatch | None:
+    if isinstance(replayed, torch.Tensor) and isinstance(plain, torch.Tensor):
+        return compare_tensors(name, replayed, plain, tolerance)
+    if same(mark(plain), mark(replayed)) or (type(plain) is GivenBranch and plain == replayed):
+        return None
+    return Mismatch(name, f"is {show(replayed)} and {show(plain)} in the plain call")
+
+
+def compare_tensors(
+    name: str, replayed: torch.Tensor, plain: torch.Tensor, tolerance: float
+) -> Mismatch | None:
+    """Compare two tensors.
+
+    Args:
+        name: How messages call them.
+        replayed: What the replay gave.
+        plain: What the plain call gave.
+        tolerance: Relative and absolute difference that numbers with a fraction may have; 0 compares bits.
+    """
+    for aspect in _ASPECTS:
+        mine, other = getattr(replayed, aspect), getattr(plain, aspect)
+        if mine != other:
+            return Mismatch(f"{name}.{aspect}", f"is {mine} and {other} in the plain call")
+    if replayed.layout is not torch.strided or replayed.is_meta or not replayed.numel():
+        return None
+    if replayed.stride() != plain.stride():
+        text = f"is {replayed.stride()} and {plain.stride()} in the plain call"
+        return Mismatch(f"{name}.stride()", text)
+    replayed, plain = replayed.detach(), plain.detach()
+    wrong = (bytes_of(replayed) != bytes_of(plain)).any(-1).nonzero().view(-1)
+    if not wrong.numel():
+        return None
+    return _describe(name, replayed, plain, wrong, tolerance)
+
+
+def _describe(
+    name: str, replayed: torch.Tensor, plain: torch.Tensor, wrong: torch.Tensor, tolerance: float
+) -> Mismatch | None:
+    """The mismatch of the elements whose bits differ, if they differ as numbers too."""
+    ours, theirs = _numbers(replayed)[wrong], _numbers(plain)[wrong]
+    apart = (ours - theirs).abs().nan_to_num(nan=torch.inf)
+    fine = ours.isnan() & theirs.isnan()
+    if plain.dtype.is_floating_point or plain.dtype.is_complex:
+        fine |= (ours == theirs) & (ours.signbit() == theirs.signbit())
+        if tolerance:
+            fine |= theirs.isfinite() & (apart <= tolerance * (1 + theirs.abs()))
+        apart = apart.masked_fill(fine, 0.0)
+    bad = ~fine.all(-1)
+    if not bool(bad.any()):
+        return None
+    apart = apart.amax(-1).masked_fill(~bad, -1.0)
+    position = int(wrong[int(apart.argmax())])
+    place = f"{name}{_index(position, plain.shape)}" if plain.dim() else name
+    largest = float(apart.max())
+    text = (
+        f"differs in {int(bad.sum())} of {plain.numel()} elements, by at most {largest:g} at {place}: "
+        f"{_element(replayed, position)} instead of {_element(plain, position)}"
+    )
+    return Mismatch(name, text, largest)
+
+
+def _numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements in double precision, ``(elements, 1)``, complex ones ``(elements, 2)``."""
+    plain = tensor.resolve_conj().resolve_neg().reshape(-1)
+    if plain.dtype.is_complex:
+        return torch.view_as_real(plain).to(torch.float64)
+    return plain.to(torch.float64).view(-1, 1)
+
+
+def _index(position: int, shape: torch.Size) -> list[int]:
+    """The index of an element, given its position in the flattened tensor."""
+    index: list[int] = []
+    for size in reversed(shape):
+        position, rest = divmod(position, size)
+        index.insert(0, rest)
+    return index
+
+
+def _element(tensor: torch.Tensor, position: int) -> str:
+    return repr(tensor.reshape(-1)[position].item())

@@ -1,0 +1,207 @@
+"""What a call may change outside of itself, so that one call can be made twice and count once.
+
+A :class:`Surface` knows the memory of the arguments, the external memory that the recording writes, the
+``.grad`` slots and the random generators. A :class:`Moment` is what they held at one time; a surface can be
+set back to any of its moments.
+
+Memory is copied as bytes through an alias that has a version counter of its own, so putting it back is
+nothing that autograd notices. Of an argument the span of its elements is kept (it may be a small view of a
+large tensor), of an external tensor the whole storage (the call may write it through another view).
+
+A gradient that the recording replaces must not be held while it replays: it would take the holder for
+somebody who keeps the gradient, and move it. So the first moment keeps copies of those, later ones the
+tensors themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..arguments import Call, extent, flatten
+from ..backends.protocol import Backend
+from ..program import group_members
+from ..pytorch import has_memory
+from ..recording import Recording, copy_of
+from .random_state import RandomState
+
+ALIGNMENT = 16
+"""Spans start at a multiple of it, in bytes, so that tensors of every type fit into a copy of one."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of memory.
+
+    Attributes:
+        memory: Its bytes, an alias.
+        start: Where it begins in its storage, in bytes.
+        tensors: The tensors in it that people have names for.
+    """
+
+    memory: torch.Tensor
+    start: int
+    tensors: list[tuple[str, torch.Tensor]]
+
+    def look(self, tensor: torch.Tensor, copy: torch.Tensor | None = None) -> torch.Tensor:
+        """``tensor``, one of the span's, as plain memory; or what it would be in a copy of the span."""
+        offset: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
+        storage = tensor.untyped_storage()
+        if copy is not None:
+            offset -= self.start // tensor.itemsize
+            storage = copy.untyped_storage()
+        fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return fresh.set_(storage, offset, tensor.shape, tensor.stride())
+
+
+@dataclass
+class Moment:
+    """What a surface held at one time.
+
+    Attributes:
+        contents: A copy of each span, if they were copied.
+        gradients: The tensor in each slot.
+        copied: Slots whose tensor here is a copy: it is copied once more when it is put back.
+        random: The random generators.
+    """
+
+    contents: list[torch.Tensor]
+    gradients: list[torch.Tensor | None]
+    copied: frozenset[int]
+    random: RandomState
+
+
+class Surface:
+    """What a call of a recording may change.
+
+    Args:
+        recording: The recording.
+        call: The arguments.
+        backend: The device.
+    """
+
+    def __init__(self, recording: Recording, call: Call, backend: Backend) -> None:
+        self._backend = backend
+        self._generators = (*recording.accesses.generators.values(), *call.generators().values())
+        self.spans = _argument_spans(call) + _external_spans(recording)
+        self.slots = recording.guard.leaves
+        replaced = {id(effect.parameter()) for effect in recording.gradients.effects}
+        self._replaced = frozenset(
+            position for position, (_, reference) in enumerate(self.slots) if id(reference()) in replaced
+        )
+        self.handles = {span.memory.untyped_storage()._cdata for span in self.spans}
+
+    def add(self, name: str, tensor: torch.Tensor) -> None:
+        """Take one more tensor in, with its whole storage."""
+        span = _whole(tensor, [(name, tensor)])
+        self.spans.append(span)
+        self.handles.add(span.memory.untyped_storage()._cdata)
+
+    def tensors(self) -> list[torch.Tensor]:
+        """The named tensors in the spans."""
+        return [tensor for span in self.spans for _, tensor in span.tensors]
+
+    def first(self) -> Moment:
+        """The moment before a replay; :meth:`complete` has to follow after it."""
+        gradients: list[torch.Tensor | None] = []
+        for position, (_, reference) in enumerate(self.slots):
+            parameter = reference()
+            found = parameter.grad if parameter is not None and position in self._replaced else None
+            gradients.append(found.detach().clone() if found is not None else None)
+        return Moment(self._contents(), gradients, self._replaced, self._random())
+
+    def complete(self, first: Moment, later: Moment) -> None:
+        """After the replay: the slots that it does not replace held before what they hold now."""
+        for position, gradient in enumerate(later.gradients):
+            if position not in first.copied:
+                first.gradients[position] = gradient
+
+    def read(self, *, contents: bool = True) -> Moment:
+        """What there is now, with or without copies of the memory."""
+        parameters = [reference() for _, reference in self.slots]
+        gradients = [parameter.grad if parameter is not None else None for parameter in parameters]
+        return Moment(self._contents() if contents else [], gradients, frozenset(), self._random())
+
+    def replaced(self) -> set[int]:
+        """Identities of the gradients in the slots that the recording replaces."""
+        parameters = [self.slots[position][1]() for position in self._replaced]
+        return {id(parameter.grad) for parameter in parameters if parameter is not None}
+
+    def write(self, moment: Moment, *, on_host: bool = False) -> None:
+        """Put everything back as it was; Python's and numpy's generators only if asked to.
+
+        A replay leaves those alone, and other threads may draw from them.
+        """
+        for span, content in zip(self.spans, moment.contents, strict=False):
+            span.memory.copy_(content)
+        self.write_gradients(moment)
+        moment.random.restore(on_host=on_host)
+
+    def write_gradients(self, moment: Moment) -> None:
+        """Put the gradients back as they were."""
+        for position, (_, reference) in enumerate(self.slots):
+            parameter, gradient = reference(), moment.gradients[position]
+            if parameter is not None and parameter.grad is not gradient:
+                copy = gradient is not None and position in moment.copied
+                parameter.grad = gradient.clone() if copy and gradient is not None else gradient
+
+    def keep(self, value: Any) -> list[Any]:
+        """The leaves of a result, those as copies whose memory may be put back."""
+        leaves: list[Any] = []
+        flatten(value, leaves)
+        return [self._kept(leaf) for leaf in leaves]
+
+    def _kept(self, leaf: Any) -> Any:
+        plain = isinstance(leaf, torch.Tensor) and has_memory(leaf) and not leaf.is_meta
+        if not plain or leaf.untyped_storage()._cdata not in self.handles:
+            return leaf
+        return copy_of(leaf.detach()).requires_grad_(leaf.requires_grad)
+
+    def _contents(self) -> list[torch.Tensor]:
+        return [span.memory.clone() for span in self.spans]
+
+    def _random(self) -> RandomState:
+        return RandomState.read(self._backend.device, self._generators)
+
+
+def _argument_spans(call: Call) -> list[Span]:
+    """One span for each group of arguments that cover common memory."""
+    names = call.names()
+    spans: list[Span] = []
+    for members in group_members(call):
+        tensors = [(names[member], call.leaves[member]) for member in members]
+        if tensors[0][1].is_meta or not tensors[0][1].numel():
+            continue
+        start = min(extent(tensor)[0] for _, tensor in tensors) // ALIGNMENT * ALIGNMENT
+        end = max(extent(tensor)[1] for _, tensor in tensors)
+        memory = _bytes(tensors[0][1].untyped_storage(), start, end)
+        spans.append(Span(memory, start, tensors))
+    return spans
+
+
+def _external_spans(recording: Recording) -> list[Span]:
+    """The storages made outside that the recording writes."""
+    named: dict[int, list[tuple[str, torch.Tensor]]] = {}
+    for name, tensor in recording.guard.python.tensors.named():
+        named.setdefault(tensor.untyped_storage()._cdata, []).append((name, tensor))
+    spans: list[Span] = []
+    written = [
+        tensor for reference in recording.accesses.writes.values() if (tensor := reference()) is not None
+    ]
+    for tensor in (*written, *recording.accesses.written_arrays.values()):
+        if tensor.numel():
+            default = [("an array" if tensor.is_cpu else "a tensor made outside the call", tensor.detach())]
+            spans.append(_whole(tensor, named.get(tensor.untyped_storage()._cdata, default)))
+    return spans
+
+
+def _whole(tensor: torch.Tensor, tensors: list[tuple[str, torch.Tensor]]) -> Span:
+    storage = tensor.untyped_storage()
+    return Span(_bytes(storage, 0, storage.nbytes()), 0, tensors)
+
+
+def _bytes(storage: torch.UntypedStorage, start: int, end: int) -> torch.Tensor:
+    alias = torch.empty(0, dtype=torch.uint8, device=storage.device)
+    return alias.set_(storage, start, (end - start,), (1,))

@@ -1,0 +1,268 @@
+"""Rounds of replays against plain calls: whose turn it is, when a round is lost, and when the next one is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rote.runtime.recording.contest.contest import (
+    CONFIRM,
+    FACTOR,
+    FIRST_ROUND,
+    LONG_S,
+    NEVER,
+    PAIRS,
+    WAIT,
+    WAITS,
+    Contest,
+    Turn,
+)
+from rote.runtime.recording.contest.figures import CLEAR, LEAST_S, MARGIN, Figures, judge
+from rote.runtime.recording.contest.roundtrip import Cost, Kind
+
+
+class Known:
+    """A call of which it takes some time until it is told what it came to.
+
+    Attributes:
+        closed: How often it was said that nobody needs to know.
+    """
+
+    def __init__(
+        self, seconds: float, asked: int = 0, kind: Kind = Kind.THERE, until: Kind = Kind.QUEUED
+    ) -> None:
+        self._cost = Cost(kind, seconds)
+        self._until = until
+        self._asked = asked
+        self.closed = 0
+
+    def cost(self) -> Cost:
+        self._asked -= 1
+        return self._cost if self._asked < 0 else Cost(self._until)
+
+    def call_seconds(self) -> float | None:
+        return self._cost.seconds
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def play(
+    contest: Contest, replays: int, replay_s: float, plain_s: float, kind: Kind = Kind.THERE
+) -> tuple[list[Turn], int]:
+    """A round, from its first turn on; the turns, and when the next one is."""
+    turns: list[Turn] = []
+    while True:
+        turn, following = contest.turn(replays, walks=kind is Kind.BACK)
+        turns.append(turn)
+        if turn in (Turn.NOTHING, Turn.LOST):
+            return turns, following
+        assert following == replays + (turn is Turn.PLAIN)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(replay_s if turn is Turn.REPLAY else plain_s, kind=kind))
+        replays += turn is Turn.REPLAY or turn is Turn.PLAIN  # the one that is not timed
+
+
+def test_in_turns_until_the_round_ends() -> None:
+    turns, following = play(Contest(), FIRST_ROUND, 100e-6, 100e-6)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+    assert following == FIRST_ROUND + 2 * PAIRS + FIRST_ROUND * FACTOR
+
+
+def test_long_calls_are_timed_as_they_come() -> None:
+    turns, _ = play(Contest(), FIRST_ROUND, 2 * LONG_S, 2 * LONG_S)
+    assert turns == [Turn.REPLAY, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+
+
+def test_a_replay_that_was_not_the_usual_one_is_tried_again() -> None:
+    contest = Contest()
+    assert contest.turn(FIRST_ROUND) == (Turn.REPLAY, FIRST_ROUND)
+    assert contest.retract(FIRST_ROUND) == FIRST_ROUND + WAIT
+    turns, _ = play(contest, FIRST_ROUND + WAIT, 100e-6, 100e-6)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+
+
+def test_a_clear_winner_costs_two_pairs() -> None:
+    contest = Contest()
+    turns, following = play(contest, FIRST_ROUND, 100e-6, 2 * CLEAR * 100e-6)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * 2 + [Turn.NOTHING]
+    assert contest.figures == Figures(100e-6, 2 * CLEAR * 100e-6)
+    assert following == FIRST_ROUND + 4 + FIRST_ROUND * FACTOR
+
+
+def test_rounds_are_ever_more_seldom() -> None:
+    contest, replays, gaps = Contest(), FIRST_ROUND, list[int]()
+    for _ in range(4):
+        turns, following = play(contest, replays, 1e-6, 1e-3)
+        gaps.append(following - replays - 2 * turns.count(Turn.REPLAY))
+        replays = following
+    assert gaps == [FIRST_ROUND * FACTOR**n for n in range(1, 5)]
+
+
+def test_two_lost_rounds_in_a_row() -> None:
+    contest = Contest()
+    turns, following = play(contest, FIRST_ROUND, 200e-6, 100e-6)
+    assert turns[-1] is Turn.NOTHING and following == FIRST_ROUND + 2 * PAIRS + CONFIRM
+    turns, following = play(contest, following, 200e-6, 100e-6)
+    assert turns[-1] is Turn.LOST and following == NEVER
+    assert contest.figures == Figures(200e-6, 100e-6)
+
+
+def test_a_round_that_is_not_lost_forgives_the_one_before() -> None:
+    contest, replays = Contest(), FIRST_ROUND
+    for _ in range(5):
+        turns, replays = play(contest, replays, 200e-6, 100e-6)
+        assert turns[-1] is Turn.NOTHING
+        turns, replays = play(contest, replays, 100e-6, 100e-6)
+        assert turns[-1] is Turn.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("replay_s", "lost"),
+    [
+        (1e-3 * MARGIN, False),
+        (1e-3 * MARGIN + 1e-9, True),
+        (1e-3, False),
+    ],
+)
+def test_the_margin(replay_s: float, lost: bool) -> None:
+    assert Figures(replay_s, 1e-3).lost is lost
+
+
+def test_microseconds_are_no_loss() -> None:
+    assert not Figures(10e-6 + LEAST_S * 0.99, 10e-6).lost
+    assert Figures(10e-6 + LEAST_S * 1.01, 10e-6).lost
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=PAIRS, max_size=PAIRS))
+def test_outliers_do_not_decide(noise: list[float]) -> None:
+    """Two slow replays of five, however slow, lose no round."""
+    contest, slow = Contest(), iter([min(each, LONG_S / 2) for each in noise[: PAIRS // 2]] + [0.0] * PAIRS)
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST_ROUND)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(100e-6 + (next(slow) if turn is Turn.REPLAY else 0.0)))
+    turn, _ = contest.turn(FIRST_ROUND)
+    assert turn is Turn.NOTHING
+    assert contest.figures == Figures(100e-6, 100e-6)
+
+
+def test_the_device_is_not_waited_for() -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST_ROUND)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(300e-6 if turn is Turn.REPLAY else 100e-6, asked=6 * PAIRS))
+    replays, waited = FIRST_ROUND, 0
+    while True:
+        turn, following = contest.turn(replays)
+        assert turn is Turn.NOTHING
+        if contest.figures is not None:
+            break
+        assert following == replays + WAIT
+        replays, waited = following, waited + 1
+    assert waited and following == replays + CONFIRM
+    assert contest.figures.lost
+
+
+def test_calls_that_were_no_samples_decide_nothing() -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST_ROUND)
+        if turn is Turn.REPLAY:  # all plain calls raise
+            contest.add(turn, Known(1e-3))
+    turn, following = contest.turn(FIRST_ROUND)
+    assert (turn, contest.figures) == (Turn.NOTHING, None)
+    assert following == FIRST_ROUND + FIRST_ROUND * FACTOR
+
+
+def test_calls_with_their_walks_back() -> None:
+    contest = Contest()
+    _, following = play(contest, FIRST_ROUND, 200e-6, 100e-6, Kind.BACK)
+    turns, following = play(contest, following, 200e-6, 100e-6, Kind.BACK)
+    assert turns[-1] is Turn.LOST and following == NEVER
+    assert contest.figures == Figures(200e-6, 100e-6, walked=True)
+
+
+@pytest.mark.parametrize("kind", [Kind.THERE, Kind.VOID])
+def test_where_somebody_walks_back_calls_alone_decide_nothing(kind: Kind) -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST_ROUND, walks=True)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(300e-6 if turn is Turn.REPLAY else 100e-6, kind=kind))
+    assert contest.turn(FIRST_ROUND, walks=True) == (Turn.NOTHING, FIRST_ROUND + FIRST_ROUND * FACTOR)
+    assert contest.figures is None
+
+
+def test_a_walk_may_come_late() -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST_ROUND)
+        if turn is not Turn.WARM:
+            late = Known(300e-6 if turn is Turn.REPLAY else 100e-6, 3 * PAIRS + 2, Kind.BACK, Kind.OPEN)
+            contest.add(turn, late)
+    assert contest.turn(FIRST_ROUND) == (Turn.NOTHING, FIRST_ROUND + WAIT)
+    turn, following = contest.turn(FIRST_ROUND + WAIT)
+    while contest.figures is None:
+        turn, following = contest.turn(following)
+    assert turn is Turn.NOTHING and contest.figures == Figures(300e-6, 100e-6, walked=True)
+
+
+def test_a_walk_is_not_waited_for_for_ever() -> None:
+    """Of the calls that were walked by then, there are enough, or there are not."""
+    contest, known = Contest(), list[Known]()
+    for number in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST_ROUND)
+        if turn is not Turn.WARM:
+            asked = 10**6 if number < 3 * (PAIRS - 1) else 0
+            known.append(Known(300e-6 if turn is Turn.REPLAY else 100e-6, asked, Kind.BACK, Kind.OPEN))
+            contest.add(turn, known[-1])
+    following = FIRST_ROUND
+    for _ in range(WAITS):
+        turn, following = contest.turn(following)
+        assert turn is Turn.NOTHING and not any(each.closed for each in known)
+    assert following == FIRST_ROUND + WAIT * WAITS
+    assert contest.turn(following) == (Turn.NOTHING, following + FIRST_ROUND * FACTOR)
+    assert contest.figures is None and all(each.closed == 1 for each in known)
+
+
+def test_the_device_is_waited_for_as_long_as_it_takes() -> None:
+    contest = Contest()
+    for _ in range(3 * PAIRS):
+        turn, _ = contest.turn(FIRST_ROUND)
+        if turn is not Turn.WARM:
+            contest.add(turn, Known(300e-6, asked=10**6))
+    for _ in range(4 * WAITS):
+        assert contest.turn(FIRST_ROUND) == (Turn.NOTHING, FIRST_ROUND + WAIT)
+
+
+def costs(kind: Kind, *seconds: float) -> list[Cost]:
+    return [Cost(kind, each) for each in seconds]
+
+
+def test_like_is_compared_with_like() -> None:
+    """A replay that was walked is not compared with a plain call that was not."""
+    walked, alone = costs(Kind.BACK, 3e-3, 3e-3), costs(Kind.THERE, 1e-3, 1e-3)
+    assert judge(walked, alone, walks=True) is None
+    assert judge(walked, alone, walks=False) is None
+
+
+def test_a_loss_has_to_be_one_in_either_comparison() -> None:
+    walked, alone = costs(Kind.BACK, 3e-3, 3e-3), costs(Kind.THERE, 1e-3, 1e-3)
+    for plain_s, lost in [(2e-3, False), (0.5e-3, True)]:
+        verdict = judge(
+            [*walked, *alone],
+            [*costs(Kind.BACK, 2e-3, 2e-3), *costs(Kind.THERE, plain_s, plain_s)],
+            walks=True,
+        )
+        assert verdict is not None and verdict.lost is lost
+        assert verdict.figures == Figures(3e-3, 2e-3, walked=True)
+
+
+def test_figures_in_words() -> None:
+    walked = "a replay took 24.7 us and a plain call 20.3 us, each with the walk back through its results"
+    assert str(Figures(24.72e-6, 20.3e-6, walked=True)) == walked
+    assert str(Figures(24.72e-6, 20.3e-6)) == "a replay took 24.7 us and a plain call 20.3 us"
+    assert str(Figures(2.5e-3, 0.12)) == "a replay took 2.50 ms and a plain call 120.00 ms"
