@@ -19,7 +19,7 @@ from torch import nn
 
 import rote
 from rote.runtime.backends.select import PROCESS
-from rote.runtime.memory.budget import LEDGERS
+from rote.runtime.memory.budget import BUDGETS
 
 from .common import Outcome, Settings
 
@@ -98,7 +98,7 @@ def figures(device: torch.device) -> dict[str, int]:
     found = {
         "objects": len(objects),
         "tensors": sum(issubclass(type(each), torch.Tensor) for each in objects),
-        "pool_bytes": sum(ledger.bytes_held() for _, ledger in LEDGERS.all()),
+        "pool_bytes": sum(budget.bytes_held() for _, budget in BUDGETS.all()),
         "device_bytes": torch.cuda.memory_allocated(device) if device.type == "cuda" else 0,
         "rss_bytes": _resident(),
     }

@@ -9,7 +9,7 @@ import rote
 from rote.base.errors import NotReplayedError, OptionError
 from rote.runtime.backends.select import PROCESS
 from rote.runtime.engine import settling
-from rote.runtime.memory.budget import LEDGERS
+from rote.runtime.memory.budget import BUDGETS
 from rote.runtime.recording.recording import Recording
 from rote.testing import count_recordings
 
@@ -39,9 +39,9 @@ def scale(device):
 
 
 @pytest.fixture
-def ledger(device):
+def budget(device):
     index = None if device.type == "cpu" else torch.cuda.current_device()
-    return LEDGERS.of(PROCESS.of(torch.device(device.type, index)))
+    return BUDGETS.of(PROCESS.of(torch.device(device.type, index)))
 
 
 def drive(g, plain, x, calls):
@@ -50,40 +50,40 @@ def drive(g, plain, x, calls):
         assert torch.equal(g(given), plain(given))
 
 
-def test_many_sizes_stay_under_the_ceiling(scale, ledger):
+def test_many_sizes_stay_under_the_ceiling(scale, budget):
     g = rote.graph(scale.work, budget=scale.one * 4)
     held = []
     for n in range(1, 25):
         drive(g, scale.work, scale.rows(n), CALLS + 1)
         held.append(g.report().bytes_held)
-        assert ledger.bytes_held() <= scale.one * 4
+        assert budget.bytes_held() <= scale.one * 4
     assert 0 < max(held) <= scale.one * 4
     assert 0 < count_recordings(g) < 24 and g.report().recorded == 24
     assert g.report().budget == scale.one * 4
 
 
-def test_a_ceiling_for_the_process(scale, ledger):
+def test_a_ceiling_for_the_process(scale, budget):
     wrappers = [rote.graph(scale.work) for _ in range(6)]
     before = rote.set_budget(scale.one * 2)
     try:
         for g in wrappers:
             drive(g, scale.work, scale.rows(8), CALLS + 1)
-            assert 0 < ledger.bytes_held() <= scale.one * 2
+            assert 0 < budget.bytes_held() <= scale.one * 2
     finally:
         assert rote.set_budget(before) == scale.one * 2
     assert 0 < sum(map(count_recordings, wrappers)) < 6
 
 
-def test_a_lower_ceiling_evicts_at_once(scale, ledger):
+def test_a_lower_ceiling_evicts_at_once(scale, budget):
     wrappers = [rote.graph(scale.work) for _ in range(4)]
     for n, g in enumerate(wrappers):
         drive(g, scale.work, scale.rows(8 + n), CALLS + 1)
-    held = ledger.bytes_held()
+    held = budget.bytes_held()
     try:
         assert rote.set_budget(held // 2) is None
-        assert ledger.bytes_held() <= held // 2
+        assert budget.bytes_held() <= held // 2
         assert rote.set_budget(1) == held // 2
-        assert ledger.bytes_held() == 0
+        assert budget.bytes_held() == 0
     finally:
         rote.set_budget(None)
     for n, g in enumerate(wrappers):
@@ -91,7 +91,7 @@ def test_a_lower_ceiling_evicts_at_once(scale, ledger):
     assert sum(map(count_recordings, wrappers)) == 4
 
 
-def test_a_ceiling_for_one_device(scale, ledger):
+def test_a_ceiling_for_one_device(scale, budget):
     g = rote.graph(scale.work)
     drive(g, scale.work, scale.rows(8), CALLS)
     try:
@@ -100,7 +100,7 @@ def test_a_ceiling_for_one_device(scale, ledger):
         assert rote.set_budget(1, device=scale.device.type) is None
         assert count_recordings(g) == 0
         assert rote.set_budget("3 KiB", device=scale.device.type) == 1
-        assert rote.set_budget(None) is None and ledger.limit is None
+        assert rote.set_budget(None) is None and budget.limit is None
     finally:
         rote.set_budget(None)
 
@@ -176,14 +176,14 @@ def test_a_wrapper_with_a_budget_leaves_others_alone(scale):
     assert g.report().bytes_held <= scale.one
 
 
-def test_the_figures_add_up(scale, ledger):
+def test_the_figures_add_up(scale, budget):
     wrappers = [rote.graph(scale.work), rote.graph(lambda x: scale.work(x).sum(0)), rote.graph(scale.work)]
     for n, g in enumerate(wrappers):
         drive(g, g.__wrapped__, scale.rows(8 - n), CALLS)
     total = sum(g.report().bytes_held for g in wrappers)
-    assert abs(total - ledger.bytes_held()) <= 3
+    assert abs(total - budget.bytes_held()) <= 3
     backend = PROCESS.of(scale.rows(1).device)
-    assert backend.bytes_held() == sum(backend.regions().values()) <= ledger.bytes_held()
+    assert backend.bytes_held() == sum(backend.regions().values()) <= budget.bytes_held()
     for g in wrappers:
         assert all(recording.estimate > 0 for recording in g.report().recordings)
 
@@ -252,7 +252,7 @@ def test_a_result_that_waits_for_its_backward_keeps_its_recording(scale):
     assert g.report().replayed > replayed[0] and g.report().backwards_replayed > replayed[1]
 
 
-def test_training_under_a_ceiling(scale, ledger):
+def test_training_under_a_ceiling(scale, budget):
     weight, plain = (torch.nn.Parameter(scale.rows(1, 2.0)) for _ in range(2))
     g = rote.graph(lambda x: (x * weight).relu(), budget=scale.one * 2)
     for n in range(60):
@@ -261,7 +261,7 @@ def test_training_under_a_ceiling(scale, ledger):
         (x * plain).relu().sum().backward()
         assert torch.equal(weight.grad, plain.grad)
         assert g.report().bytes_held <= scale.one * 2
-        assert ledger.bytes_held() <= scale.one * 2
+        assert budget.bytes_held() <= scale.one * 2
 
 
 def test_gradients_left_behind_stay(scale):

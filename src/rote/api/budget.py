@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..runtime.memory import LEDGERS, parse_size
+from ..runtime.memory import BUDGETS, parse_size
 
 PATIENCE_S = 5.0
 """Seconds to wait for another thread's call; after that its device trims itself at its next recording."""
@@ -32,12 +32,12 @@ def set_budget(limit: int | str | None, *, device: torch.device | str | None = N
         OptionError: ``limit`` is no size.
     """
     nbytes = parse_size(limit, "limit")
-    before = LEDGERS.limit(nbytes, _indexed(device) if device is not None else None)
-    for backend, ledger in LEDGERS.all():
-        if ledger.limit is not None and backend.lock.acquire(timeout=PATIENCE_S):
+    before = BUDGETS.limit(nbytes, _indexed(device) if device is not None else None)
+    for backend, budget in BUDGETS.all():
+        if budget.limit is not None and backend.lock.acquire(timeout=PATIENCE_S):
             try:
                 if not backend.tracing:  # called from inside a call: its own recording may be half made
-                    ledger.trim()
+                    budget.trim()
             finally:
                 backend.lock.release()
     return before

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..runtime.backends import PROCESS
 from ..runtime.engine import Specialization
-from ..runtime.memory import LEDGERS, Account
+from ..runtime.memory import BUDGETS, Account
 from ..runtime.program import InputFacts
 from ..runtime.recording import Recording
 from .report import InputReport, IslandReport, OutputReport, RecordingReport
@@ -62,10 +62,10 @@ def _input(fact: InputFacts) -> InputReport:
 def _bytes_held(account: Account) -> dict[int, int]:
     """Bytes of every recording of an account, by identity of its holding."""
     found: dict[int, int] = {}
-    for backend, ledger in LEDGERS.all():
+    for backend, budget in BUDGETS.all():
         taken = PROCESS.take(backend.lock)  # not if another thread traces a call: it may wait for this one
         try:
-            found.update({id(holding): nbytes for holding, nbytes in ledger.by_recording(account).items()})
+            found.update({id(holding): nbytes for holding, nbytes in budget.by_recording(account).items()})
         finally:
             if taken:
                 backend.lock.release()

@@ -9,7 +9,7 @@ import rote
 from rote.base.floats import float_bits
 from rote.runtime.capture.overloads import Overload
 from rote.runtime.program.events import operands_of, tensors_of
-from rote.runtime.program.ledger import StorageTable
+from rote.runtime.program.storages import StorageTable
 from rote.runtime.program.torch_private import replaced_kernels
 
 FACTOR, ROW = 1.0, 0

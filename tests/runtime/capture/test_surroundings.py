@@ -9,7 +9,7 @@ import torch
 
 import rote
 from rote.runtime.capture.tracer import Tracer
-from rote.runtime.program.ledger import StorageTable
+from rote.runtime.program.storages import StorageTable
 
 
 def test_nothing_of_a_trace_waits_for_the_collector(device):

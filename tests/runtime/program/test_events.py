@@ -9,7 +9,7 @@ import torch
 from rote.base.floats import float_bits
 from rote.base.location import Site
 from rote.runtime.program.events import Event, assemble, comparable, first_difference, results_of
-from rote.runtime.program.ledger import StorageTable
+from rote.runtime.program.storages import StorageTable
 
 SITE = Site("f.py", 1, "f")
 
@@ -23,20 +23,20 @@ VALUES = [1, 1.0, True, 0, 0.0, -0.0, False, "1", None, 1j, torch.float32, torch
 
 
 def test_operands_are_told_apart():
-    ledger = StorageTable()
-    found = [comparable(value, ledger) for value in VALUES]
+    storages = StorageTable()
+    found = [comparable(value, storages) for value in VALUES]
     for position, value in enumerate(found):
-        assert value == comparable(VALUES[position], ledger)
+        assert value == comparable(VALUES[position], storages)
         assert value not in found[:position], VALUES[position]
     nan = float("nan")
-    assert comparable(nan, ledger) == comparable(float("nan"), ledger)
+    assert comparable(nan, storages) == comparable(float("nan"), storages)
 
 
 def test_tensors_are_compared_by_origin():
-    ledger, x = StorageTable(), torch.zeros(3)
-    assert comparable([x, x], ledger) == comparable((x, x), ledger)
-    assert comparable(x, ledger) != comparable(torch.zeros(3), ledger)
-    assert comparable(x, ledger) != comparable(x[1:], ledger)
+    storages, x = StorageTable(), torch.zeros(3)
+    assert comparable([x, x], storages) == comparable((x, x), storages)
+    assert comparable(x, storages) != comparable(torch.zeros(3), storages)
+    assert comparable(x, storages) != comparable(x[1:], storages)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_the_first_difference(was, now, text):
 
 
 def test_tensors_in_texts():
-    ledger = StorageTable()
-    was, now = ledger.token(torch.zeros(2)), ledger.token(torch.zeros(3, dtype=torch.int64))
+    storages = StorageTable()
+    was, now = storages.token(torch.zeros(2)), storages.token(torch.zeros(3, dtype=torch.int64))
     assert first_difference(event("add", (was,)), event("add", (now,))) == (
         "an operand of add was a float32[2] tensor (external 0) and is a int64[3] tensor (external 1)"
     )

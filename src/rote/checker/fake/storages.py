@@ -1,7 +1,7 @@
 """What is known of memory, as long as it lives.
 
 Storages are known by their handle, and PyTorch gives the handle of one that is gone to the next. So each is
-followed by a weak reference, as the runtime's ledger does: nothing is kept alive, and nobody inherits.
+followed by a weak reference, as the runtime's storages does: nothing is kept alive, and nobody inherits.
 """
 
 from __future__ import annotations

@@ -103,12 +103,12 @@ class GradientUse:
             self._touched[id(tensor)] = before, user_site()
 
     def changes(
-        self, ledger: StorageTable, results: list[torch.Tensor], value: Any, site: Site
+        self, storages: StorageTable, results: list[torch.Tensor], value: Any, site: Site
     ) -> list[Reason]:
         """What the call did to tensors that the caller has, besides writing them.
 
         Args:
-            ledger: The storages of the call.
+            storages: The storages of the call.
             results: The tensors of its result.
             value: The result.
             site: The user's line.
@@ -117,9 +117,9 @@ class GradientUse:
         found = [each.change(line) for each in self._given]
         for metadata, line in self._touched.values():
             tensor = metadata.tensor
-            if tensor is not None and has_memory(tensor) and _is_outside(tensor, ledger):
+            if tensor is not None and has_memory(tensor) and _is_outside(tensor, storages):
                 found.append(metadata.change(line))
-        known = [(each, ledger.origin(each)) for each in results if vars(each) and has_memory(each)]
+        known = [(each, storages.origin(each)) for each in results if vars(each) and has_memory(each)]
         made = [each for each, origin in known if origin is None or origin[0] == NEW]
         pairs = zip(value.targets, value.parts, strict=True) if type(value) is Bound else ()
         tags = {(id(part[0]), target.key): part[0] for target, part in pairs if target.kind == TAGGED}
@@ -128,13 +128,13 @@ class GradientUse:
         found += [tagged(others, set(), site), tagged(made, set(tags), site)]
         return [why for why in found if why is not None]
 
-    def look(self, tensor: torch.Tensor, ledger: StorageTable) -> None:
+    def look(self, tensor: torch.Tensor, storages: StorageTable) -> None:
         """Note that the gradient of a tensor is about to be asked for, or set."""
         known = self.slots.get(id(tensor))
         if known is not None and known[0]() is tensor:
             return
         with plain_functions():
-            if has_memory(tensor) and tensor.is_leaf and _is_outside(tensor, ledger):
+            if has_memory(tensor) and tensor.is_leaf and _is_outside(tensor, storages):
                 self._meet(tensor)
                 self.slots[id(tensor)] = weakref.ref(tensor), slot_of(tensor, tensor.grad)
 
@@ -151,23 +151,23 @@ class GradientUse:
                 with plain_functions():
                     self.frozen[id(tensor)] = weakref.ref(tensor), tensor.requires_grad
 
-    def refrozen(self, ledger: StorageTable) -> list[torch.Tensor]:
+    def refrozen(self, storages: StorageTable) -> list[torch.Tensor]:
         """The tensors made outside that do not require grad as they did before the call."""
         alive = [(tensor, was) for ref, was in self.frozen.values() if (tensor := ref()) is not None]
         changed = [tensor for tensor, was in alive if tensor.requires_grad != was]
-        return [tensor for tensor in changed if has_memory(tensor) and _is_outside(tensor, ledger)]
+        return [tensor for tensor in changed if has_memory(tensor) and _is_outside(tensor, storages)]
 
-    def looked_outside(self, ledger: StorageTable) -> list[torch.Tensor]:
+    def looked_outside(self, storages: StorageTable) -> list[torch.Tensor]:
         """The tensors among these that were made outside and are still alive."""
         alive = [tensor for reference in self.looked.values() if (tensor := reference()) is not None]
         with plain_functions():
-            return [tensor for tensor in alive if has_memory(tensor) and _is_outside(tensor, ledger)]
+            return [tensor for tensor in alive if has_memory(tensor) and _is_outside(tensor, storages)]
 
-    def run_back(self, roots: Iterable[torch.Tensor], ledger: StorageTable) -> None:
+    def run_back(self, roots: Iterable[torch.Tensor], storages: StorageTable) -> None:
         """Note that a backward is about to run from tensors whose graph may have been made outside."""
         with plain_functions():
             for node in leaves_below(roots):
-                if has_memory(node.variable) and _is_outside(node.variable, ledger):
+                if has_memory(node.variable) and _is_outside(node.variable, storages):
                     self._meet(node.variable)
 
     def keep(self, alias: torch.Tensor) -> None:
@@ -187,9 +187,9 @@ class GradientUse:
         return None
 
 
-def _is_outside(tensor: torch.Tensor, ledger: StorageTable) -> bool:
+def _is_outside(tensor: torch.Tensor, storages: StorageTable) -> bool:
     """Whether a tensor was made outside of the call and is no argument."""
-    origin = ledger.origin(tensor)
+    origin = storages.origin(tensor)
     return origin is None or origin[0] == EXTERNAL
 
 
@@ -218,7 +218,7 @@ def gradient_blockers(
     template: Template,
     call: Call,
     leaves: tuple[Any, ...],
-    ledger: StorageTable,
+    storages: StorageTable,
     written: tuple[set[int], set[int]],
     use: GradientUse,
     site: Site,
@@ -230,7 +230,7 @@ def gradient_blockers(
         template: The same, taken apart.
         call: The caller's arguments.
         leaves: What the callable was given.
-        ledger: The storages of the call.
+        storages: The storages of the call.
         written: Arguments and external tensors that were written in place, by number.
         use: What the call did with gradients.
         site: The user's line for reasons that have no better one.
@@ -252,9 +252,9 @@ def gradient_blockers(
         text = f"{names[index]} requires grad and is modified in place"
         found.append(reason(rules.INPUT_GRADIENT, text, site))
     for number in written[1]:
-        if history_of(ledger.externals[number]) is not None:
+        if history_of(storages.externals[number]) is not None:
             text = "a tensor made outside is written with a result that requires grad"
-            line = ledger.external_sites[number][1]
+            line = storages.external_sites[number][1]
             found.append(reason(rules.OUTPUT_GRADIENT, text, line, WITHOUT_GRADIENT))
     results, views = tracked_results(value, template), _tracked_views(value, template)
     if (results or views) and use.hook is not None:
@@ -306,7 +306,7 @@ def take_over(
     template: Template,
     members: dict[int, int],
     used: list[Any],
-    ledger: StorageTable,
+    storages: StorageTable,
     use: GradientUse,
     call: Call,
     occupancy: Occupancy,
@@ -323,7 +323,7 @@ def take_over(
         template: The same, taken apart.
         members: Which argument each static input stands for, by identity.
         used: The leaves that it ran on: static inputs, and the arguments that it used in place.
-        ledger: The storages of the call.
+        storages: The storages of the call.
         use: What the call did with gradients.
         call: The caller's arguments.
         occupancy: Of the recording's memory.
@@ -355,7 +355,7 @@ def take_over(
         GradientWalk(results, [*placed, *others], targets, len(placed), frozenset(memory), stand_ins),
         [members[id(node.variable)] for node in placed],
         tracked,
-        Saved(_reads(use.saved, needed, ledger), arguments, kept),
+        Saved(_reads(use.saved, needed, storages), arguments, kept),
         occupancy,
         weakref.ref(owner),
         log,
@@ -378,13 +378,13 @@ def _groups(results: list[torch.Tensor], targets: list[Node]) -> list[ResultGrou
     return found
 
 
-def _reads(saved: list[torch.Tensor], needed: set[int], ledger: StorageTable) -> list[SavedRead]:
+def _reads(saved: list[torch.Tensor], needed: set[int], storages: StorageTable) -> list[SavedRead]:
     """The tensors made outside that the graph of the results saved; the call may have saved others."""
     found: dict[int, SavedRead] = {}
     for alias in saved:
-        origin = ledger.origin(alias) if alias.layout is torch.strided else None
+        origin = storages.origin(alias) if alias.layout is torch.strided else None
         if origin is None or alias.untyped_storage()._cdata not in needed:
             continue
         if origin[0] == EXTERNAL:
-            found.setdefault(origin[1], SavedRead(weakref.ref(ledger.externals[origin[1]]), alias))
+            found.setdefault(origin[1], SavedRead(weakref.ref(storages.externals[origin[1]]), alias))
     return list(found.values())

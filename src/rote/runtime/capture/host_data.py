@@ -168,7 +168,7 @@ class HostDataMode(TorchFunctionMode):
     def _note_question(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The call asks a tensor for its gradient, history or whether it requires grad, or sets that."""
         if func in _SLOT:
-            self._use.look(args[0], self._tracer.cursor.ledger)
+            self._use.look(args[0], self._tracer.cursor.storages)
         if func in _PLACE and self._given.get(id(args[0])):
             self._use.state = self._use.state or user_site()
         if func in _FREEZES and id(args[0]) in self._given:
@@ -198,7 +198,7 @@ class HostDataMode(TorchFunctionMode):
             tracer.cursor.block(
                 reason(rules.HOST_DATA, "a tensor built in the call requires grad", user_site())
             )
-        data = comparable(contents, tracer.cursor.ledger)
+        data = comparable(contents, tracer.cursor.storages)
         token = (func.__name__, data, options, str(tensor.dtype), tensor.device.type)
         built = tracer.host.host_tensor(detached, func.__name__, token)
         return tensor if tensor.requires_grad else built
@@ -214,7 +214,9 @@ class HostDataMode(TorchFunctionMode):
             if made:  # its numbers, as they lie in the array: a tensor on a device cannot be read here
                 form = (data.shape, data.dtype.str, data.tobytes(), tensor.dtype, tensor.device.type)
                 return tracer.host.host_tensor(tensor, name, form)
-        event = Event(ev.HOST, func.__name__, comparable(data, tracer.cursor.ledger), (), "one", user_site())
+        event = Event(
+            ev.HOST, func.__name__, comparable(data, tracer.cursor.storages), (), "one", user_site()
+        )
         return tracer.host.copy_array(event, pointer_of(data), lambda: func(*args, **kwargs))
 
     # ------------------------------------------------------------------ out
@@ -247,7 +249,7 @@ class HostDataMode(TorchFunctionMode):
     def _read(self, tensor: torch.Tensor, name: str, look: Callable[[Any], Any], rule: Rule) -> Any:
         """The host reads a tensor: what it gets is a branch of the path."""
         tracer = self._tracer
-        event = Event(ev.LIST, name, tracer.cursor.ledger.token(tensor), (), "none", user_site())
+        event = Event(ev.LIST, name, tracer.cursor.storages.token(tensor), (), "none", user_site())
         for why in tracer.cursor.quietly(lambda: tracer.unwritten.reasons(name, [tensor], event.site)):
             tracer.cursor.block(why)
         alias = tracer.cursor.quietly(lambda: tracer.cursor.aliases.keep(tensor))
@@ -275,7 +277,7 @@ class HostDataMode(TorchFunctionMode):
             return
         given = args[0] if args else kwargs.get("tensors")
         roots = [given] if isinstance(given, torch.Tensor) else list(given or ())
-        self._use.run_back(roots, self._tracer.cursor.ledger)
+        self._use.run_back(roots, self._tracer.cursor.storages)
         if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):
             self.roots.extend(roots)
 

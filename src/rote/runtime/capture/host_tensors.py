@@ -80,8 +80,8 @@ class HostTensors:
         self.arrays[tensor.data_ptr()] = site
         operands = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
         event = Event(ev.HOST, "from_numpy", operands, (), "one", site)
-        cursor.ledger.add_host_memory(tensor)
-        event.results = (cursor.ledger.token(tensor),)
+        cursor.storages.add_host_memory(tensor)
+        event.results = (cursor.storages.token(tensor),)
         if cursor.mode is Mode.FOLLOW:
             cursor.expect(event)
             cursor.passed()
@@ -126,7 +126,7 @@ class HostTensors:
             tensor = self._rebuilt(event, build)
         else:
             tensor = self.aside(build)
-        event.results = (cursor.ledger.result(tensor, event.operation, event.site),)
+        event.results = (cursor.storages.result(tensor, event.operation, event.site),)
         cursor.meet(event)
         return tensor
 
@@ -147,7 +147,7 @@ class HostTensors:
         if cursor.mode is Mode.RECORD:
             cursor.node.constants[cursor.index] = tensor
             tensor = self._copy_constant(tensor)
-        event.results = (cursor.ledger.result(tensor, event.operation, event.site),)
+        event.results = (cursor.storages.result(tensor, event.operation, event.site),)
         self._writes.know_constant(tensor)
         cursor.meet(event)
         return tensor

@@ -36,7 +36,7 @@ class Placer:
         """Whether all operands are on the device whose operations are captured, known as the call's."""
         cursor = self._cursor
         if cursor.on_host:
-            return not cursor.ledger.looks.away or all([token[1].on_host for token in tokens])
+            return not cursor.storages.looks.away or all([token[1].on_host for token in tokens])
         index = self.index
         return index >= 0 and all([tensor.get_device() == index and tensor.is_cuda for tensor in tensors])
 
@@ -50,7 +50,7 @@ class Placer:
             cursor.block(reason(rules.REFUSED, f"{facts.name} {unrecorded}", user_site()))
         number = filled_in(facts, args, kwargs)
         fills = (
-            number is not None and number.is_cpu and cursor.ledger.origin(number) in self._writes.constants
+            number is not None and number.is_cpu and cursor.storages.origin(number) in self._writes.constants
         )
         placement = place(facts, tensors, kwargs, cursor.on_host, fills=fills)
         if placement is Placement.CAPTURED:
@@ -68,7 +68,8 @@ class Placer:
             return False
         on_host = [tensor for tensor in tensors if tensor.device.type == "cpu"]
         return len(on_host) < len(tensors) and all(
-            tensor.dim() == 0 and cursor.ledger.origin(tensor) in self._writes.constants for tensor in on_host
+            tensor.dim() == 0 and cursor.storages.origin(tensor) in self._writes.constants
+            for tensor in on_host
         )
 
     def note_devices(self, tensors: list[torch.Tensor]) -> None:

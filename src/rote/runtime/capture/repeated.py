@@ -67,14 +67,14 @@ class Repeats:
             return None
         if kwargs and not self._are_named_again(kwargs, named):
             return None
-        ledger = cursor.ledger
-        if len(ledger.external_sites) < len(ledger.externals):
-            ledger.note_readers(was.operation, was.site)
+        storages = cursor.storages
+        if len(storages.external_sites) < len(storages.externals):
+            storages.note_readers(was.operation, was.site)
         return was
 
     def _are_again(self, values: Any, expected: Any) -> bool:
         cursor = self._cursor
-        is_again, home, on_host = cursor.ledger.is_again, self._placer.index, cursor.on_host
+        is_again, home, on_host = cursor.storages.is_again, self._placer.index, cursor.on_host
         for value, one in zip(values, expected, strict=True):
             kind = type(value)
             if kind is _Tensor or kind is _Parameter:
@@ -106,7 +106,7 @@ class Repeats:
         if type(out) is _Tensor and shape == "one" and type(results[0]) is Token:  # as most
             if viewed and _is_among(out, args, kwargs):
                 return False
-            return self._cursor.ledger.is_made_again(out, results[0], was.operation, was.site)
+            return self._cursor.storages.is_made_again(out, results[0], was.operation, was.site)
         if isinstance(out, _Tensor) and shape == "one":
             parts: Any = (out,)
         elif (shape == "tuple" and isinstance(out, tuple)) or (shape == "list" and isinstance(out, list)):
@@ -119,7 +119,7 @@ class Repeats:
             if type(one) is Token:
                 if type(part) is not _Tensor or (viewed and _is_among(part, args, kwargs)):
                     return False
-                if not self._cursor.ledger.is_made_again(part, one, was.operation, was.site):
+                if not self._cursor.storages.is_made_again(part, one, was.operation, was.site):
                     return False
             elif type(one) is Value:
                 if isinstance(part, _Tensor) or one != Value.of(part):

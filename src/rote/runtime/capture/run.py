@@ -166,7 +166,7 @@ class Observation:
         remembered: Numbers of the storages that the recording of a followed path holds.
         recorded: Nodes that were recorded.
         failed: Why a capture failed, if it did.
-        ledger: The storages of the call.
+        storages: The storages of the call.
         use: What the call did with gradients.
         inputs: The static inputs that it ran on, if it did.
         settings: Where it has set random generators.
@@ -188,7 +188,7 @@ class Observation:
     remembered: frozenset[int]
     recorded: list[Node]
     failed: Reason | None
-    ledger: StorageTable
+    storages: StorageTable
     use: GradientUse
     inputs: StaticInputs | None
     settings: Sequence[Setting]
@@ -302,7 +302,7 @@ class TracedCall:
         if type(kept) is not Bound or not (plan.follow or plan.capture is not None or inputs is not None):
             return
         template, _ = make_template(
-            kept, tracer.cursor.ledger, self._positions(), set(), self._site, self._leaves
+            kept, tracer.cursor.storages, self._positions(), set(), self._site, self._leaves
         )
         if any([leaf.tracked or (leaf.kind == INPUT_VIEW and inputs is None) for leaf in template.leaves]):
             return
@@ -358,23 +358,23 @@ class TracedCall:
         spent = consumed(host.roots, tensors)
         host.roots.clear()
         template, blockers = make_template(
-            value, tracer.cursor.ledger, self._positions(), spent, self._site, self._leaves
+            value, tracer.cursor.storages, self._positions(), spent, self._site, self._leaves
         )
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         blockers += tracer.host.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()
-        blockers += unknown_states(self._hooks.settings, tracer.cursor.ledger)
-        tracer.cursor.ledger.note_readers("the result", self._site)
+        blockers += unknown_states(self._hooks.settings, tracer.cursor.storages)
+        tracer.cursor.storages.note_readers("the result", self._site)
         cursor.complete()
         written = (tracer.writes.inputs, tracer.writes.externals)
         found = gradient_blockers(
-            value, template, self._call, self._leaves, tracer.cursor.ledger, written, use, self._site
+            value, template, self._call, self._leaves, tracer.cursor.storages, written, use, self._site
         )
-        blockers += found or use.changes(tracer.cursor.ledger, tensors, value, self._site)
+        blockers += found or use.changes(tracer.cursor.storages, tensors, value, self._site)
         for blocker in blockers:
             cursor.block(blocker)
         node = cursor.node
-        node.counted = Counted.of(tracer.writes.counted, cursor.ledger)
+        node.counted = Counted.of(tracer.writes.counted, cursor.storages)
         if cursor.mode is Mode.RECORD and self._tape is not None:
             self._tape.end_node(node, None)
         if self._tape is not None and self._tape.shortage is not None and self._failed is None:
@@ -383,18 +383,18 @@ class TracedCall:
         return Observation(
             value, returned, template, node, cursor.nodes, cursor.difference, cursor.unseen, cursor.blockers,
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
-            tracer.follower.remembered(), recorded, self._failed, cursor.ledger, use, self._inputs,
+            tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
             self._hooks.settings,
         )  # fmt: skip
 
     def _tracer(self, follow: bool, path: Sequence[Any], stop: Stop | None) -> Tracer:
-        ledger = StorageTable(self._plan.root.looks, self._plan.meet)
+        storages = StorageTable(self._plan.root.looks, self._plan.meet)
         for members in group_members(self._call):
             for group in [[member] for member in members] if self._apart(members) else [members]:
-                ledger.add_input(group[0], self._leaves[group[0]], base_offset(self._leaves, group))
+                storages.add_input(group[0], self._leaves[group[0]], base_offset(self._leaves, group))
         plan = self._plan
         cursor = Cursor(
-            plan.root, ledger, plan.backend.device, self._tape, plan.warmup,
+            plan.root, storages, plan.backend.device, self._tape, plan.warmup,
             follow=follow, stop=stop, watch=plan.watch,
         )  # fmt: skip
         stands = plan.stands.by_number if plan.stands is not None else None

@@ -112,7 +112,7 @@ class Tracer(DispatchMode):
         super().__init__()
         self.cursor = cursor
         self.generators = generators or Generators()
-        self.unwritten = Unwritten(cursor.ledger)
+        self.unwritten = Unwritten(cursor.storages)
         self._sites = Sites()
         self.writes = Writes(cursor, self._sites)
         self.follower = Follower(cursor, path, stop)
@@ -211,7 +211,7 @@ class Tracer(DispatchMode):
         if known.special:
             if func is DETACH:
                 return self._detached(func, args[0])
-            if not cursor.ledger.knows(args[0]):
+            if not cursor.storages.knows(args[0]):
                 return self.host.lifted(args[0])
         if facts.seeded and (generator := generator_in(args, kwargs)) is not None:
             return self._draw(known, generator, args, kwargs)
@@ -261,7 +261,7 @@ class Tracer(DispatchMode):
     def _repeat(self, was: Event, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What :meth:`_dispatch` does with an operation that another call ran here, on the same operands."""
         cursor = self.cursor
-        facts, complexes = known.facts, cursor.ledger.looks.complex
+        facts, complexes = known.facts, cursor.storages.looks.complex
         if known.alias and was.kind == ev.VIEWED and not complexes:  # nothing is launched, and nothing is new
             out = known.raw(*args, **kwargs)
             cursor.met_again()
@@ -287,8 +287,8 @@ class Tracer(DispatchMode):
     ) -> tuple[Event, list[torch.Tensor], list[Token], Placement]:
         """All that is noted of an operation before it runs."""
         cursor = self.cursor
-        ledger, facts = cursor.ledger, known.facts
-        tensors, tokens, operands = operands_of(args, kwargs, ledger.token)
+        storages, facts = cursor.storages, known.facts
+        tensors, tokens, operands = operands_of(args, kwargs, storages.token)
         if (
             facts.simple
             and tensors
@@ -305,8 +305,8 @@ class Tracer(DispatchMode):
             self.placer.note_devices(tensors)
         site = self._sites.here()
         event = Event(placement._value_, facts.name, operands, (), "none", site)
-        if len(ledger.external_sites) < len(ledger.externals):
-            ledger.note_readers(facts.name, site)
+        if len(storages.external_sites) < len(storages.externals):
+            storages.note_readers(facts.name, site)
         if self.unwritten.makers:
             self._note_contents(known, args, kwargs, site)
         if facts.seeded or facts.written:
@@ -330,10 +330,10 @@ class Tracer(DispatchMode):
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
         """An alias is no event: autograd makes some of its own, and not the same ones under hooks."""
         cursor = self.cursor
-        ledger = cursor.ledger
-        ledger.token(tensor)
-        if len(ledger.external_sites) < len(ledger.externals):
-            ledger.note_readers("aten::detach", user_site())
+        storages = cursor.storages
+        storages.token(tensor)
+        if len(storages.external_sites) < len(storages.externals):
+            storages.note_readers("aten::detach", user_site())
         return func(tensor)
 
     def meet_operator(self, name: str) -> None:
@@ -359,7 +359,7 @@ class Tracer(DispatchMode):
         cursor = self.cursor
         if facts.reshapes:
             self._check_metadata(event, tensors, tokens)
-        made = cursor.ledger.made
+        made = cursor.storages.made
         first = tokens[0][1] if tokens else None
         if type(out) is torch.Tensor:
             event.shape = "one"
@@ -369,7 +369,7 @@ class Tracer(DispatchMode):
             event.results = tuple(
                 [self._result(event, part, tensors, first, position) for position, part in enumerate(parts)]
             )
-        new = cursor.ledger.made - made == len(event.results)  # then none of them is a view
+        new = cursor.storages.made - made == len(event.results)  # then none of them is a view
         if not new and event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
             event.kind = ev.VIEWED
         cursor.meet(event)
@@ -405,10 +405,10 @@ class Tracer(DispatchMode):
         if part.is_meta:
             return None
         if first is None:
-            return cursor.ledger.result(part, event.operation, event.site)
+            return cursor.storages.result(part, event.operation, event.site)
         guess = (event.operation, number)
         like = first.guesses.get(guess, first)
-        token = cursor.ledger.result(part, event.operation, event.site, like=like)
+        token = cursor.storages.result(part, event.operation, event.site, like=like)
         if token[1] is not like:
             first.guesses[guess] = token[1]
         return token
@@ -447,7 +447,7 @@ class Tracer(DispatchMode):
         if running is None:
             cursor.node.excess = cursor.node.excess or average_reason(site)
             return
-        origin = cursor.ledger.origin(tensor)
+        origin = cursor.storages.origin(tensor)
         if origin is not None and origin[0] is EXTERNAL and origin[1] in self.writes.externals:
             why = count_reason(running, tensor, site)
             if why is not None:

@@ -12,7 +12,7 @@ from ...hazards.rules import Reason
 from ..arguments import Call
 from ..backends.protocol import Session
 from ..capture import OpenCapture, Plan
-from ..memory import LEDGERS, Account, Holding
+from ..memory import BUDGETS, Account, Holding
 from ..program import Spot, Stands
 from ..recording import Recording, RecordingMemory, StaticInputs
 from .shortage import paused, room_maker, too_large, with_room
@@ -94,7 +94,7 @@ def _open(
 ) -> OpenCapture:
     aliases = memory.inputs.aliases(call.leaves)
     holding = memory.holding
-    sharing = LEDGERS.of(holding.backend).sharing(holding.account, recording.estimate)
+    sharing = BUDGETS.of(holding.backend).sharing(holding.account, recording.estimate)
     generators = (*recording.accesses.generators.values(), *memory.stands.by_number.values())
     session = holding.backend.open(
         exclusive=holding.exclusive, generators=generators, sharing=sharing, aliases=aliases

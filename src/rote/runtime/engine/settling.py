@@ -189,8 +189,8 @@ class Settling:
         value = self._value()
         self._observed = replace(self._observed, value=None, returned=None)  # whoever holds them keeps them
         if not found and difference is None:
-            ledger, results = self._observed.ledger, self._results
-            found += steadiness.escape_reasons(ledger, self._observed, self._effects, results, self._call)
+            storages, results = self._observed.storages, self._results
+            found += steadiness.escape_reasons(storages, self._observed, self._effects, results, self._call)
         self._results = []
         if self._observed.failed is not None:
             return self._capture_failed(value, self._observed.failed)
@@ -218,7 +218,7 @@ class Settling:
         found = found or steadiness.state_reasons(changes, list(self._key.executed.globals), site)
         found = found or steadiness.effect_reasons(self._noted.effects, site)
         found += steadiness.unknown_reasons(self._noted, site, recorded=self._plan.capture is not None)
-        refrozen = observed.use.refrozen(observed.ledger)
+        refrozen = observed.use.refrozen(observed.storages)
         if refrozen:
             after = after if after is not None else self._look_again()
             found = steadiness.freezing_reasons(refrozen, after, site) or found
@@ -387,7 +387,7 @@ class Settling:
         key = self._key
         return take_over(
             observed.value, observed.template, inputs.members(), inputs.substitute(self._call.leaves),
-            observed.ledger, observed.use, self._call, recording.occupancy, recording.stand_ins, key,
+            observed.storages, observed.use, self._call, recording.occupancy, recording.stand_ins, key,
             key.log,
             repeats=not (observed.writes.inputs or observed.template.gives or observed.template.appends)
             and all(node.pure for node in observed.nodes),
@@ -412,7 +412,7 @@ class Settling:
             if after is not None:
                 recording.protect(after, parameters_of(self._call), watch, concerned=concerned)
         recording.persistent.update(places_of_written(recording.accesses, self._call))
-        recording.expect(estimate_of(self._observed.ledger, self._call, self._plan.backend))
+        recording.expect(estimate_of(self._observed.storages, self._call, self._plan.backend))
 
     def _begin(self, after: Snapshot, watch: GradientWatch) -> Recording:
         """The first call that found this state."""
@@ -430,24 +430,24 @@ class Settling:
             Whether it reads or replaces gradient slots, and whether it looked at anything new.
         """
         observed = self._observed
-        ledger, use = observed.ledger, observed.use
-        ledger.note_readers("the result", self._site)
-        for number, tensor in enumerate(ledger.externals):
+        storages, use = observed.storages, observed.use
+        storages.note_readers("the result", self._site)
+        for number, tensor in enumerate(storages.externals):
             written = number in observed.writes.externals
-            if number not in ledger.host_memory and not tensor.is_meta:
-                accesses.note_external(tensor, ledger.external_sites[number][1], written=written)
+            if number not in storages.host_memory and not tensor.is_meta:
+                accesses.note_external(tensor, storages.external_sites[number][1], written=written)
             elif written and self._plan.capture is not None:
                 accesses.written_arrays[tensor.data_ptr()] = tensor
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
         accesses.written.update(observed.writes.inputs)
         for (origin, number), site in observed.writes.sites.items():
-            handle = ledger.externals[number].untyped_storage()._cdata if origin == EXTERNAL else number
+            handle = storages.externals[number].untyped_storage()._cdata if origin == EXTERNAL else number
             accesses.sites.setdefault((origin, handle), site)
         accesses.asked.note_slots(use.slots)
         externals = accesses.externals
-        concerned = bool(self._effects) or bool(accesses.asked.slots) or watch.is_read(ledger, externals)
-        looked = use.looked_outside(ledger)
+        concerned = bool(self._effects) or bool(accesses.asked.slots) or watch.is_read(storages, externals)
+        looked = use.looked_outside(storages)
         return concerned, accesses.asked.note_looks(looked, set(externals), flags=use.flags)
 
     def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:

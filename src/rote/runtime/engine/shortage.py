@@ -20,16 +20,16 @@ from ...hazards.rules import Reason, reason
 from ..arguments import TENSOR, Call, extent
 from ..backends.protocol import Backend, Session, is_shortage
 from ..capture import out_of_memory
-from ..memory import LEDGERS, Account, Holding, format_size
+from ..memory import BUDGETS, Account, Holding, format_size
 from ..program import StorageTable
 from ..recording import Recording
 
 
-def estimate_of(ledger: StorageTable, call: Call, backend: Backend | None) -> int:
+def estimate_of(storages: StorageTable, call: Call, backend: Backend | None) -> int:
     """Bytes that a recording of an observed call is expected to need.
 
     Args:
-        ledger: The storages of the call.
+        storages: The storages of the call.
         call: Its arguments.
         backend: The device that is recorded.
     """
@@ -39,12 +39,12 @@ def estimate_of(ledger: StorageTable, call: Call, backend: Backend | None) -> in
         for leaf, kind in zip(call.leaves, call.kinds, strict=True)
         if kind is TENSOR and leaf.device.type == device
     )
-    return ledger.most_bytes.get(device, 0) + ledger.live_bytes.get(device, 0) + placed
+    return storages.most_bytes.get(device, 0) + storages.live_bytes.get(device, 0) + placed
 
 
 def too_large(recording: Recording, backend: Backend, account: Account, site: Site) -> Reason | None:
     """Why a recording is not worth starting: alone it would be larger than a limit."""
-    limit = LEDGERS.of(backend).smallest_limit(account)
+    limit = BUDGETS.of(backend).smallest_limit(account)
     if limit is None or recording.estimate <= limit[0]:
         return None
     text = f"a recording would need about {format_size(recording.estimate)}"
@@ -61,9 +61,9 @@ def settle(recording: Recording, site: Site) -> Reason | None:
         return None
     holding = recording.memory.holding
     holding.demand, holding.operations = recording.estimate, recording.operations()
-    ledger = LEDGERS.of(holding.backend)
-    ledger.add(holding)
-    excess = ledger.settle(holding)
+    budget = BUDGETS.of(holding.backend)
+    budget.add(holding)
+    excess = budget.settle(holding)
     return None if excess is None else reason(rules.OVER_BUDGET, f"with this recording {excess}", site)
 
 
@@ -126,6 +126,6 @@ def room_maker(estimate: int, holding: Holding) -> Callable[[], None]:
     """
 
     def make_room() -> None:
-        LEDGERS.of(holding.backend).make_room(max(estimate, 1), holding)
+        BUDGETS.of(holding.backend).make_room(max(estimate, 1), holding)
 
     return make_room

@@ -151,9 +151,9 @@ def freezing_reasons(tensors: list[torch.Tensor], state: Snapshot, site: Site) -
 
 def written_arrays(outcome: Observation) -> set[int]:
     """Addresses of numpy arrays that operations wrote, as a replay does."""
-    ledger = outcome.ledger
-    written = outcome.writes.externals & ledger.host_memory
-    return {ledger.externals[number].data_ptr() for number in written}
+    storages = outcome.storages
+    written = outcome.writes.externals & storages.host_memory
+    return {storages.externals[number].data_ptr() for number in written}
 
 
 def random_reasons(before: HostRandom, noted: Noted, caller: Site) -> list[Reason]:
@@ -277,7 +277,7 @@ def gradient_reasons(
     outcome: Observation, watch: GradientWatch, codes: Iterable[CodeType], site: Site
 ) -> tuple[list[GradientEffect], Any, list[Reason]]:
     """Gradients that the call leaves behind."""
-    effects, key, found = watch.changed(outcome.ledger, site)
+    effects, key, found = watch.changed(outcome.storages, site)
     leaves = [why.code == rules.GRADIENT_LEAVES.code for why in found]
     if any(leaves) and line_that_calls("", "zero_grad", codes) is not None:
         parts = zip(found, leaves, strict=True)
@@ -291,7 +291,7 @@ def _shown_twice(outcome: Observation, effects: list[GradientEffect], site: Site
     for effect in effects:
         if effect.static is None:
             continue
-        number = outcome.ledger.token(effect.static).origin[1]
+        number = outcome.storages.token(effect.static).origin[1]
         if number in shown:
             text = f"{effect.name}.grad, which the call makes, is {shown[number]} as well"
             return [reason(rules.GRADIENT_LEAVES, text, site, "Return or keep a copy: gradient.clone().")]
@@ -329,13 +329,13 @@ def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatc
         watch: Gradients count as reachable.
         call: So do parameters among the arguments.
     """
-    ledger = outcome.ledger
+    storages = outcome.storages
     known = known | set(parameters_of(call))
     known |= {gradient.untyped_storage()._cdata for _, _, gradient in watch.gradients()}
     return [
         number
-        for number, tensor in enumerate(ledger.externals)
-        if number not in ledger.host_memory
+        for number, tensor in enumerate(storages.externals)
+        if number not in storages.host_memory
         and tensor.numel()
         and not tensor.is_meta
         and tensor.untyped_storage()._cdata not in known
@@ -344,7 +344,7 @@ def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatc
 
 def scripted_constants(outcome: Observation, scripts: Iterable[Any]) -> set[int]:
     """Storages of the constants of TorchScript, which are there as long as its code is."""
-    externals, written = outcome.ledger.externals, outcome.writes.externals
+    externals, written = outcome.storages.externals, outcome.writes.externals
     changed = {externals[number].untyped_storage()._cdata for number in written}
     return {handle for script in scripts for handle in constants_of(script)} - changed
 
@@ -353,20 +353,24 @@ def external_reasons(outcome: Observation, unknown: list[int]) -> list[Reason]:
     """Why unreachable external tensors block a recording."""
     found: list[Reason] = []
     for number in unknown[:3]:
-        operation, site = outcome.ledger.external_sites[number]
-        shape = list(outcome.ledger.externals[number].shape)
+        operation, site = outcome.storages.external_sites[number]
+        shape = list(outcome.storages.externals[number].shape)
         text = f"{operation} read a {shape} tensor made outside the call"
         found.append(reason(rules.UNREACHABLE, text, site))
     return found
 
 
 def escape_reasons(
-    ledger: StorageTable, outcome: Observation, gradients: list[Any], tracked: list[torch.Tensor], call: Call
+    storages: StorageTable,
+    outcome: Observation,
+    gradients: list[Any],
+    tracked: list[torch.Tensor],
+    call: Call,
 ) -> list[Reason]:
     """Tensors made in the call that somebody keeps although they are no result.
 
     Args:
-        ledger: The storages of the call.
+        storages: The storages of the call.
         outcome: What it did.
         gradients: Gradient slots that it replaced.
         tracked: Results whose graph keeps tensors for its backward.
@@ -374,32 +378,32 @@ def escape_reasons(
     """
     allowed = {leaf.index for leaf in outcome.template.leaves if leaf.kind == OWN}
     for effect in gradients:
-        origin = ledger.origin(effect.static) if effect.static is not None else None
+        origin = storages.origin(effect.static) if effect.static is not None else None
         if origin is not None and origin[0] == NEW:
             allowed.add(origin[1])
     allowed |= outcome.remembered
     # The recording itself holds what its islands read; an observation has judged this path.
     if outcome.recorded:
         return []
-    left = _unaccounted(ledger, allowed, tracked, call)
+    left = _unaccounted(storages, allowed, tracked, call)
     if left:
         gc.collect()
-        left = _unaccounted(ledger, allowed, tracked, call)
+        left = _unaccounted(storages, allowed, tracked, call)
     found: list[Reason] = []
     for number in sorted(left)[:3]:
-        operation, site = ledger.sites[number]
+        operation, site = storages.sites[number]
         text = f"a result of {operation} is still alive after the call"
         found.append(reason(rules.TENSOR_ESCAPES, text, site))
     return found
 
 
 def _unaccounted(
-    ledger: StorageTable, allowed: set[int], tracked: list[torch.Tensor], call: Call
+    storages: StorageTable, allowed: set[int], tracked: list[torch.Tensor], call: Call
 ) -> set[int]:
     """Numbers of the storages that are alive and neither allowed nor kept by the graph of a result."""
-    left = set(ledger.alive()) - allowed
+    left = set(storages.alive()) - allowed
     if left and tracked:
         kept = kept_storages(tracked, graph_ends(call.leaves))
-        alive = ledger.alive()
+        alive = storages.alive()
         left = {number for number in left if number in alive and alive[number]._cdata not in kept}
     return left

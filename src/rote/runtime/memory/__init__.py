@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .budget import LEDGERS
+from .budget import BUDGETS
 from .holding import Account, Holding
 from .sizes import format_size, parse_size

@@ -188,21 +188,21 @@ class DeviceBudget:
         ]
 
 
-class Ledgers:
-    """The ledger of every device of a process."""
+class Budgets:
+    """The budget of every device of a process."""
 
     def __init__(self) -> None:
-        self._ledgers: dict[Backend, DeviceBudget] = {}
+        self._budgets: dict[Backend, DeviceBudget] = {}
         self._default: int | None = None
         self._limits: dict[str, int | None] = {}
         self._lock = threading.Lock()
 
     def of(self, backend: Backend) -> DeviceBudget:
-        """The ledger of a device."""
+        """The budget of a device."""
         with self._lock:
-            found = self._ledgers.get(backend)
+            found = self._budgets.get(backend)
             if found is None:
-                found = self._ledgers[backend] = DeviceBudget(backend)
+                found = self._budgets[backend] = DeviceBudget(backend)
                 found.limit = self._limit(backend)
             return found
 
@@ -215,13 +215,13 @@ class Ledgers:
             else:
                 before = self._limits.get(str(device), self._default)
                 self._limits[str(device)] = nbytes
-            for backend, ledger in self._ledgers.items():
-                ledger.limit = self._limit(backend)
+            for backend, budget in self._budgets.items():
+                budget.limit = self._limit(backend)
             return before
 
     def all(self) -> list[tuple[Backend, DeviceBudget]]:
         """Every device that has recorded something."""
-        return list(self._ledgers.items())
+        return list(self._budgets.items())
 
     def _limit(self, backend: Backend) -> int | None:
         return self._limits.get(str(backend.device), self._default)
@@ -244,5 +244,5 @@ def _process() -> str:
     return "rote.set_budget"
 
 
-LEDGERS = Ledgers()
+BUDGETS = Budgets()
 """The one place where recordings are counted: memory is of a device and process, whoever records."""

@@ -31,7 +31,6 @@ from .generators import (
     unknown_states,
 )
 from .gradients import UNNAMED, GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
-from .ledger import EXTERNAL, INPUT, NEW, Origin, StorageTable, Token, UnsupportedTensorError
 from .log import BackwardLog, Tally
 from .looks import Look, Looks
 from .operands import content_of, is_view, number_of
@@ -53,6 +52,7 @@ from .placement import (
     sharing_reasons,
 )
 from .result import EAGER, PLAINLY, RECORDED, REPLAYED, Result
+from .storages import EXTERNAL, INPUT, NEW, Origin, StorageTable, Token, UnsupportedTensorError
 from .template import (
     AGAIN,
     EXTERNAL_SAME,

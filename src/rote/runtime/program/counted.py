@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .ledger import EXTERNAL, INPUT, Origin, StorageTable
+from .storages import EXTERNAL, INPUT, Origin, StorageTable
 
 
 class Counted(NamedTuple):
@@ -22,15 +22,17 @@ class Counted(NamedTuple):
     tensors: frozenset[int] | None
 
     @classmethod
-    def of(cls, origins: set[Origin], ledger: StorageTable) -> Counted:
+    def of(cls, origins: set[Origin], storages: StorageTable) -> Counted:
         """What a call has written.
 
         Args:
             origins: The storages that operations declared to write.
-            ledger: The storages of the call.
+            storages: The storages of the call.
         """
         handles = [
-            ledger.externals[number].untyped_storage()._cdata for kind, number in origins if kind == EXTERNAL
+            storages.externals[number].untyped_storage()._cdata
+            for kind, number in origins
+            if kind == EXTERNAL
         ]
         return cls(frozenset(number for kind, number in origins if kind == INPUT), frozenset(handles))
 

@@ -11,7 +11,7 @@ import torch
 
 from ...base import Site, bits_of, cut, float_bits, float_of
 from .generators import Drawn
-from .ledger import StorageTable, Token
+from .storages import StorageTable, Token
 
 CAPTURED, VIEWED, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
     "captured", "view", "island", "early", "read", "shaped", "anywhere", "constant", "host data", "list",
@@ -167,15 +167,15 @@ def tokens_in(operands: Any) -> list[Token]:
     return [token for each in operands for token in tokens_in(each)] if type(operands) is tuple else []
 
 
-def comparable(value: Any, ledger: StorageTable) -> Any:
+def comparable(value: Any, storages: StorageTable) -> Any:
     """Turn an operand into something that equals its counterpart in another call exactly if they agree."""
     if isinstance(value, torch.Tensor):
-        return ledger.token(value)
+        return storages.token(value)
     kind = type(value)
     if kind is list or kind is tuple:
-        return tuple([comparable(item, ledger) for item in value])
+        return tuple([comparable(item, storages) for item in value])
     if kind is dict:
-        return tuple([(key, comparable(item, ledger)) for key, item in value.items()])
+        return tuple([(key, comparable(item, storages)) for key, item in value.items()])
     return _plain(value)
 
 

@@ -27,7 +27,7 @@ from ...hazards.rules import Reason, reason
 from ..arguments import Call, address_of, is_default
 from ..backends.protocol import CopyingSegment
 from ..reads.trace import Setting
-from .ledger import StorageTable
+from .storages import StorageTable
 
 
 class Drawn:
@@ -358,13 +358,13 @@ class Generators:
         return found
 
 
-def unknown_states(settings: Iterable[Setting], ledger: StorageTable) -> list[Reason]:
+def unknown_states(settings: Iterable[Setting], storages: StorageTable) -> list[Reason]:
     """Why a call cannot be recorded that sets generators to states which it computes, or is given.
 
     What it does not meet in an operation it has from a generator.
     """
     text = "the call sets the state of a generator to what a tensor holds"
-    known = [each for each in settings if each.state is not None and ledger.origin(each.state) is not None]
+    known = [each for each in settings if each.state is not None and storages.origin(each.state) is not None]
     return [reason(rules.RANDOM_STATE_SET, text, each.site) for each in known[:1]]
 
 

@@ -28,7 +28,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import describe_tensor
 from ..pytorch import unseen_functions
-from .ledger import NEW, StorageTable
+from .storages import NEW, StorageTable
 from .torch_private import storage_owners, tensor_owners
 
 UNNAMED = "a tensor made outside"
@@ -215,15 +215,15 @@ class GradientWatch:
             if grad is not None and grad.layout is torch.strided  # a sparse one has no single memory
         ]
 
-    def is_read(self, ledger: StorageTable, externals: Container[int]) -> bool:
+    def is_read(self, storages: StorageTable, externals: Container[int]) -> bool:
         """Whether a call, or an earlier one of its recording, reads gradients that were there before it.
 
         Args:
-            ledger: The storages of the call.
+            storages: The storages of the call.
             externals: Handles of the storages that are read.
         """
         handles = {gradient.untyped_storage()._cdata for _, _, gradient in self.gradients()}
-        read = {tensor.untyped_storage()._cdata for tensor in ledger.externals}
+        read = {tensor.untyped_storage()._cdata for tensor in storages.externals}
         return not handles.isdisjoint(read) or any(handle in externals for handle in handles)
 
     def have_left(self) -> bool:
@@ -244,7 +244,7 @@ class GradientWatch:
         }
 
     def changed(
-        self, ledger: StorageTable, site: Site
+        self, storages: StorageTable, site: Site
     ) -> tuple[list[GradientEffect], list[Any], list[Reason]]:
         """What the call did to the slots: effects, their comparable form, and reasons against replaying."""
         effects: list[GradientEffect] = []
@@ -262,7 +262,7 @@ class GradientWatch:
                 text = f"{_shown(name)} is a {str(after.layout).removeprefix('torch.')} tensor"
                 blockers.append(reason(rules.UNSUPPORTED_TENSOR, text, site))
                 continue
-            token = ledger.token(after)
+            token = storages.token(after)
             keys.append((name, token))
             if before is None:
                 text = f"{_shown(name)} was None before the call and holds a gradient after it"

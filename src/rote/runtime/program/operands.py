@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .events import Event, Value
-from .ledger import NEW, Token
+from .storages import NEW, Token
 
 
 def number_of(token: Token) -> int | None:

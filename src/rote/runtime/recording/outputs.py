@@ -38,7 +38,7 @@ _VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch
 
 def make_template(
     value: Any,
-    ledger: StorageTable,
+    storages: StorageTable,
     inputs: dict[int, int],
     spent: set[int],
     site: Site,
@@ -48,7 +48,7 @@ def make_template(
 
     Args:
         value: What the callable returned.
-        ledger: The storages of the call.
+        storages: The storages of the call.
         inputs: Argument leaf by identity of the tensor passed to the callable, or of the object that is not
             taken apart.
         spent: Identities of tensors whose graph was consumed inside the call.
@@ -68,9 +68,9 @@ def make_template(
             found.append(OutputLeaf(AGAIN, (AGAIN, first[id(leaf)]), index=first[id(leaf)]))
         elif isinstance(leaf, torch.Tensor):
             first[id(leaf)] = position
-            made = _tensor_leaf(leaf, ledger, inputs, id(leaf) in spent)
+            made = _tensor_leaf(leaf, storages, inputs, id(leaf) in spent)
             if made.kind in (INPUT_VIEW, EXTERNAL_VIEW):
-                made = looked_at(made, leaf, _seen_in(made, ledger, given))
+                made = looked_at(made, leaf, _seen_in(made, storages, given))
             found.append(made)
             why = opaque_tensor(name, leaf, made, site) or opaque_view(name, leaf, made, given, site)
             blockers.extend([why] if why is not None else [])
@@ -81,24 +81,26 @@ def make_template(
         else:
             if not isinstance(leaf, _VALUES) and not callable(leaf):
                 blockers.append(opaque_object(name, leaf, site))
-            found.append(OutputLeaf(VALUE, _value_token(leaf, ledger), value=leaf))
+            found.append(OutputLeaf(VALUE, _value_token(leaf, storages), value=leaf))
     return related(Template(spec, tuple(found), repeated(spec, value)), value), blockers
 
 
-def _seen_in(made: OutputLeaf, ledger: StorageTable, given: Sequence[Any]) -> torch.Tensor | None:
+def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> torch.Tensor | None:
     """The tensor that a view looks at, if it is at hand."""
     if made.kind == EXTERNAL_VIEW:
-        return ledger.externals[made.token.origin[1]]
+        return storages.externals[made.token.origin[1]]
     return given[made.index] if made.index < len(given) else None
 
 
-def _value_token(leaf: Any, ledger: StorageTable) -> Any:
+def _value_token(leaf: Any, storages: StorageTable) -> Any:
     if isinstance(leaf, _VALUES):
-        return (type(leaf), comparable(leaf, ledger))
+        return (type(leaf), comparable(leaf, storages))
     return (type(leaf), id(leaf))
 
 
-def _tensor_leaf(leaf: torch.Tensor, ledger: StorageTable, inputs: dict[int, int], spent: bool) -> OutputLeaf:
+def _tensor_leaf(
+    leaf: torch.Tensor, storages: StorageTable, inputs: dict[int, int], spent: bool
+) -> OutputLeaf:
     if leaf.layout is not torch.strided or is_wrapped(leaf):
         return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
     if leaf.device.type == "meta" or is_lazy_zero(leaf):
@@ -107,13 +109,13 @@ def _tensor_leaf(leaf: torch.Tensor, ledger: StorageTable, inputs: dict[int, int
     if id(leaf) in inputs:
         return OutputLeaf(PASSED, inputs[id(leaf)], index=inputs[id(leaf)])
     tracked = leaf.requires_grad and history_of(leaf) is not None and not spent
-    same = any(leaf is external for external in ledger.externals)
-    token = ledger.token(leaf)
+    same = any(leaf is external for external in storages.externals)
+    token = storages.token(leaf)
     kind, number = token.origin
     if kind == INPUT:
-        return OutputLeaf(INPUT_VIEW, token, number, ledger.input_dtype(number), tracked=tracked)
+        return OutputLeaf(INPUT_VIEW, token, number, storages.input_dtype(number), tracked=tracked)
     if kind == EXTERNAL:
-        seen_now = ledger.externals[-1] is leaf  # no operation read it: it is the object itself
+        seen_now = storages.externals[-1] is leaf  # no operation read it: it is the object itself
         if same or seen_now:
             return OutputLeaf(EXTERNAL_SAME, token, value=leaf)
         return OutputLeaf(EXTERNAL_VIEW, token, value=leaf, tracked=tracked, base=leaf._base)

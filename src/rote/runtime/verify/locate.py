@@ -236,7 +236,7 @@ def _first_other(nodes: list[Node], recorded: dict[int, list[Event]]) -> str | N
 def _read_after(outcome: Observation, written: Tensors) -> Located | None:
     """The first operation that reads a tensor which was written out of sight."""
     for name, tensor in written:
-        origin = outcome.ledger.origin(tensor)
+        origin = outcome.storages.origin(tensor)
         text = f"{name} is written by the plain call, but by no operation that can be seen"
         for node in outcome.nodes:
             for event in node.events:

@@ -50,7 +50,7 @@ class Cursor:
 
     Args:
         root: First node of the tree.
-        ledger: Storages of the call, inputs registered.
+        storages: Storages of the call, inputs registered.
         device: Device whose operations are captured.
         tape: Where recorded steps go; None if nothing may be recorded.
         warmup: Agreeing observations a node needs before it is recorded.
@@ -74,7 +74,7 @@ class Cursor:
     def __init__(
         self,
         root: Node,
-        ledger: StorageTable,
+        storages: StorageTable,
         device: torch.device,
         tape: SegmentTape | None,
         warmup: int,
@@ -87,7 +87,7 @@ class Cursor:
         self.index = 0
         self.nodes: list[Node] = [root]
         self.path: list[Any] = []
-        self.ledger = ledger
+        self.storages = storages
         self.device = device
         self.on_host = device.type == "cpu"
         self.tape = tape

@@ -56,7 +56,7 @@ class Follower:
             out = func(*args, **kwargs)
             for part, token in zip(results_of(out)[1], was.results, strict=True):
                 if isinstance(token, Token):
-                    cursor.ledger.result(part, event.operation, event.site, number_of(token))
+                    cursor.storages.result(part, event.operation, event.site, number_of(token))
         elif torch.Tag.inplace_view in func.tags:  # memory is as replayed, the tensor is not
             out = func(*args, **kwargs)
         else:
@@ -73,11 +73,11 @@ class Follower:
             return result.value
         # Quietly, since host data is met above the dispatcher.
         tensor = self._cursor.quietly(lambda: self._from_memory(result))
-        self._cursor.ledger.result(tensor, event.operation, event.site, number_of(result))
+        self._cursor.storages.result(tensor, event.operation, event.site, number_of(result))
         return tensor
 
     def _from_memory(self, token: Token) -> torch.Tensor:
-        storage = self._cursor.ledger.storage(token.origin)
+        storage = self._cursor.storages.storage(token.origin)
         if storage is None and token.origin[0] == NEW:
             storage = self._memory.get(token.origin[1])
         if storage is None:  # dead where the path ends: only its shape matters

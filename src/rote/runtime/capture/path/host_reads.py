@@ -64,7 +64,7 @@ class HostReads:
         cursor.enter(value)
         node = cursor.node
         for number, tensor in enumerate(_tensors(parts) if shaped else ()):
-            cursor.ledger.result(tensor, event.operation, event.site)
+            cursor.storages.result(tensor, event.operation, event.site)
             if recording and number >= len(node.arrivals):
                 node.arrivals.append(tensor.detach())
         if not recording:
@@ -85,7 +85,7 @@ class HostReads:
         cursor.enter(value)
         tensors = list(cursor.node.arrivals)
         for tensor in tensors:
-            cursor.ledger.result(tensor, event.operation, event.site)
+            cursor.storages.result(tensor, event.operation, event.site)
         out = result_along(value, tensors) if shaped else value_of(value)
         cursor.arrive()
         return out
@@ -97,7 +97,7 @@ class HostReads:
         self._cursor.enter(value)
         tensors = _tensors(parts)
         for tensor in tensors:
-            self._cursor.ledger.result(tensor, event.operation, event.site)
+            self._cursor.storages.result(tensor, event.operation, event.site)
         self._cursor.go_on([tensor.detach() for tensor in tensors] if shaped else None)
         return out
 

@@ -113,7 +113,7 @@ class SegmentTape:
         place = self.place
         assert place is not None
         self.checkpoint = Checkpoint(
-            place.node, place.index, len(self._steps), place.ledger.alive(), len(place.nodes) - 1
+            place.node, place.index, len(self._steps), place.storages.alive(), len(place.nodes) - 1
         )
         try:
             self._quietly(partial(self.session.begin, len(place.node.events)))
@@ -254,7 +254,7 @@ class SegmentTape:
         assert place is not None
         node.steps = self._steps
         node.branch = branch
-        node.held = place.ledger.alive() if branch is not None else {}
+        node.held = place.storages.alive() if branch is not None else {}
         self._steps = []
 
 

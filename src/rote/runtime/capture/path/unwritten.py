@@ -30,21 +30,21 @@ class Unwritten:
     """Which storages of a call nobody was seen to write.
 
     Args:
-        ledger: The storages of the call.
+        storages: The storages of the call.
 
     Attributes:
         makers: What made each of them.
     """
 
-    def __init__(self, ledger: StorageTable) -> None:
-        self._ledger = ledger
+    def __init__(self, storages: StorageTable) -> None:
+        self._storages = storages
         self.makers: dict[Origin | None, str] = {}
 
     def made(self, operation: str, out: Any) -> None:
         """Note the result of an operation that makes memory and does not write it."""
         if not (isinstance(out, torch.Tensor) and out.is_cpu):
             return
-        origin = self._ledger.origin(out)
+        origin = self._storages.origin(out)
         if origin is not None and origin[0] is NEW:
             self.makers[origin] = operation.partition(".")[0]
 
@@ -57,7 +57,7 @@ class Unwritten:
         found = self.reasons(facts.name, read_operands(facts, args, kwargs), site)
         if facts.written and not facts.relocates:
             for tensor in written_operands(facts, args, kwargs):
-                self.makers.pop(self._ledger.origin(tensor), None)
+                self.makers.pop(self._storages.origin(tensor), None)
         return found
 
     def reasons(self, reader: str, tensors: Iterable[torch.Tensor], site: Site) -> list[Reason]:
@@ -71,7 +71,7 @@ class Unwritten:
         for tensor in tensors if self.makers else ():
             if not (has_memory(tensor) and tensor.is_cpu and tensor.numel()):
                 continue
-            maker = self.makers.get(self._ledger.origin(tensor))
+            maker = self.makers.get(self._storages.origin(tensor))
             if maker is not None and not (fills_memory() and _is_as_made(tensor)):
                 text = f"{reader} reads memory that {maker} made and that no operation has written"
                 return [reason(rules.HOST_DATA, text, site, REMEDY)]

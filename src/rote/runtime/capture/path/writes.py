@@ -48,7 +48,7 @@ class Writes:
             counted: Their versions change.
         """
         for tensor in written:
-            origin = self._cursor.ledger.origin(tensor)
+            origin = self._cursor.storages.origin(tensor)
             if origin is None:
                 continue
             if origin[0] is not NEW and origin not in self.sites:
@@ -75,17 +75,17 @@ class Writes:
 
     def know_constant(self, tensor: torch.Tensor) -> None:
         """A tensor was made from plain data."""
-        origin = self._cursor.ledger.origin(tensor)
+        origin = self._cursor.storages.origin(tensor)
         if origin is not None:
             self.constants.add(origin)
 
     def know_array(self, tensor: torch.Tensor) -> None:
         """A tensor lies in an array that the call has made."""
-        origin = self._cursor.ledger.origin(tensor)
+        origin = self._cursor.storages.origin(tensor)
         if origin is not None:
             self.over_arrays.add(origin)
 
     def on_host(self) -> bool:
         """Whether memory of the host that was there before is written: an array may lie there."""
-        externals = self._cursor.ledger.externals
+        externals = self._cursor.storages.externals
         return any([externals[number].is_cpu for number in self.externals])
