@@ -32,6 +32,7 @@ CASES = (
     "host_mlp",
     "host_decoder",
     "soak",
+    "unsettled",
     "pi0",
 )  # the heaviest last
 

@@ -14,6 +14,7 @@ import hypothesis
 import numpy
 import pytest
 import torch
+from tests.clock import set_costs
 
 from rote import Graphed
 from rote.api.report import ReasonReport
@@ -61,6 +62,11 @@ def _same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test depends on how fast the machine is; plain calls are made in between all the same."""
     for backend in (HostBackend, CudaBackend):
         monkeypatch.setattr(backend, "start_timing", _SameTime)
+
+
+@pytest.fixture(autouse=True)
+def _same_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_costs(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

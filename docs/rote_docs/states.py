@@ -54,7 +54,6 @@ ARROWS = {
     (State.OBSERVING, State.EAGER): Arrow(0, (-16, 8), "end"),
     (State.RECORDING, State.EAGER): Arrow(0, (10, -60), "start"),
     (State.REPLAYING, State.EAGER): Arrow(0, (16, 8), "start"),
-    (State.EAGER, State.OBSERVING): Arrow(165, (-10, 20), "end"),
 }
 
 

@@ -51,7 +51,7 @@ def drive(g, plain, x, calls):
 
 
 def test_many_sizes_stay_under_the_ceiling(scale, budget):
-    g = rote.graph(scale.work, budget=scale.one * 4)
+    g = rote.graph(scale.work, budget=scale.one * 4, keep=True)
     held = []
     for n in range(1, 25):
         drive(g, scale.work, scale.rows(n), CALLS + 1)

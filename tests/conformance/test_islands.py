@@ -218,7 +218,7 @@ def test_the_limit_on_paths(device, reason, where, caplog):
         n = int(y.sum().item())
         return y + n
 
-    g = rote.graph(fn, max_paths=3)
+    g = rote.graph(fn, max_paths=3, keep=True)
     for n in [*range(8), *range(8)]:
         x = torch.full((1,), float(n), device=device)
         assert g(x).item() == 4.0 * n

@@ -168,8 +168,8 @@ def test_what_it_says(device, where, reason):
         g(torch.ones(1, device=device))
     found = reason(g, "RT201")
     assert found.message == (
-        "test_what_it_says.<locals>.fn.factors was a list_iterator with 19 left "
-        "and is a list_iterator with 18 left"
+        "test_what_it_says.<locals>.fn.factors was a list_iterator with 15 left "
+        "and is a list_iterator with 14 left"
     )
     assert found.where == where(fn, "next(factors)")
     assert found.remedy == "Take the item outside (x = next(batches)), and pass it in as an argument."

@@ -97,7 +97,7 @@ def use(graphed, device, grad, calls=4):
 @pytest.mark.parametrize("swap", SWAPPING)
 def test_what_was_replaced_dies(device, swap, grad):
     net = Net(device)
-    graphed, gone = rote.graph(net), []
+    graphed, gone = rote.graph(net, keep=True), []
     with torch.set_grad_enabled(grad):
         for _ in range(SWAPS):
             assert use(graphed, device, grad)
@@ -162,7 +162,7 @@ PLACES = [
 def test_other_keys_keep_nothing_either(device, place, swap, turns):
     """Each shape has a key of its own, and may never be called again."""
     net = Net(device)
-    graphed, gone, most = rote.graph(net), [], 0
+    graphed, gone, most = rote.graph(net, keep=True), [], 0
     with torch.no_grad():
         for number in range(16):
             for _ in range(4):
@@ -187,7 +187,7 @@ class Slotted:
 def test_what_cannot_be_referred_to_weakly_is_not_known_by_an_address_that_comes_again(device):
     """Objects of one size are made one after the other, and come to lie where the last one lay."""
     holder = types.SimpleNamespace(held=Slotted(torch.ones(4, device=device)))
-    graphed, gone, places = rote.graph(lambda x: x * holder.held.weight), [], set()
+    graphed, gone, places = rote.graph(lambda x: x * holder.held.weight, keep=True), [], set()
     x = torch.ones(4, device=device)
     for number in range(24):
         for _ in range(1 + number % 5):

@@ -284,8 +284,9 @@ def test_own_optimizer(device, reason, where):
 def test_own_optimizer_that_counts_in_python(device):
     g = train(device, lambda p: CountingInPython(p, lr=0.1), 40)
     assert g.report().replayed == 0
-    often, first = g.report().reasons  # the first call makes the state
+    often, costs, first = g.report().reasons  # the first call makes the state
     assert often.code == "RT201" and "['count'] was " in often.message and often.count > 30
+    assert costs.code == "RT309"
     assert (
         first.code == "RT201"
         and "optimizer.state (order) was () and is (<Parameter>" in first.message

@@ -17,9 +17,17 @@ import rote.quant
 import rote.testing
 from rote.padding import approvals, rows
 from rote.quant import environment
-from rote.runtime.engine.patience import PAYS
+from rote.runtime.engine.ledger import (
+    EARLY_CALLS,
+    FREE_CALLS,
+    FREE_TRACES,
+    LATE_SHARE,
+    PAYS,
+    REINVESTED,
+    SHARE,
+)
 from rote.runtime.engine.specialization import MAX_PENDING
-from rote.runtime.engine.states import FIRST_REST, PATIENCE, TABLE
+from rote.runtime.engine.states import TABLE
 from rote.runtime.memory.budget import SLABS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -196,8 +204,13 @@ def test_the_extras_are_those_of_the_package() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("call.md", f"After {PATIENCE} unsteady calls with fewer than {PAYS} replays between one"),
-        ("call.md", f"a key runs eagerly for {FIRST_REST} calls"),
+        (
+            "call.md",
+            f"{FREE_TRACES} traced calls among the first {FREE_CALLS}; as many more after {PAYS} replays",
+        ),
+        ("call.md", f"{SHARE:.0%}".replace("%", " %") + f" of its time until call {EARLY_CALLS}, then"),
+        ("call.md", f"then {LATE_SHARE:.0%}".replace("%", " %")),
+        ("call.md", f"{REINVESTED:.0%}".replace("%", " %") + " of what it saves"),
         ("training.md", f"up to {MAX_PENDING} are made for one state"),
         ("memory.md", "two calls of each padded shape" if approvals.CHECKS == 2 else "?"),
         ("memory.md", "with five kinds of padding" if rows.VARIATIONS == 5 else "?"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.clock import set_costs
 
 from rote.hazards.rules import RULES, Finder, Rule
 
@@ -36,6 +37,12 @@ def when_run(rule: Rule) -> list[str]:
 
 
 def main() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        set_costs(patch)
+        write()
+
+
+def write() -> None:
     for rule in RULES.values():
         try:
             golden(rule).write_text("\n".join(said(rule)) + "\n")

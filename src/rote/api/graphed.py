@@ -31,7 +31,7 @@ from ..runtime.arguments import (
     tracing,
 )
 from ..runtime.backends import PROCESS
-from ..runtime.engine import Answer, Specialization, Subject, Timed, Umpire, strict_reasons
+from ..runtime.engine import Answer, Ledger, Specialization, Subject, Timed, Umpire, strict_reasons
 from ..runtime.memory import Account, parse_size
 from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
 from ..runtime.pytorch import foreign_modes
@@ -41,7 +41,6 @@ from ..runtime.state import ExecutedCode
 from .bound import BoundWeakly, GraphedMethod, Kept
 from .callables import dress, name_of, place_of, takes_any_keyword
 from .keys import Keys
-from .newcomers import Newcomers
 from .options import Options
 from .paths import Paths
 from .recordings import output_reports, recording_reports
@@ -74,7 +73,7 @@ class Graphed:
         function: What to graph.
         options: How.
         account: Whose budget its recordings count against, if not one of its own.
-        newcomers: Whose new keys its new keys count among, likewise.
+        ledger: What its traced calls cost, likewise.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Graphed:
         function: Callable[..., Any],
         options: Options,
         account: Account | None = None,
-        newcomers: Newcomers | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         settings = read_settings()
         self._function = function
@@ -95,23 +94,26 @@ class Graphed:
         self._executed = ExecutedCode()
         self._tally = ReasonCounts()
         self._counts = Counts()
-        self._recorded = 0
+        self._recorded = self._credited = 0
+        self._last_reasons: list[Reason] = []
         self._warm = False
         self._verifier, checks = options.verifiers()
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
         self._backwards = BackwardLog(self._tally, self._strict, checks)
+        limits = options.limits(self._account, strict=self._strict)
+        self._ledger = ledger or Ledger(bounded=not limits.keep)
         self._subject = Subject(
             function,
             self._name,
             self._executed,
-            options.limits(self._account, strict=self._strict),
+            limits,
             functools.partial(PROCESS.choose, options.backend),  # not a method: that would be a cycle
             self._backwards,
+            self._ledger,
             ((self._name, function),),
         )
-        self._newcomers = newcomers or Newcomers(options.max_keys)
         self._openings = Openings()
-        self._keys = Keys(self._subject, options, self._tally, self._newcomers, self._openings)
+        self._keys = Keys(self._subject, options, self._tally, self._ledger, self._openings)
         self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
@@ -154,7 +156,15 @@ class Graphed:
             self._lock.release()
         if type(value) is Timed:
             return value.run(self._function, args, kwargs)
-        return self._function(*args, **kwargs) if value is PLAINLY else value
+        return self.call_plainly(args, kwargs) if value is PLAINLY else value
+
+    def call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the callable itself, where the wrapper has let it."""
+        ledger = self._ledger
+        began = ledger.clock()
+        value = self._function(*args, **kwargs)
+        ledger.add_plain(ledger.clock() - began)
+        return value
 
     def stands_aside(self) -> bool:
         """Whether a call would run plainly, uncounted: switched off, or in what others trace or capture."""
@@ -171,6 +181,35 @@ class Graphed:
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
         """One call, with the wrapper's lock held; PLAINLY or a Timed if it has to run as it is."""
         since = perf_counter()
+        self._catch_up()
+        value = self._look(args, kwargs, caller, since)
+        if value is PLAINLY:
+            self._leave_alone(perf_counter() - since)
+        return value
+
+    def _catch_up(self) -> None:
+        """Tell the ledger and the report what happened since the last call that came here."""
+        reasons, calls = self._paths.rested()
+        if calls:
+            self._tally.add(reasons, calls=calls)
+            self._ledger.add_rest(calls)
+        self._ledger.add_replays(self._counts.replayed - self._credited)
+        self._credited = self._counts.replayed
+
+    def _leave_alone(self, seconds: float) -> None:
+        """A look at a call came to nothing: see how many need not be looked at, where nothing is replayed.
+
+        Args:
+            seconds: What the look took.
+        """
+        self._ledger.add_look(seconds)
+        calls = self._ledger.rest()
+        if calls and not self._strict and not self._keys.any_replays():
+            self._keys.drop_abandoned()
+            self._paths.rest(calls, self._last_reasons)
+
+    def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType, since: float) -> Any:
+        """Find the key of a call, and replay or trace it; PLAINLY or a Timed if it has to run as it is."""
         try:
             found = self._find(args, kwargs, caller)
         except RecursionError:  # a container that contains itself
@@ -193,6 +232,8 @@ class Graphed:
             value = self.finish(entry, result)
             if result.how != REPLAYED:
                 self._openings.learn()
+            if result.how == REPLAYED:
+                self._ledger.time_replay(perf_counter() - since)
             if result.how == REPLAYED and result.recording is not None and self._is_quick(result.recording):
                 self._paths.learn(entry, result.recording, call, (args, kwargs))
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
@@ -217,7 +258,7 @@ class Graphed:
             call = self._bind(args, kwargs)
             entry = self._keys.find(call)
         if entry is None:
-            why = self._keys.refuse(call, caller)
+            why = self._keys.refuse(call)
             if why is not None:
                 return why
             entry = self._keys.make(call, caller, tell=not self._strict)  # or it says so itself
@@ -249,6 +290,7 @@ class Graphed:
             yield None
             return
         try:
+            self._catch_up()
             kwargs = dict(sorted(kwargs.items())) if self._sorts else kwargs
             found = self._find(args, kwargs, caller)
             if isinstance(found, Reason):
@@ -301,7 +343,8 @@ class Graphed:
             NotReplayedError: In strict mode, after the warm-up.
         """
         self._counts.calls += 1
-        self._tally.add([why])
+        self._last_reasons = [why]
+        self._tally.add(self._last_reasons)
         if self._strict and self._warm:
             text = f"{self._name} would not be replayed (strict mode):\n  {why}"
             raise NotReplayedError(text, findings_of([why], self._name))
@@ -311,10 +354,10 @@ class Graphed:
         """Count a result and give its value."""
         if result.how == REPLAYED:
             self._counts.replayed += 1
-            self._keys.prove(entry)
         else:
-            if result.value is not PLAINLY or result.reasons is not entry.eager_reasons:
-                self._paths.clear()  # more happened than that a resting key is left alone
+            if result.value is not PLAINLY:
+                self._paths.clear()
+            self._last_reasons = result.reasons
             self._recorded += result.how == RECORDED
             self._tally.add(result.reasons, None if entry.settled else entry.key)
             if result.value is not PLAINLY:
@@ -358,6 +401,7 @@ class Graphed:
     def report(self) -> Report:
         """What happened so far, as a frozen object."""
         with self._lock:
+            self._catch_up()
             return Report(
                 name=self._name,
                 calls=self._counts.calls,
@@ -390,7 +434,7 @@ class Graphed:
                 bound.reset() if bound is not None else None
             self._tally.clear()
             self._backwards.clear()
-            self._counts.calls = self._counts.replayed = self._recorded = 0
+            self._counts.calls = self._counts.replayed = self._recorded = self._credited = 0
             self._paths.clear()
             self._warm = False
             if self._verifier is not None:
@@ -420,7 +464,7 @@ class Graphed:
                 "rote.graph(instance.method)"
             ) from None
         function = BoundWeakly(self._function, alive)
-        made = Graphed(function, self._options, self._account, self._newcomers)
+        made = Graphed(function, self._options, self._account, self._ledger)
         kept = Kept.by(instance)
         if kept is not None:
             kept.methods.append(made)

@@ -10,8 +10,7 @@ from ..base import user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
 from ..runtime.arguments import ONE_OBJECT, OPAQUE, PARAMETER, Call, Openings, explain_key, remedy_of_key
-from ..runtime.engine import Specialization, Subject, drop_abandoned
-from .newcomers import PATIENCE, Newcomers
+from ..runtime.engine import Ledger, Specialization, Subject, drop_abandoned
 from .options import Options
 from .report import ReasonCounts
 
@@ -23,7 +22,7 @@ class Keys:
         subject: The callable.
         options: Those of the wrapper.
         tally: Counts reasons.
-        newcomers: Counts new keys.
+        ledger: What traced calls cost.
         openings: Which classes of arguments are taken apart.
 
     Attributes:
@@ -35,17 +34,15 @@ class Keys:
         subject: Subject,
         options: Options,
         tally: ReasonCounts,
-        newcomers: Newcomers,
+        ledger: Ledger,
         openings: Openings,
     ) -> None:
         self.entries: OrderedDict[Any, Specialization] = OrderedDict()
         self._subject = subject
         self._most = options.max_keys
         self._tally = tally
-        self._newcomers = newcomers
+        self._ledger = ledger
         self._openings = openings
-        self._serial = newcomers.serial()
-        self._refusal: tuple[int, Reason] | None = None
         self._gone = False
         self._opened = ""
 
@@ -74,18 +71,11 @@ class Keys:
         self._opened = ", ".join(opened)
         return True
 
-    def refuse(self, call: Call, caller: FrameType) -> Reason | None:
+    def refuse(self, call: Call) -> Reason | None:
         """Why a call is not to be looked at, whose key was not found; None if it is."""
-        newcomers = self._newcomers
-        if self._subject.limits.keep or newcomers.admit(hash((self._serial, call.key))):
+        if self._ledger.admits(hash((id(self), call.key))):
             return None
-        if self._refusal is None or self._refusal[0] != newcomers.times:
-            text = (
-                f"{PATIENCE} keys in a row were looked at and none was replayed, so a key runs plainly until "
-                f"its call {newcomers.times}{self._what_differs(call, '; the last time ')}"
-            )
-            self._refusal = newcomers.times, reason(rules.TOO_MANY_KEYS, text, user_site(caller))
-        return self._refusal[1]
+        return reason(rules.TRACING_COSTS, f"{self._ledger}{self._what_differs(call, '; ')}")
 
     def make(self, call: Call, caller: FrameType, *, tell: bool = True) -> Specialization:
         """A key about which nothing is known yet.
@@ -122,18 +112,27 @@ class Keys:
         other = next(reversed(self.entries.values()), None)
         return before + explain_key(other.key, call) if other is not None else ""
 
-    def drop_abandoned(self, found: Specialization) -> None:
-        """A call of one key was traced: others need not keep what was replaced, if nobody else holds it."""
+    def any_replays(self) -> bool:
+        """Whether a call may be replayed: there is a recording, and its last replay came to its end."""
+        return any(
+            recording.recorded and not recording.strays
+            for entry in self.entries.values()
+            for recording in entry.recordings
+        )
+
+    def drop_abandoned(self, found: Specialization | None = None) -> None:
+        """Keys need not keep what was replaced, if nobody else holds it.
+
+        Args:
+            found: A call of this key was traced, so it has looked itself.
+        """
+        if found is None:
+            drop_abandoned([entry.choice for entry in self.entries.values()])
+            return
         others = [
             entry for entry in self.entries.values() if entry is not found and entry.shares_device(found)
         ]
         drop_abandoned([entry.choice for entry in others])
-
-    def prove(self, entry: Specialization) -> None:
-        """A key was replayed."""
-        if not entry.proven:
-            entry.proven = True
-            self._newcomers.prove()
 
     def release(self) -> None:
         """Free all recordings and forget the keys."""
@@ -144,6 +143,5 @@ class Keys:
     def clear(self) -> None:
         """The same, and forget how many there were."""
         self.release()
-        self._newcomers.clear()
+        self._ledger.clear()
         self._openings.clear()
-        self._refusal = None

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from ..hazards.rules import Reason
 from ..runtime.arguments import NOT_MINE, Call, tracing
 from ..runtime.backends.protocol import Lock
 from ..runtime.engine import PlainPath, Specialization
-from ..runtime.program import Result, Tally
+from ..runtime.program import PLAINLY, Result, Tally
 from ..runtime.pytorch import function_modes
 from ..runtime.recording import Recording
 from ..runtime.replay import Counts, HotPath
@@ -39,7 +40,7 @@ class Paths:
         sorts: The order of keywords does not matter to its callable.
 
     Attributes:
-        newest: What is tried first: a path, or nobody.
+        newest: What is tried first: a path, a rest, or nobody.
         known: The hot paths that are tried one by one, the newest first.
         others: Where there are more, paths by :func:`shapes_of` the arguments: a server that meets a hundred
             batch sizes. They are looked for first, since to try four in vain takes longer than one replay.
@@ -47,7 +48,7 @@ class Paths:
     """
 
     def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
-        self.newest: HotPath | PlainPath | Nobody = NOBODY
+        self.newest: HotPath | PlainPath | Rest | Nobody = NOBODY
         self.known: tuple[HotPath | PlainPath, ...] = ()
         self.others: dict[Shapes, HotPath | PlainPath] = {}
         self._graphed = weakref.ref(graphed)
@@ -74,6 +75,15 @@ class Paths:
         if PlainPath.possible(entry, call):
             path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
             self._keep(path, given)
+
+    def rest(self, calls: int, reasons: list[Reason]) -> None:
+        """Leave calls alone, so many of them: nothing can be replayed, and none is to be traced."""
+        self.newest = Rest(calls, self._counts, reasons)
+
+    def rested(self) -> tuple[list[Reason], int]:
+        """Why calls were left alone, and how many since this was asked last."""
+        rest = self.newest
+        return (rest.reasons, rest.tell()) if type(rest) is Rest else ([], 0)
 
     def _keep(self, path: HotPath | PlainPath, given: Given) -> None:
         others = [known for known in self.known if known is not path]
@@ -107,6 +117,42 @@ class Paths:
         """The general path did more than replay."""
         self.newest, self.known = NOBODY, ()
         self.others.clear()
+
+
+class Rest:
+    """A path that leaves calls alone, so many of them. Nothing is replayed meanwhile.
+
+    Args:
+        calls: How many.
+        counts: The wrapper's counts.
+        reasons: Why.
+
+    Attributes:
+        reasons: Why.
+    """
+
+    __slots__ = ("_counts", "_left", "_untold", "reasons")
+
+    def __init__(self, calls: int, counts: Counts, reasons: list[Reason]) -> None:
+        self._left = calls
+        self._untold = 0
+        self._counts = counts
+        self.reasons = reasons
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """PLAINLY, or NOT_MINE once it is over or where somebody traces: such a call is not counted."""
+        del args, kwargs
+        if self._left <= 0 or tracing.get():
+            return NOT_MINE
+        self._left -= 1
+        self._untold += 1
+        self._counts.calls += 1
+        return PLAINLY
+
+    def tell(self) -> int:
+        """Calls that were left alone since this was asked last."""
+        untold, self._untold = self._untold, 0
+        return untold
 
 
 class Nobody:

@@ -202,16 +202,17 @@ class ReasonCounts:
         self._early: dict[_Place, Counter[Any]] = {}  # by the keys that have no recording yet
         self._warm: Counter[_Place] = Counter()
 
-    def add(self, reasons: list[Reason], early: Any = None) -> None:
-        """Count reasons of one call.
+    def add(self, reasons: list[Reason], early: Any = None, calls: int = 1) -> None:
+        """Count reasons of one call, or of several that have the same.
 
         Args:
             reasons: Why it was not replayed.
             early: The key of the call, if that has no recording yet.
+            calls: How many calls.
         """
         for reason in {(reason.code, reason.where): reason for reason in reversed(reasons)}.values():
             place = (reason.code, reason.where)
-            self._found[place] = (reason, self._found.get(place, (reason, 0))[1] + 1)
+            self._found[place] = (reason, self._found.get(place, (reason, 0))[1] + calls)
             if early is not None:
                 keys = self._early.setdefault(place, Counter())
                 if len(keys) >= MOST_EARLY:  # most of them are never recorded

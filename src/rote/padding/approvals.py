@@ -223,6 +223,7 @@ class Approvals:
             if text is not None:
                 return reason(rules.PADDING_SHOWS, f"{text} when {sources[0]}", site)
         if last is not None and last.how == REPLAYED and last.recording is not None and cut is not None:
+            held.entry.subject.ledger.add_replays(1)
             self._tries.pop(held.entry.key, None)
             checked = self._checked.setdefault(last.recording, {}).setdefault(_axes(sources), Checked(cut))
             if not checked.add(cut, sources):

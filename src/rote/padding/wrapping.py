@@ -223,7 +223,7 @@ class Padded:
         value = self._calls.call(self._graphed, args, kwargs, sys._getframe(1))
         if value is NOT_MINE:
             return self._graphed(*args, **kwargs)
-        return self._graphed.__wrapped__(*args, **kwargs) if value is PLAINLY else value
+        return self._graphed.call_plainly(args, kwargs) if value is PLAINLY else value
 
     def report(self) -> PaddedReport:
         """How many calls were padded, why others were not, and what the graphed callable did."""

@@ -333,7 +333,7 @@ def test_inside_of_a_trace_it_looks_at_nothing(device):
 
 def test_a_key_that_runs_eagerly_for_good_needs_no_general_path(device):
     """It is counted with its reason, other keys are not taken for it, and a reset forgets it."""
-    g = rote.graph(lambda x, n=1: x * n + x.sum().item(), max_paths=2)
+    g = rote.graph(lambda x, n=1: x * n + x.sum().item(), max_paths=2, keep=True)
     for n in range(12):
         g(torch.full((2,), float(n), device=device))
     before = g.report()

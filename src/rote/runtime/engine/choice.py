@@ -143,8 +143,8 @@ class Choice:
             return ()
         return self.guesses.spots(call, recording.bound, recording.accesses.written, recording.persistent)
 
-    def forget_old(self, most: int) -> bool:
-        """Forget recordings that were only observed, the oldest first; whether there were too many.
+    def forget_old(self, most: int) -> None:
+        """Forget recordings that were only observed, the oldest first, if there are too many.
 
         Bound recordings are counted apart: a caller may have one for each of its buffers.
         """
@@ -153,7 +153,6 @@ class Choice:
         bound = [other for other in observed if other.bound]
         for old in (*free[most:], *bound[max(most, self._max_recordings) :]):
             self._recordings.remove(old)
-        return len(free) > most
 
     def idle(self) -> list[Recording]:
         """The recordings that no result needs."""

@@ -1,4 +1,4 @@
-"""The hot path of a key that runs eagerly for good, or for long: one generated function that says so.
+"""The hot path of a key that runs eagerly for good: one generated function that says so.
 
 Such a key gains nothing from rote and is not to lose much by it either: arguments and surroundings are
 checked as in :mod:`..replay.generated`, the call is counted with its reasons, the caller runs the callable.
@@ -15,9 +15,6 @@ from ..program import PLAINLY, Tally, in_bad_fork
 from ..replay import Counts
 from .specialization import Specialization
 from .states import State
-
-LONG = 256
-"""Calls that a key has to rest, at least: to generate a function takes as long as some of them."""
 
 
 class PlainPath:
@@ -51,8 +48,7 @@ class PlainPath:
         source.refuse(f"not {constant(lock.acquire)}(False)")
         source.line("try:")
         source.indent()
-        source.refuse(f"{constant(entry.counts)}.dead or not {constant(entry.life)}.resting")
-        source.line(f"{constant(entry.life)}.resting -= 1")
+        source.refuse(f"{constant(entry.counts)}.dead")
         for counted in (counts, entry.counts):
             source.line(f"{constant(counted)}.calls += 1")
         source.line(f"{constant(tally.add)}({constant(entry.eager_reasons)})")
@@ -64,7 +60,5 @@ class PlainPath:
 
     @staticmethod
     def possible(entry: Specialization, call: Call) -> bool:
-        """Whether the key runs eagerly for long, and its calls can be told by what is given."""
-        life = entry.life
-        rests = life.state is State.EAGER and life.resting >= LONG
-        return rests and Admission.possible(call)
+        """Whether the key runs eagerly, and its calls can be told by what is given."""
+        return entry.life.state is State.EAGER and Admission.possible(call)

@@ -18,7 +18,6 @@ from ..arguments import Call, assign, flatten
 from ..autograd import Backward, Walker, take_over, tracked_results
 from ..autograd.graph import GradientWalk
 from ..capture import HostRandom, Observation, Plan, parameters_of
-from ..capture.path import UnseenValue
 from ..conditions import Slot, slots_in
 from ..program import (
     AGAIN,
@@ -40,10 +39,15 @@ from ..state import Difference, Entry, ExecutedCode, Names, Snapshot, look_again
 from . import steadiness
 from .answer import Answer
 from .choice import Choice, bind, places_of_written
-from .patience import MAX_OBSERVED, PAYS, Patience
 from .shortage import estimate_of, keep, settle
 from .states import Life, LifeEvent, State
 from .subject import Limits
+
+MAX_OBSERVED = 8
+"""Recordings of a key that were observed but never recorded; the oldest is forgotten beyond that."""
+
+USED = 4
+"""Replays after which a recording that can never be valid again is not counted as made in vain."""
 
 SHOWN = 3
 """Changes of the state that are given as reasons."""
@@ -55,7 +59,6 @@ class KeyLife(Protocol):
     life: Life
     recordings: list[Recording]
     evictions: int
-    patience: Patience
     last_mismatch: Reason | None
     choice: Choice
 
@@ -114,12 +117,8 @@ class KeyLife(Protocol):
         """Use the backend of another device from now on."""
         ...
 
-    def rest(self, reasons: list[Reason]) -> None:
-        """Run eagerly for a while, for these reasons."""
-        ...
-
-    def tire(self, unseen: UnseenValue) -> None:
-        """A call read a value that none before had; after too many in a row, run eagerly for a while."""
+    def differ(self) -> None:
+        """A call was not like those before it."""
         ...
 
     def give_up(self, event: LifeEvent, why: Reason) -> None:
@@ -162,8 +161,6 @@ class Settling:
         self._results: list[torch.Tensor] = []
         self._backward: Backward | None = None
         self._refused: Reason | None = None
-        self._first = False  # the first observation of a state
-        self._strange = False  # one state more that was seen only once
         self._noted = noted
         self._marked = observed.value is not observed.returned
         self._strayed = False  # it did something else than it was known to do
@@ -402,9 +399,8 @@ class Settling:
             recording = self._recording = self._begin(
                 after if after is not None else self._look_again(), watch
             )
-            self._first = True
             self._key.recordings.insert(0, recording)
-            self._strange = self._key.choice.forget_old(MAX_OBSERVED)
+            self._key.choice.forget_old(MAX_OBSERVED)
         else:
             concerned, more = self._note_accesses(recording.accesses, watch)
             if after is None and (more or (concerned and not recording.keeps_gradients)):  # as no path before
@@ -469,7 +465,7 @@ class Settling:
         recordings = self._key.recordings
         if self._recording is not None and self._recording in recordings:
             recordings.remove(self._recording)
-        self._key.rest(found)
+        self._key.differ()
         if any(why.code == rules.WRONG_BACKEND.code for why in found):
             self._key.move(next(found for found in self._observed.devices if found.type == "cuda"))
         if self._key.calls == 1:  # the first training step leaves gradients where there were none
@@ -484,7 +480,7 @@ class Settling:
         for node in self._observed.nodes:
             node.seen = 1
         self._note_end(self._observed.template.bare())
-        self._key.rest(found)
+        self._key.differ()
         return Answer(value, EAGER, found)
 
     def _capture_failed(self, value: Any, why: Reason) -> Answer:
@@ -499,15 +495,8 @@ class Settling:
         for node in observed.nodes:
             node.seen += 1
         self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
-        strange, unseen = self._strange and bool(guards), observed.unseen
-        fruitless = (strange or unseen is not None) and not key.patience.paid()
-        if fruitless and strange:
-            key.rest(guards)  # the state is another one at every call, too many of them in a row
-            return Answer(value, EAGER, guards)
-        if unseen is not None:
-            guards = [*guards, unseen.reason()]
-        if not self._first and not fruitless:  # or it agreed with nothing yet
-            key.life.steady()
+        if observed.unseen is not None:
+            guards = [*guards, observed.unseen.reason()]
         if self._strayed:
             self._discard()
         settled = not self._strayed and self._settle_session(recording)
@@ -526,16 +515,29 @@ class Settling:
                 for effect in self._node.effects:
                     effect.hand_out(copy=True)
             result = Answer(value, RECORDED, guards, recording)
-        excess = overdrawn(key, recording, self._site)
+        excess = replaced_too_often(key, recording, self._site)
         if excess is not None:
-            key.give_up(*excess)
+            key.give_up(LifeEvent.LIMIT, excess)
+        if observed.unseen is not None:
+            result = replace(result, in_vain=observed.unseen.in_vain())
         why = settle(recording, self._site) if result.how == RECORDED else None
         if why is not None:  # a limit does not hold even with all others evicted
             key.give_up(LifeEvent.LIMIT, why)
             return Answer(value, EAGER, [why])
-        if fruitless and unseen is not None and excess is None:
-            key.tire(unseen)
+        crowd = crowded(recording, key.limits, self._site)
+        if crowd is not None:
+            self._start_anew(recording, crowd)
+            result = replace(result, reasons=[*result.reasons, crowd])
         return result
+
+    def _start_anew(self, recording: Recording, crowd: Reason) -> None:
+        """The recording has too many ways: what comes next is observed as if for the first time."""
+        key = self._key
+        if key.limits.keep:
+            key.give_up(LifeEvent.LIMIT, crowd)
+        elif recording in key.recordings:
+            key.choice.drop(recording)
+            key.differ()
 
     def _settle_session(self, recording: Recording) -> bool:
         """Keep what was captured; whether anything was."""
@@ -575,8 +577,18 @@ class Settling:
             self._recording.release()
 
 
-def overdrawn(key: KeyLife, recording: Recording, site: Site) -> tuple[LifeEvent, Reason] | None:
-    """Whether a key has more ways or recordings than it may have, and why; old recordings are dropped.
+def crowded(recording: Recording, limits: Limits, site: Site) -> Reason | None:
+    """Whether a recording has more ways than it may have, and where."""
+    paths = recording.root.paths()
+    if paths <= limits.max_paths:
+        return None
+    widest = max(recording.root.walk(), key=lambda node: len(node.edges))
+    where = widest.events[-1].site if widest.events else site
+    return widest.excess or reason(rules.TOO_MANY_PATHS, f"{paths} ways were seen", where)
+
+
+def replaced_too_often(key: KeyLife, recording: Recording, site: Site) -> Reason | None:
+    """Whether a key has more recordings than it may have, again and again; old ones are dropped.
 
     Args:
         key: The key.
@@ -584,16 +596,10 @@ def overdrawn(key: KeyLife, recording: Recording, site: Site) -> tuple[LifeEvent
         site: The caller's line.
     """
     limits = key.limits
-    if recording.root.paths() > limits.max_paths:
-        text = f"{recording.root.paths()} ways were seen"
-        widest = max(recording.root.walk(), key=lambda node: len(node.edges))
-        where = widest.events[-1].site if widest.events else site
-        event = LifeEvent.LIMIT if limits.keep else LifeEvent.CROWDED
-        return event, widest.excess or reason(rules.TOO_MANY_PATHS, text, where)
     for old in [other for other in key.recordings if other.gone and other is not recording]:
         old.release()
         key.recordings.remove(old)
-        key.evictions += old.replays < PAYS
+        key.evictions += old.replays < USED
     recorded = [other for other in key.recordings if other.recorded]
     for old in recorded[limits.max_recordings :]:
         old.release()
@@ -612,4 +618,4 @@ def overdrawn(key: KeyLife, recording: Recording, site: Site) -> tuple[LifeEvent
     why = reason(rules.TOO_MANY_RECORDINGS, text, site)
     if last is not None and last.code in (rules.HYPERPARAMETER.code, rules.GRADIENT_MOVED.code):
         why = replace(why, where=last.where, remedy=last.remedy)
-    return LifeEvent.LIMIT, why
+    return why

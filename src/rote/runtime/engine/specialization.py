@@ -25,7 +25,6 @@ from ..arguments import OPAQUE, Call, describe_key, device_of
 from ..autograd.graph import GradientWalk
 from ..backends.protocol import Backend, Lock, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
-from ..capture.path import UnseenValue
 from ..conditions import named_in, reached
 from ..memory import Holding
 from ..program import EAGER, PLAINLY, REPLAYED, GradientWatch, Result, saving_is_hooked
@@ -38,7 +37,6 @@ from .answer import Answer
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shares_state
 from .guard_reasons import guard_reasons, strict_reasons
 from .opening import Refused, extend, prepare
-from .patience import Patience
 from .settling import Settling
 from .shortage import was_evicted
 from .states import Life, LifeEvent, State
@@ -46,6 +44,9 @@ from .subject import Subject
 from .walked import Walked
 
 _log = logging.getLogger("rote")
+
+SHOWN = 3
+"""Reasons of a traced call that are said again of calls which are left alone."""
 
 OFTEN = 2
 """Calls that bind a slot to something else, from which on it is bound in all of them."""
@@ -67,7 +68,7 @@ class Specialization:
         self.life = Life()
         self.recordings: list[Recording] = []
         self.counts = KeyCounts()
-        self.settled = self.proven = False  # it was recorded; a call of it was replayed
+        self.settled = False  # it was recorded
         self._told = False  # that it runs eagerly
         self.last_mismatch: Reason | None = None
         self.subject = subject
@@ -80,9 +81,10 @@ class Specialization:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self.evictions = 0
-        self.patience = Patience(self.life, self.limits, self.recordings)
+        self._ledger = subject.ledger
         self.choice = Choice(self.recordings, self.limits)
         self._eager_reasons: list[Reason] = []
+        self._last_reasons: list[Reason] = []  # of the last traced call
         self._generated: dict[Recording, HotPath] = {}
         self._bound: Counter[tuple[str, int, Any]] = Counter()
         self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
@@ -147,25 +149,35 @@ class Specialization:
             if recording.occupancy.ended is not None:
                 self.refuse(recording.occupancy.ended)
                 break
-        if self.life.state is State.EAGER and self.life.rest():
+        if self.life.state is State.EAGER:
             return Answer(PLAINLY, EAGER, self._eager_reasons)
         if torch.is_grad_enabled() and saving_is_hooked():
             text = "saved-tensor hooks are in force around the call"
             return Answer(PLAINLY, EAGER, [reason(rules.SAVED_HOOKS, text, user_site(caller))])
         recording, found = self.choice.find(call), list[Reason]()
         if recording is not None and recording.recorded:
-            better = self.choice.better(recording, call)
+            better = self.choice.better(recording, call) if self._ledger.allows() else None
+            if better is None and recording.strays and not self._ledger.allows():
+                return self._left_alone()
             if better is None:
                 return self.replay(recording, call, caller)
             recording = better
         elif recording is None and sum(other.busy for other in self.recordings) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
             return Answer(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
+        elif not self._ledger.allows():
+            return self._left_alone()
         elif recording is None:
             recording, found = self.choice.elsewhere(call, user_site(caller))
             if any(why.code == rules.ALIASED_MUTATION.code for why in found):
                 return Answer(PLAINLY, EAGER, found)
         return self._trace(recording, call, user_site(caller), found)
+
+    def _left_alone(self) -> Answer:
+        """The call would be traced, and that is not paid for."""
+        if self._last_reasons:
+            self._tell(self._last_reasons[0])
+        return Answer(PLAINLY, EAGER, [*self._last_reasons, reason(rules.TRACING_COSTS, str(self._ledger))])
 
     # ------------------------------------------------------------------ replay
 
@@ -212,6 +224,7 @@ class Specialization:
     ) -> Answer:
         """The host read a value that leads nowhere recorded: run Python from there."""
         self.counts.lessons += 1
+        recording.stray()
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
         if shares_state(recording, call, self.reach(call)):
@@ -266,8 +279,14 @@ class Specialization:
         # A collection may destroy graphs, which spoils a capture; and what a trace has made and does not keep
         # is gone when the collector looks.
         asked = "get_threshold" in self.executed.mentioned()
-        with nullcontext() if asked else COLLECTOR.rests():
-            return self._learn(recording, call, plan, site, guards)
+        began = self._ledger.clock()
+        try:
+            with nullcontext() if asked else COLLECTOR.rests():
+                answer = self._learn(recording, call, plan, site, guards)
+        finally:
+            self._ledger.add_trace(self._ledger.clock() - began)
+        self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
+        return answer
 
     def _learn(
         self, recording: Recording | None, call: Call, plan: Plan, site: Site, guards: list[Reason]
@@ -295,8 +314,10 @@ class Specialization:
             if traced.lost:
                 watch.put_back()
             self._abandon(recording, plan)
-            if isinstance(error, Exception) and not self.patience.paid():
-                self.rest([reason(rules.OPERATION_RAISES, f"the call raised {type(error).__name__}", site)])
+            if isinstance(error, Exception):
+                self.differ()
+                text = f"the call raised {type(error).__name__}"
+                self._last_reasons = [reason(rules.OPERATION_RAISES, text, site)]
             raise
 
     def _follow(
@@ -406,30 +427,13 @@ class Specialization:
 
     # ------------------------------------------------------------------ limits
 
-    def rest(self, reasons: list[Reason]) -> None:
-        """A call was not steady; after too many the key runs eagerly for a while, for these reasons."""
-        if self.patience.settled():
-            self.life.settle()
-        self.life.unsteady()
-        if self.life.state is State.EAGER:
-            self._eager_reasons = reasons
-            self.release()
-            self._tell(reasons[0])
-
-    def tire(self, unseen: UnseenValue) -> None:
-        """A call read a value that none before had; after too many in a row the key runs eagerly for a while.
-
-        What was observed is kept: values that come in turn are known when the key is looked at again.
-        """
-        why = self.patience.spend(unseen)
-        if why is not None:
-            self._eager_reasons = [why]
-            for recording in self.recordings:
-                recording.release()
-            self._tell(why)
+    def differ(self) -> None:
+        """A call was not like those before it."""
+        if self.life.state is not State.OBSERVING:
+            self.life.happen(LifeEvent.DIFFERED)
 
     def give_up(self, event: LifeEvent, why: Reason) -> None:
-        """Run this key eagerly from now on, or for long, release its recordings and say so once."""
+        """Run this key eagerly from now on, release its recordings and say so once."""
         self._eager_reasons = [why]
         self.release()
         self.life.happen(event)
@@ -438,7 +442,7 @@ class Specialization:
         )  # lost: nothing to be done
 
     def _tell(self, why: Reason, level: int = logging.WARNING) -> None:
-        """The key is not tried any more, for a while or for good; that is said once."""
+        """The key is left alone, for a while or for good; that is said once."""
         if not self._told:
             self._told = True
             _log.log(level, "%s runs eagerly for %s: %s", self.name, self.description, why)

@@ -16,6 +16,7 @@ from ..program import BackwardLog
 from ..reads import WATCH
 from ..reads.trace import Trace
 from ..state import ExecutedCode
+from .ledger import Ledger
 
 MAX_WALKS = 4
 """Recordings alive at once for one key of a backward (its state hardly ever changes)."""
@@ -57,6 +58,7 @@ class Subject:
         limits: Bounds.
         pick: Chooses the backend from the devices in use.
         log: Counts backward passes.
+        ledger: What its traced calls cost.
         roots: Where its Python state is found, with names.
         trusted: Storages that it reads and that nobody can replace.
     """
@@ -67,6 +69,7 @@ class Subject:
     limits: Limits
     pick: Callable[[torch.device], Backend]
     log: BackwardLog
+    ledger: Ledger
     roots: tuple[tuple[str, Any], ...]
     trusted: frozenset[int] = frozenset()
 

@@ -94,6 +94,8 @@ class Umpire:
         contest = recording.contest
         turn, due = contest.turn(recording.replays, walks=_is_walked(entry))
         recording.compare_at(due)
+        if contest.figures is not None:
+            entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
         if turn is Turn.LOST:
             text = f"{contest.figures}, so the key runs plainly"
             entry.give_up(LifeEvent.LOST, reason(rules.SLOWER, text, user_site(caller)))

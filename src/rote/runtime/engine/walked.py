@@ -68,6 +68,7 @@ class Walked:
             return log.checks.run(entry, call, sys._getframe(1), ())
         result = entry.run(call, sys._getframe(1))
         if result.how is REPLAYED and result.recording is not None:
+            entry.subject.ledger.add_replays(1)
             self._learn(result.recording, call)
         else:
             self._hot = None

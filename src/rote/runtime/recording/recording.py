@@ -58,6 +58,7 @@ class Recording:
         known: What a call does that finds all as an earlier one did; None where that is not clear.
         memory: What it holds; None while nothing is captured.
         replays: How often it was replayed.
+        strays: Its last replay met a value that leads nowhere recorded.
         due: Replays at which the general path has to look at the contest.
         contest: Its rounds against plain calls.
         evictions: How often a budget took its memory.
@@ -90,6 +91,7 @@ class Recording:
         self.memory: RecordingMemory | None = None
         self.contest = Contest()
         self.replays = 0
+        self.strays = False
         self.due = FIRST_ROUND
         self.evictions = Evictions()
         self.occupancy = Occupancy()
@@ -162,6 +164,11 @@ class Recording:
     def count_replay(self) -> None:
         """It was replayed."""
         self.replays += 1
+        self.strays = False
+
+    def stray(self) -> None:
+        """A replay met a value that leads nowhere recorded."""
+        self.strays = True
 
     def when_released(self, act: Callable[[], None]) -> None:
         """Do something once, when the recorded form is dropped or is about other objects."""

@@ -1,8 +1,8 @@
 """A value that the host read and no call before had read at that place.
 
 The call runs Python from there on, and the value is a path of its own from its second time on. That is how
-every value begins. Where all are new, no path is ever taken again, and the key rests
-(:mod:`...engine.patience`).
+every value begins. Where all are new, no path is ever taken again, and calls are traced ever more seldom
+(:mod:`...engine.ledger`).
 """
 
 from __future__ import annotations
@@ -79,17 +79,12 @@ class UnseenValue(NamedTuple):
         remedy = self.excess.remedy if self.excess is not None else self.remedy
         return Reason(rules.NOT_YET.code, text, self.read.site, remedy)
 
-    def give_up(self, count: int, rest: int) -> Reason:
-        """Why the key rests.
-
-        Args:
-            count: Calls in a row that met such a value.
-            rest: Calls that the key runs plainly for.
-        """
+    def in_vain(self) -> Reason:
+        """Why calls are not traced any more, if it has been traced too often."""
         if self.excess is not None:
             return self.excess
-        text = f"{count} calls in a row read values not seen before: {self} ({self._met()})"
-        return reason(rules.TOO_MANY_PATHS, f"{text}; the key runs plainly for {rest} calls", self.read.site)
+        text = f"calls read values not seen before: {self} ({self._met()})"
+        return reason(rules.TOO_MANY_PATHS, text, self.read.site)
 
     def _met(self) -> str:
         others = f" and {self.more} more" if self.more else ""

@@ -1,0 +1,278 @@
+"""What rote costs programs that never settle: each call brings something new, so that hardly any replays.
+
+The plain callable and the graphed one are called in turns, a block of calls each, from the first call on. A
+ratio is the time of the graphed calls over that of the plain ones in one window of calls: the first 50, in
+which rote learns; those up to call 500; and the rest. What is new in each call stands in a program's
+docstring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import rote
+
+from .common import Outcome, Settings, describe, now
+
+NEEDS_GPU = False
+BLOCK = 10
+WINDOWS = (50, 500, 5_000)
+"""Where a window of calls ends."""
+RARE_WINDOWS = (50, 100, 200)
+"""The same for long calls."""
+WIDTH = 64
+
+
+@dataclass(frozen=True)
+class Program:
+    """A callable, and the arguments of one call after the other.
+
+    Attributes:
+        function: The callable.
+        arguments: Those of each call.
+        between: What the user does after each call.
+    """
+
+    function: Callable[..., Any]
+    arguments: Iterator[tuple[Any, ...]]
+    between: Callable[[], object] = lambda: None
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward network: some 30 operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(batch, tokens, features)`` to the same shape."""
+        y = self.first(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        out: Tensor = x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
+        return out
+
+
+class Model(nn.Module):
+    """Two blocks, with what the programs below read and change."""
+
+    def __init__(self, device: torch.device, layers: int = 2) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(*[Block() for _ in range(layers)]).to(device).eval()
+        self.steps = 0
+        self.seen: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(batch, tokens, features)`` to the same shape."""
+        out: Tensor = self.layers(x)
+        return out
+
+
+def inputs(device: torch.device, tokens: int = 8) -> Iterator[Tensor]:
+    """A batch for each call, of one shape."""
+    generator = torch.Generator().manual_seed(1)
+    while True:
+        yield torch.randn(1, tokens, WIDTH, generator=generator).to(device)
+
+
+def counter(device: torch.device) -> Program:
+    """A counter on the module, which steers what is computed."""
+    model = Model(device)
+
+    def step(x: Tensor) -> Tensor:
+        model.steps += 1
+        return model(x) * (1 / model.steps)
+
+    return Program(step, ((x,) for x in inputs(device)))
+
+
+def growing_list(device: torch.device) -> Program:
+    """A list on the module that grows by a number, and whose length is read."""
+    model = Model(device)
+
+    def step(x: Tensor) -> Tensor:
+        model.seen.append(x.shape[1])
+        return model(x) / len(model.seen)
+
+    return Program(step, ((x,) for x in inputs(device)))
+
+
+def new_float(device: torch.device) -> Program:
+    """A float among the arguments, another one in each call."""
+    model = Model(device)
+    return Program(lambda x, rate: model(x) * rate, ((x, 1 / (n + 2)) for n, x in enumerate(inputs(device))))
+
+
+def small_new_float(device: torch.device) -> Program:
+    """The same with three operations: what rote does for each call weighs most here."""
+    weight = torch.ones(WIDTH, device=device)
+    return Program(
+        lambda x, rate: torch.relu(x @ weight) * rate,
+        ((x, 1 / (n + 2)) for n, x in enumerate(inputs(device))),
+    )
+
+
+class Cache:
+    """Keys and values of one prompt, as libraries make them anew for each."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.states = torch.zeros(1, 8, WIDTH, device=device)
+        self.length = 0
+
+
+def new_cache(device: torch.device) -> Program:
+    """A cache object that lives for eight calls, with a position that counts."""
+    model = Model(device)
+
+    def step(x: Tensor, cache: Cache) -> Tensor:
+        cache.states[:, cache.length] = x[:, 0]
+        cache.length += 1
+        return model(cache.states[:, : cache.length])
+
+    def arguments() -> Iterator[tuple[Tensor, Cache]]:
+        made = Cache(device)
+        for n, x in enumerate(inputs(device)):
+            made = Cache(device) if n % 8 == 0 else made
+            yield x, made
+
+    return Program(step, arguments())
+
+
+def new_shapes(device: torch.device) -> Program:
+    """Another batch size in each call, and none comes again for 500 calls."""
+    model = Model(device)
+    return Program(model, ((torch.ones(1 + n % 500, 1, WIDTH, device=device),) for n in count()))
+
+
+def host_read(device: torch.device) -> Program:
+    """A value read on the host, another one in each call."""
+    model = Model(device)
+
+    def step(x: Tensor) -> Tensor:
+        return model(x) * x.sum().item()
+
+    return Program(step, ((x,) for x in inputs(device)))
+
+
+def selected_rows(device: torch.device) -> Program:
+    """A shape that depends on values."""
+    model = Model(device)
+
+    def step(x: Tensor) -> Tensor:
+        return model(x[:, x[0, :, 0] > 0] + 1)
+
+    return Program(step, ((x,) for x in inputs(device, 64)))
+
+
+def bound_anew(device: torch.device) -> Program:
+    """The user binds a new parameter to the module after each call."""
+    model = Model(device)
+    scale = nn.Linear(WIDTH, WIDTH).to(device)
+
+    def bind() -> None:
+        scale.weight = nn.Parameter(scale.weight.detach() * 0.999)
+
+    def step(x: Tensor) -> Tensor:
+        return scale(model(x)).relu()
+
+    return Program(torch.no_grad()(step), ((x,) for x in inputs(device)), bind)
+
+
+def scheduled_training(device: torch.device) -> Program:
+    """A training step with Adam as it is, and a schedule that sets another learning rate after each."""
+    model = Model(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9999)
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return Program(step, ((x,) for x in inputs(device)), schedule.step)
+
+
+def long_and_rare(device: torch.device) -> Program:
+    """A call of a thousand operations with a counter: each traced call is dear, and there are few calls."""
+    model = Model(device, layers=32)
+
+    def step(x: Tensor) -> Tensor:
+        model.steps += 1
+        return model(x) * (1 / model.steps)
+
+    return Program(step, ((x,) for x in inputs(device)))
+
+
+PROGRAMS: dict[str, Callable[[torch.device], Program]] = {
+    "a counter": counter,
+    "a growing list": growing_list,
+    "a new float": new_float,
+    "a new float, three operations": small_new_float,
+    "a new cache object": new_cache,
+    "a new shape": new_shapes,
+    "a value read": host_read,
+    "a shape read": selected_rows,
+    "a parameter bound anew": bound_anew,
+    "Adam with a schedule": scheduled_training,
+    "long calls": long_and_rare,
+}
+
+
+def run(settings: Settings) -> Outcome:
+    """How many times as long each program takes when it is graphed."""
+    out = Outcome()
+    for name, build in PROGRAMS.items():
+        windows = RARE_WINDOWS if build is long_and_rare else WINDOWS
+        measure(name, build, windows[:-1] if settings.quick else windows, settings, out)
+    return out
+
+
+def measure(
+    name: str,
+    build: Callable[[torch.device], Program],
+    windows: tuple[int, ...],
+    settings: Settings,
+    out: Outcome,
+) -> None:
+    """Call one program both ways until the last window ends."""
+    plain, ours = build(settings.device), build(settings.device)
+    graphed = rote.graph(ours.function)
+    done, spent = 0, {"plain": 0.0, "rote": 0.0}
+    last = 0
+    for end in windows:
+        spent = dict.fromkeys(spent, 0.0)
+        while done < end:
+            spent["plain"] += _block(plain, plain.function, settings)
+            spent["rote"] += _block(ours, graphed, settings)
+            done += BLOCK
+        window = f"calls {last} to {end}"
+        out.ratios[f"{name}, {window}: rote / plain"] = spent["rote"] / spent["plain"]
+        out.rows += [
+            {"subject": name, "way": f"{way}, {window}", "median_us": seconds / (end - last) * 1e6}
+            for way, seconds in spent.items()
+        ]
+        last = end
+    out.facts[name] = describe(graphed)
+    graphed.reset()
+
+
+def _block(program: Program, function: Callable[..., Any], settings: Settings) -> float:
+    """Seconds of a block of calls; what the user does between them is not counted."""
+    seconds = 0.0
+    for arguments in [next(program.arguments) for _ in range(BLOCK)]:
+        start = now(settings.device)
+        function(*arguments)
+        seconds += now(settings.device) - start
+        program.between()
+    return seconds

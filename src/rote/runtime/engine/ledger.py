@@ -1,0 +1,191 @@
+"""What tracing may cost: one ledger for each callable, in seconds.
+
+A traced call takes longer than a plain one, many times as long where operations are small. That pays if
+what it met comes again, and nobody knows whether it will. So what tracing takes is bounded by what the
+calls themselves take. A program that settles is recorded within its first calls. One that never settles
+runs plainly, and is looked at again as often as the bound allows.
+
+**What is free.** Of the first ``FREE_CALLS`` calls ``FREE_TRACES`` may be traced, and as many more after a
+call that was replayed ``PAYS`` times since: a program has to begin somewhere.
+
+**What is earned.** Each plain call earns a share of its time: ``SHARE`` of it until call ``EARLY_CALLS``,
+then ``LATE_SHARE``. A replay earns ``REINVESTED`` of what it saves, as a contest has measured it
+(:mod:`..recording.contest`); until there is one, as replays took that came the general way, which are
+slower. What is earned is kept up to ``MOST`` traced calls: a program that was replayed for a week may not
+trace for a day.
+
+**What is spent.** A traced call costs its time less that of a plain one. A call that was looked at, and
+then ran plainly, costs the time until it was left alone. A call is traced if the next one like it is paid
+for: so the bound holds at any time, and not only in the end.
+
+**What a new key needs.** Once nothing is free, a key has to come twice before it is traced. Else keys that
+never come again would spend what is earned, and those that do would wait.
+
+**Rests.** To find out that a call is not to be traced takes a microsecond or twenty. So where nothing is
+replayed, calls are left alone for as long as it takes to earn what the next look and the next traced call
+cost.
+
+With ``keep=True``, in strict mode and under verification nothing is bounded: a plain call is an error
+there, or not what was asked for.
+
+What does not work: to count calls instead of seconds. A traced call takes 3 times as long as a plain one,
+or 100 times; a count that suits the one is too slow or too dear for the other. To wait for the device: a
+pipeline of calls comes to a halt. The host's time of a call that only queues work is too short, which errs
+for plain calls.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from time import perf_counter
+
+FREE_CALLS = 50
+FREE_TRACES = 16
+"""Traced calls in a row that lead to nothing, while they are free."""
+
+PAYS = 4
+"""Replays after which as many are free again."""
+
+SHARE = 0.1
+"""Of the time of plain calls, what tracing may take."""
+
+EARLY_CALLS = 500
+LATE_SHARE = 0.02
+"""The same after so many calls."""
+
+REINVESTED = 0.75
+"""Of the time that replays save, what tracing may take."""
+
+MOST = 32
+"""Traced calls that may be paid for in advance."""
+
+LONGEST_REST = 4096
+"""Calls that are left alone at most, before one is looked at."""
+
+REMEMBERED = 256
+"""Keys that came once."""
+
+
+class Ledger:
+    """What the traced calls of one callable have cost, and what its other calls have earned.
+
+    The wrappers of one method on all its instances share one.
+
+    Args:
+        bounded: False if calls are always traced.
+    """
+
+    clock = staticmethod(perf_counter)
+
+    def __init__(self, *, bounded: bool = True) -> None:
+        self.bounded = bounded
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._calls = self._traced = self._in_vain = self._replays = self._unpriced = 0
+        self._earned_s = self._trace_s = self._look_s = self._plain_s = 0.0
+        self._replay_s = 0.0
+        self._compared = False
+        self._met: OrderedDict[int, None] = OrderedDict()
+
+    # ------------------------------------------------------------------ what happened
+
+    def add_plain(self, seconds: float) -> None:
+        """A call ran plainly."""
+        self._calls += 1
+        self._plain_s = seconds if not self._plain_s else (self._plain_s + seconds) / 2
+        self._earn(self._share() * seconds)
+        self._earn_by_replays()
+
+    def add_rest(self, calls: int) -> None:
+        """Calls ran plainly, untimed."""
+        self._calls += calls
+        self._earn(self._share() * self._plain_s * calls)
+
+    def add_look(self, seconds: float) -> None:
+        """A call was looked at, and then left to run plainly."""
+        self._look_s = seconds
+        if not self._is_free():
+            self._earned_s -= seconds
+
+    def add_trace(self, seconds: float) -> None:
+        """A call was traced."""
+        free = self._is_free()
+        surplus = max(seconds - self._plain_s, 0.0)
+        self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
+        self._calls += 1
+        self._traced += 1
+        self._in_vain += 1
+        if not free:
+            self._earned_s -= surplus
+
+    def add_replays(self, count: int) -> None:
+        """Calls were replayed."""
+        self._calls += count
+        self._replays += count
+        if self._replays >= PAYS:
+            self._in_vain = self._replays = 0
+        self._unpriced += count
+        self._earn_by_replays()
+
+    def time_replay(self, seconds: float) -> None:
+        """A replay took so long, with all that was done for it."""
+        if not self._compared:
+            self._replay_s = seconds if not self._replay_s else (self._replay_s + seconds) / 2
+
+    def compare(self, replay_s: float, plain_s: float) -> None:
+        """A contest has measured a replay and a plain call."""
+        self._compared = True
+        self._plain_s, self._replay_s = self._plain_s or plain_s, replay_s
+
+    def _earn_by_replays(self) -> None:
+        """Replays earn once it is known what a plain call takes."""
+        if self._plain_s:
+            self._earn(REINVESTED * max(self._plain_s - self._replay_s, 0.0) * self._unpriced)
+            self._unpriced = 0
+
+    def _earn(self, seconds: float) -> None:
+        self._earned_s = min(self._earned_s + seconds, max(MOST * self._trace_s, self._earned_s))
+
+    # ------------------------------------------------------------------ what follows
+
+    def allows(self) -> bool:
+        """Whether a call may be traced. Where no plain call was timed yet, the next one is to be."""
+        if self._is_free():
+            return True
+        return self._plain_s > 0.0 and self._earned_s >= self._trace_s
+
+    def admits(self, key: int) -> bool:
+        """Whether the first traced call of a key may be made.
+
+        Args:
+            key: Its hash. If two keys have the same, one is traced too soon.
+        """
+        if self._is_free():
+            return True
+        if key not in self._met:
+            self._met[key] = None
+            if len(self._met) > REMEMBERED:
+                self._met.popitem(last=False)
+            return False
+        if not self.allows():
+            return False
+        del self._met[key]
+        return True
+
+    def rest(self) -> int:
+        """Calls that need not be looked at, where nothing is replayed: no more could come of it."""
+        if self._is_free() or not self._plain_s:
+            return 0
+        missing = max(self._trace_s - self._earned_s, self._look_s)
+        return min(int(missing / (self._share() * self._plain_s)), LONGEST_REST)
+
+    def __str__(self) -> str:
+        return f"tracing may take {self._share():.0%} of the time of plain calls, and has taken that"
+
+    def _is_free(self) -> bool:
+        return not self.bounded or (self._calls < FREE_CALLS and self._in_vain < FREE_TRACES)
+
+    def _share(self) -> float:
+        return SHARE if self._calls < EARLY_CALLS else LATE_SHARE

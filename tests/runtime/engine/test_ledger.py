@@ -1,0 +1,182 @@
+"""What tracing takes is bounded by what plain calls take and replays save, at any time and in any order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.clock import COSTS
+
+from rote.runtime.engine.ledger import (
+    EARLY_CALLS,
+    FREE_CALLS,
+    FREE_TRACES,
+    LATE_SHARE,
+    LONGEST_REST,
+    MOST,
+    PAYS,
+    REMEMBERED,
+    SHARE,
+    Ledger,
+)
+
+TRACED_S, PLAIN_S = 1.0, 0.1
+SURPLUS_S = TRACED_S - PLAIN_S
+
+
+@pytest.fixture(autouse=True)
+def _as_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times are those that a test gives."""
+    for method in COSTS:
+        monkeypatch.setattr(Ledger, method.__name__, method)
+
+
+def call(ledger: Ledger) -> bool:
+    """One call of a program that never settles; whether it was traced."""
+    if ledger.allows():
+        ledger.add_trace(TRACED_S)
+        return True
+    ledger.add_plain(PLAIN_S)
+    return False
+
+
+def worn(**options: Any) -> Ledger:
+    """Nothing is free any more."""
+    ledger = Ledger(**options)
+    for _ in range(FREE_CALLS):
+        call(ledger)
+    return ledger
+
+
+def test_the_first_ones_are_free_and_no_more():
+    ledger = Ledger()
+    assert [call(ledger) for _ in range(FREE_CALLS)] == [n < FREE_TRACES for n in range(FREE_CALLS)]
+
+
+def test_one_that_never_settles_is_bounded_from_then_on():
+    ledger = worn()
+    for calls, share in ((EARLY_CALLS - FREE_CALLS, SHARE), (20_000, LATE_SHARE)):
+        traced = sum([call(ledger) for _ in range(calls)])
+        assert 0 < traced * SURPLUS_S <= share * calls * PLAIN_S + SURPLUS_S
+
+
+def test_replays_make_some_free_again():
+    ledger = Ledger()
+    for _ in range(FREE_TRACES):
+        assert call(ledger)
+    assert not ledger.allows()
+    ledger.add_replays(PAYS)
+    assert ledger.allows()
+
+
+def test_replays_pay_for_traced_calls():
+    ledger = worn()
+    while ledger.allows():
+        call(ledger)
+    ledger.compare(replay_s=0.05, plain_s=PLAIN_S)
+    ledger.add_replays(1000)  # 50 seconds saved, of which most may be spent
+    assert sum([call(ledger) for _ in range(100)]) >= 25
+
+
+def test_replays_that_save_nothing_pay_for_nothing():
+    ledger = worn()
+    ledger.compare(replay_s=2 * PLAIN_S, plain_s=PLAIN_S)
+    while ledger.allows():
+        call(ledger)
+    ledger.add_replays(10**6)
+    assert not ledger.allows()
+
+
+def test_only_so_much_is_saved_up():
+    ledger = worn()
+    ledger.compare(replay_s=0.0, plain_s=PLAIN_S)
+    ledger.add_replays(10**9)
+    traced = 0
+    while ledger.allows():
+        ledger.add_trace(TRACED_S)
+        traced += 1
+    assert MOST <= traced <= MOST * 1.2
+
+
+def test_a_plain_call_is_timed_first():
+    ledger = Ledger()
+    for _ in range(FREE_TRACES):
+        ledger.add_trace(TRACED_S)
+    ledger.add_replays(FREE_CALLS)
+    ledger.add_replays(10**6)
+    assert not ledger.allows() and not ledger.rest()
+    ledger.add_plain(PLAIN_S)
+    assert ledger.allows()  # by the replays that came before
+
+
+def test_a_key_has_to_come_twice_once_nothing_is_free():
+    ledger = worn()
+    ledger.compare(replay_s=0.0, plain_s=PLAIN_S)
+    ledger.add_replays(10**6)
+    assert [ledger.admits(1), ledger.admits(2), ledger.admits(1)] == [False, False, True]
+    for key in range(100, 100 + REMEMBERED):
+        assert not ledger.admits(key)
+    assert not ledger.admits(2)  # forgotten for the others
+
+
+def test_a_rest_lasts_until_the_next_traced_call_is_paid_for():
+    ledger = worn()
+    while ledger.allows():
+        call(ledger)
+    calls = ledger.rest()
+    for _ in range(calls):
+        assert not ledger.allows()
+        ledger.add_plain(PLAIN_S)
+    ledger.add_plain(PLAIN_S)
+    assert ledger.allows()
+
+
+def test_looks_are_paid_for_too():
+    ledger = worn()
+    for _ in range(EARLY_CALLS):
+        ledger.add_plain(PLAIN_S)
+    ledger.add_look(0.01)
+    assert ledger.rest() >= 4  # 0.01 s are 2 % of 5 plain calls
+
+
+def test_a_rest_has_an_end():
+    ledger = Ledger()
+    for _ in range(FREE_TRACES):
+        ledger.add_trace(3600.0)
+    for _ in range(FREE_CALLS):
+        ledger.add_plain(1e-6)
+    assert ledger.rest() == LONGEST_REST
+
+
+def test_without_a_bound():
+    ledger = worn(bounded=False)
+    assert all(call(ledger) for _ in range(1000))
+    assert ledger.admits(1) and not ledger.rest()
+
+
+def test_forgetting_everything():
+    ledger = worn()
+    ledger.clear()
+    assert ledger.allows() and ledger.admits(1)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["call", "replays", "look"]), st.floats(1e-6, 10.0)), max_size=400))
+def test_whatever_happens_tracing_stays_within_what_was_earned(events: list[tuple[str, float]]) -> None:
+    ledger, spent, earned, dearest = worn(), 0.0, 0.0, SURPLUS_S
+    earned += FREE_CALLS * SHARE * PLAIN_S
+    for kind, seconds in events:
+        if kind == "replays":
+            ledger.add_replays(3)
+            earned += 3 * 10.0
+        elif kind == "look":
+            ledger.add_look(seconds)
+            spent += seconds
+        elif ledger.allows():
+            ledger.add_trace(seconds)
+            spent, dearest = spent + seconds, max(dearest, seconds)
+            assert spent <= earned + dearest
+        else:
+            ledger.add_plain(seconds)
+            earned += SHARE * seconds
