@@ -456,8 +456,8 @@ def test_a_rate_that_changes_seldom_is_recorded_anew(device, reason):
     assert "lr=torch.tensor(0.05" in reason(g, "RT412").remedy
 
 
-def test_many_rates_end_with_the_line(device):
-    """Each value is recorded until the limit; the last word is still the line to change."""
+def test_many_rates_tell_the_line(device):
+    """Each value has a recording; what is said of too many is still the line to change."""
     schedule = lambda o: StepLR(o, 3, 0.9)  # noqa: E731
     ours, theirs = (Scheduled(device, momentum, schedule) for _ in range(2))
     g = rote.graph(ours.step, max_recordings=4)

@@ -46,9 +46,6 @@ from .subject import Limits
 MAX_OBSERVED = 8
 """Recordings of a key that were observed but never recorded; the oldest is forgotten beyond that."""
 
-USED = 4
-"""Replays after which a recording that can never be valid again is not counted as made in vain."""
-
 SHOWN = 3
 """Changes of the state that are given as reasons."""
 
@@ -58,7 +55,6 @@ class KeyLife(Protocol):
 
     life: Life
     recordings: list[Recording]
-    evictions: int
     last_mismatch: Reason | None
     choice: Choice
 
@@ -515,11 +511,9 @@ class Settling:
                 for effect in self._node.effects:
                     effect.hand_out(copy=True)
             result = Answer(value, RECORDED, guards, recording)
-        excess = replaced_too_often(key, recording, self._site)
-        if excess is not None:
-            key.give_up(LifeEvent.LIMIT, excess)
-        if observed.unseen is not None:
-            result = replace(result, in_vain=observed.unseen.in_vain())
+        surplus = drop_surplus(key, recording, self._site)
+        in_vain = observed.unseen.in_vain() if observed.unseen is not None else next(iter(surplus), None)
+        result = replace(result, reasons=[*result.reasons, *surplus], in_vain=in_vain)
         why = settle(recording, self._site) if result.how == RECORDED else None
         if why is not None:  # a limit does not hold even with all others evicted
             key.give_up(LifeEvent.LIMIT, why)
@@ -587,35 +581,29 @@ def crowded(recording: Recording, limits: Limits, site: Site) -> Reason | None:
     return widest.excess or reason(rules.TOO_MANY_PATHS, f"{paths} ways were seen", where)
 
 
-def replaced_too_often(key: KeyLife, recording: Recording, site: Site) -> Reason | None:
-    """Whether a key has more recordings than it may have, again and again; old ones are dropped.
+def drop_surplus(key: KeyLife, recording: Recording, site: Site) -> list[Reason]:
+    """Drop recordings that can never be valid again, and the oldest where there are too many.
 
     Args:
         key: The key.
         recording: The one that has just been observed or recorded.
         site: The caller's line.
+
+    Returns:
+        What to say of those that were too many.
     """
-    limits = key.limits
     for old in [other for other in key.recordings if other.gone and other is not recording]:
-        old.release()
-        key.recordings.remove(old)
-        key.evictions += old.replays < USED
-    recorded = [other for other in key.recordings if other.recorded]
-    for old in recorded[limits.max_recordings :]:
-        old.release()
-        key.recordings.remove(old)
-        key.evictions += 1
-    fresh = [other for other in recorded if not other.replays]
-    unused = sum(not other.holds() for other in fresh) if len(fresh) > MAX_OBSERVED else 0
-    if key.evictions <= limits.max_recordings and unused <= MAX_OBSERVED:
-        return None
-    text = f"{key.evictions} recordings were replaced (max_recordings={limits.max_recordings})"
-    if unused > MAX_OBSERVED:
-        text = f"{unused} recordings were never replayed, their state did not come back"
-    last = key.last_mismatch
-    if last is not None:
-        text += f"; the last time {last.message}"
-    why = reason(rules.TOO_MANY_RECORDINGS, text, site)
-    if last is not None and last.code in (rules.HYPERPARAMETER.code, rules.GRADIENT_MOVED.code):
+        key.choice.drop(old)
+    most = key.limits.max_recordings
+    surplus = [other for other in key.recordings if other.recorded][most:]
+    for old in surplus:
+        key.choice.drop(old)
+    if not surplus:
+        return []
+    text, last = f"the oldest of more than {most} recordings was dropped", key.last_mismatch
+    if last is None:
+        return [reason(rules.TOO_MANY_RECORDINGS, text, site)]
+    why = reason(rules.TOO_MANY_RECORDINGS, f"{text}; the last time {last.message}", site)
+    if last.code in (rules.HYPERPARAMETER.code, rules.GRADIENT_MOVED.code):
         why = replace(why, where=last.where, remedy=last.remedy)
-    return why
+    return [why]

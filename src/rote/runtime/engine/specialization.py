@@ -80,7 +80,6 @@ class Specialization:
         self.function = subject.function
         self._pick = subject.pick
         self._backend: Backend | None = None
-        self.evictions = 0
         self._ledger = subject.ledger
         self.choice = Choice(self.recordings, self.limits)
         self._eager_reasons: list[Reason] = []
