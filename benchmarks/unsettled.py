@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import rote
 
-from .common import Outcome, Settings, describe, now
+from .common import Outcome, Settings, describe, now, statistic
 
 NEEDS_GPU = False
 BLOCK = 10
@@ -248,31 +248,26 @@ def measure(
     """Call one program both ways until the last window ends."""
     plain, ours = build(settings.device), build(settings.device)
     graphed = rote.graph(ours.function)
-    done, spent = 0, {"plain": 0.0, "rote": 0.0}
-    last = 0
+    done = 0
     for end in windows:
-        spent = dict.fromkeys(spent, 0.0)
+        seconds: dict[str, list[float]] = {"plain": [], "rote": []}
+        window = f"calls {done} to {end}"
         while done < end:
-            spent["plain"] += _block(plain, plain.function, settings)
-            spent["rote"] += _block(ours, graphed, settings)
+            seconds["plain"] += _block(plain, plain.function, settings)
+            seconds["rote"] += _block(ours, graphed, settings)
             done += BLOCK
-        window = f"calls {last} to {end}"
-        out.ratios[f"{name}, {window}: rote / plain"] = spent["rote"] / spent["plain"]
-        out.rows += [
-            {"subject": name, "way": f"{way}, {window}", "median_us": seconds / (end - last) * 1e6}
-            for way, seconds in spent.items()
-        ]
-        last = end
+        out.add(f"{name}, {window}", {way: statistic(found) for way, found in seconds.items()})
+        out.ratios[f"{name}, {window}: rote / plain"] = sum(seconds["rote"]) / sum(seconds["plain"])
     out.facts[name] = describe(graphed)
     graphed.reset()
 
 
-def _block(program: Program, function: Callable[..., Any], settings: Settings) -> float:
-    """Seconds of a block of calls; what the user does between them is not counted."""
-    seconds = 0.0
+def _block(program: Program, function: Callable[..., Any], settings: Settings) -> list[float]:
+    """Seconds of each call of a block; what the user does between them is not counted."""
+    seconds = list[float]()
     for arguments in [next(program.arguments) for _ in range(BLOCK)]:
         start = now(settings.device)
         function(*arguments)
-        seconds += now(settings.device) - start
+        seconds.append(now(settings.device) - start)
         program.between()
     return seconds

@@ -47,6 +47,9 @@ from .recordings import output_reports, recording_reports
 from .report import ReasonCounts, Report, explain
 from .strictness import refusal
 
+LONG_REST = 64
+"""Calls for which what was replaced meanwhile is not to be kept."""
+
 
 @dataclass(frozen=True)
 class HeldKey:
@@ -184,7 +187,7 @@ class Graphed:
         self._catch_up()
         value = self._look(args, kwargs, caller, since)
         if value is PLAINLY:
-            self._leave_alone(perf_counter() - since)
+            self._leave_alone(since)
         return value
 
     def _catch_up(self) -> None:
@@ -196,16 +199,18 @@ class Graphed:
         self._ledger.add_replays(self._counts.replayed - self._credited)
         self._credited = self._counts.replayed
 
-    def _leave_alone(self, seconds: float) -> None:
+    def _leave_alone(self, since: float) -> None:
         """A look at a call came to nothing: see how many need not be looked at, where nothing is replayed.
 
         Args:
-            seconds: What the look took.
+            since: When the call came, by ``perf_counter``.
         """
-        self._ledger.add_look(seconds)
-        calls = self._ledger.rest()
-        if calls and not self._strict and not self._keys.any_replays():
-            self._keys.drop_abandoned()
+        ledger, replays = self._ledger, self._keys.any_replays()
+        if not replays and ledger.rest() >= LONG_REST:
+            self._keys.drop_abandoned()  # nobody looks for long
+        ledger.add_look(perf_counter() - since)
+        calls = ledger.rest()
+        if calls and not replays:
             self._paths.rest(calls, self._last_reasons)
 
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType, since: float) -> Any:

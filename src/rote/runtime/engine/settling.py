@@ -5,9 +5,8 @@ Runs after the callable has returned. Whatever it decides, the caller gets the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,8 +14,7 @@ from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call, assign, flatten
-from ..autograd import Backward, Walker, take_over, tracked_results
-from ..autograd.graph import GradientWalk
+from ..autograd import Backward, take_over, tracked_results
 from ..capture import HostRandom, Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
 from ..program import (
@@ -25,7 +23,6 @@ from ..program import (
     EXTERNAL,
     GIVEN,
     RECORDED,
-    BackwardLog,
     GradientEffect,
     GradientWatch,
     Template,
@@ -35,91 +32,22 @@ from ..program import (
 from ..reads.trace import Noted
 from ..recording import Accesses, Known, Own, Recording, StateGuard, StaticInputs, put_together, reachable
 from ..replay import result_of
-from ..state import Difference, Entry, ExecutedCode, Names, Snapshot, look_again
+from ..state import Difference, Entry, Names, Snapshot, look_again
 from . import steadiness
 from .answer import Answer
-from .choice import Choice, bind, places_of_written
+from .choice import bind, places_of_written
 from .shortage import estimate_of, keep, settle
-from .states import Life, LifeEvent, State
+from .states import LifeEvent, State
 from .subject import Limits
+
+if TYPE_CHECKING:
+    from .specialization import Specialization
 
 MAX_OBSERVED = 8
 """Recordings of a key that were observed but never recorded; the oldest is forgotten beyond that."""
 
 SHOWN = 3
 """Changes of the state that are given as reasons."""
-
-
-class KeyLife(Protocol):
-    """What settling a traced call needs of its key; see :class:`.specialization.Specialization`."""
-
-    life: Life
-    recordings: list[Recording]
-    last_mismatch: Reason | None
-    choice: Choice
-
-    @property
-    def calls(self) -> int:
-        """Calls of the key."""
-        ...
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The callable."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """How the callable is called in messages."""
-        ...
-
-    @property
-    def executed(self) -> ExecutedCode:
-        """Code the callable was seen to run."""
-        ...
-
-    @property
-    def limits(self) -> Limits:
-        """Bounds."""
-        ...
-
-    @property
-    def trusted(self) -> frozenset[int]:
-        """Handles of storages that nobody can replace."""
-        ...
-
-    @property
-    def log(self) -> BackwardLog:
-        """Counts backward passes."""
-        ...
-
-    def open_walk(self, walk: GradientWalk, call: Call) -> Walker:
-        """A new key for walking a recorded graph back."""
-        ...
-
-    def reaches(self, container: Any) -> bool:
-        """Whether state of the callable, other than arguments, leads to an object."""
-        ...
-
-    def refuse(self, why: Reason) -> None:
-        """Run eagerly from now on."""
-        ...
-
-    def reach(self, call: Call) -> Iterator[Any]:
-        """All that the callable can reach besides its tensor arguments, and more."""
-        ...
-
-    def move(self, device: torch.device) -> None:
-        """Use the backend of another device from now on."""
-        ...
-
-    def differ(self) -> None:
-        """A call was not like those before it."""
-        ...
-
-    def give_up(self, event: LifeEvent, why: Reason) -> None:
-        """Record no more."""
-        ...
 
 
 class Settling:
@@ -137,7 +65,7 @@ class Settling:
 
     def __init__(
         self,
-        key: KeyLife,
+        key: Specialization,
         recording: Recording | None,
         call: Call,
         plan: Plan,
@@ -581,7 +509,7 @@ def crowded(recording: Recording, limits: Limits, site: Site) -> Reason | None:
     return widest.excess or reason(rules.TOO_MANY_PATHS, f"{paths} ways were seen", where)
 
 
-def drop_surplus(key: KeyLife, recording: Recording, site: Site) -> list[Reason]:
+def drop_surplus(key: Specialization, recording: Recording, site: Site) -> list[Reason]:
     """Drop recordings that can never be valid again, and the oldest where there are too many.
 
     Args:
