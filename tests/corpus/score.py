@@ -17,10 +17,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests import packages
+from tests.hazards.scanning import scan
 
 import rote
 from rote.hazards.rules.finding import Finding
-from rote.hazards.scan import scan
 
 from .case import Case, in_package
 from .suite import cases, has, seed

@@ -22,12 +22,12 @@ from typing import Any
 import pytest
 import torch
 from tests import packages
+from tests.hazards.scanning import scan
 
 import rote
 from rote.hazards.findings import Findings
 from rote.hazards.rules import RULES, Finder, Rule
 from rote.hazards.rules.finding import Finding
-from rote.hazards.scan import scan
 
 FOLDER = Path(__file__).parent / "fixtures"
 CODE = re.compile(r"\bRT\d{3}\b")

@@ -9,11 +9,12 @@ import textwrap
 
 import pytest
 import torch
+from tests.hazards.scanning import scan
 
 from rote.base.errors import EnvironmentError_, MisuseError
 from rote.hazards import fix as fixes
 from rote.hazards.fix import fix, fix_text, write
-from rote.hazards.scan import scan, scan_text
+from rote.hazards.scan import scan_text
 
 pytest.importorskip("libcst")
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
+from tests.hazards.scanning import scan
 from torch import nn
 
 from rote.base.errors import MisuseError
 from rote.hazards.rules import RULES
-from rote.hazards.scan import BLIND_SPOTS, scan, scan_callable, scan_text
+from rote.hazards.scan import BLIND_SPOTS, scan_text
 
 PROGRAMS = Path(__file__).with_name("programs.py")
 CODES = re.compile(r"\bRT\d{3}\b")
 
 
-def codes(text, **options):
-    return [finding.code for finding in scan_text(textwrap.dedent(text), "program.py", **options)]
+def codes(text):
+    return [finding.code for finding in scan_text(textwrap.dedent(text), "program.py")]
 
 
 def test_the_programs():
@@ -127,68 +126,6 @@ def test_one_file_of_torch_itself_is_quiet():
     """Layers that everybody captures: no errors."""
     for module in (nn.modules.linear, nn.modules.conv, nn.modules.activation, nn.modules.normalization):
         assert [str(each) for each in scan([Path(module.__file__)]) if each.severity.is_error] == []
-
-
-# ---------------------------------------------------------------------- live callables
-
-
-class Inner(nn.Module):
-    def forward(self, x):
-        return x * x.sum().item()
-
-
-class Outer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Sequential(Inner(), nn.ReLU())
-
-    def forward(self, x):
-        return self.inner(x)
-
-    def not_called(self, x):
-        return x.item()
-
-
-def helper(x):
-    return x + 1 if x.sum() > 0 else x
-
-
-def through_helper(x):
-    return helper(x.exp())
-
-
-def places(target):
-    here = Path(__file__).read_text().splitlines()
-    found = scan_callable(target)
-    assert all(each.where.file == __file__ for each in found)
-    return [here[each.where.line - 1].strip() for each in found]
-
-
-def closed_over(module):
-    def fn(x):
-        return module(x)
-
-    return fn
-
-
-@pytest.mark.parametrize(
-    "target",
-    [Outer(), Outer().forward, partial(Outer()), closed_over(Outer())],
-    ids=lambda each: type(each).__name__,
-)
-def test_a_module_and_its_modules(target):
-    assert places(target) == ["return x * x.sum().item()"]
-
-
-def test_a_function_and_its_helpers():
-    assert places(through_helper) == ["return x + 1 if x.sum() > 0 else x"]
-
-
-def test_the_right_lambda_of_a_line():
-    first, second = (lambda x: x.sum().item()), (lambda x: x.sum())
-    assert len(places(first)) == 1
-    assert places(torch.relu) == []
-    assert callable(second)
 
 
 # ---------------------------------------------------------------------- files

@@ -13,4 +13,4 @@ none of them knows it.
 from __future__ import annotations
 
 from .module import scan_text
-from .sources import BLIND_SPOTS, FROM_NOTEBOOK, NOTEBOOK, python_files, scan, scan_callable, scanned
+from .sources import BLIND_SPOTS, FROM_NOTEBOOK, NOTEBOOK, python_files, scanned

@@ -9,7 +9,7 @@ from ...base import MisuseError, Site
 from .. import rules
 from ..rules import Finding, Rule
 from .evidence import annotated
-from .program import CAPTURES, GRAPHERS, Entries, Program, Reach, SourceClass, SourceFunction
+from .program import CAPTURES, GRAPHERS, Program, Reach, SourceClass, SourceFunction
 from .reader import Reader
 from .scope import Env, Report
 from .syntax import Imports, decorators, is_literal, keyword, last_name, text_literal, text_of
@@ -20,14 +20,12 @@ _MEMOS = frozenset({"functools.lru_cache", "functools.cache"})
 _WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard")
 
 
-def scan_text(text: str, file: str, entries: Entries | None = None) -> list[Finding]:
+def scan_text(text: str, file: str) -> list[Finding]:
     """Scan the text of a file.
 
     Args:
         text: The source.
         file: The name that findings give.
-        entries: The functions that a capture runs; if None they are found, and every function with tensors
-            among its parameters is read too.
 
     Returns:
         The findings, by line and column.
@@ -40,16 +38,15 @@ def scan_text(text: str, file: str, entries: Entries | None = None) -> list[Find
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise MisuseError(f"{file}:{line}: this is not Python: {getattr(error, 'msg', error)}") from error
-    return _File(Program(tree, Imports(tree), file, entries), text, entries is None).read()
+    return _File(Program(tree, Imports(tree), file), text).read()
 
 
 class _File:
     """Reads a file once."""
 
-    def __init__(self, program: Program, text: str, whole: bool) -> None:
+    def __init__(self, program: Program, text: str) -> None:
         self._program = program
         self._lines = text.splitlines()
-        self._whole = whole
         self._found: dict[tuple[int, int, str], Finding] = {}
         self._env: dict[SourceFunction, Env] = {}
 
@@ -63,8 +60,7 @@ class _File:
             outside = {**top, **self._outer(function, top)}
             env = self._read(function, outside)
             _whole_function(self._program, function, {**outside, **env}, self._report)
-        if self._whole:
-            _whole_file(self._program, self._report)
+        _whole_file(self._program, self._report)
         return sorted(self._found.values(), key=lambda found: (found.where.line, found.column, found.code))
 
     def _read(self, function: SourceFunction, outside: Env) -> Env:

@@ -2,7 +2,7 @@
 
 There is no import and no type: a function counts as run by a capture if it is ``forward`` of a module, is
 handed to ``rote.graph`` or ``make_graphed_callables``, or is called from such a function by a name of the
-same file. In whole-file mode every function with tensors among its parameters is read as well.
+same file. Every function with tensors among its parameters is read as well.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ GRAPHERS = frozenset({
     "rote.graph", "torch.cuda.make_graphed_callables", "torch.cuda.graphs.make_graphed_callables",
 })  # fmt: skip
 CAPTURES = frozenset({"torch.cuda.graph", "torch.cuda.graphs.graph"})
-Entries = Set[tuple[str, int]]
-"""Functions by qualified name (``Net.forward``) and the line of their ``def``."""
 
 _SETUP = (
     "main", "test", "load", "save", "init", "reset", "collate", "plot", "convert", "extra_repr",
@@ -86,12 +84,6 @@ class SourceFunction:
     path: tuple[Site, ...] = ()
     inner: dict[str, SourceFunction] = field(default_factory=dict)
 
-    @property
-    def qualified(self) -> str:
-        """``Net.forward``, as ``__qualname__`` has it, without ``<locals>``."""
-        around = self.outer.qualified.split(".") if self.outer is not None else []
-        return ".".join([*around, *([self.owner.node.name] if self.owner is not None else []), self.name])
-
     def nodes(self) -> Iterator[ast.AST]:
         """Its nodes, without those of functions and classes inside (lambdas count as its own)."""
         return _nodes(self.node)
@@ -104,8 +96,6 @@ class Program:
         tree: The file.
         imports: Its imports.
         file: Its name.
-        entries: The functions that a capture runs; if None, they are found, and functions of tensors are
-            added.
 
     Attributes:
         functions: Its functions.
@@ -115,7 +105,7 @@ class Program:
         captures: Whether it captures graphs.
     """
 
-    def __init__(self, tree: ast.Module, imports: Imports, file: str, entries: Entries | None = None) -> None:
+    def __init__(self, tree: ast.Module, imports: Imports, file: str) -> None:
         self.tree = tree
         self.imports = imports
         self.file = file
@@ -125,16 +115,10 @@ class Program:
         self.top: dict[str, SourceFunction] = {}
         self._collect(tree, None, None)
         self.captures = self._uses(ast.walk(tree), CAPTURES | GRAPHERS | {"torch.cuda.CUDAGraph"})
-        if entries is None:
-            self._find_entries()
-        else:
-            for function in self.functions:
-                if (function.qualified, function.node.lineno) in entries:
-                    function.reach = Reach.GRAPHED
+        self._find_entries()
         self._follow()
-        if entries is None:
-            self._add_functions_of_tensors()
-            self._follow()
+        self._add_functions_of_tensors()
+        self._follow()
 
     def lookup(self, function: SourceFunction | None, name: str) -> SourceFunction | None:
         """The function that a name means inside of another function."""
