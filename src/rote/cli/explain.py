@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from ..base import MisuseError
-from ..hazards import finders
 from ..hazards.rules import RULES, Rule
 from .failures import told
 
@@ -30,7 +29,7 @@ def _text(rule: Rule) -> str:
     """The rule as text for a terminal."""
     parts = rule.documentation
     lines = [f"{rule.code}: {rule.title}", f"{rule.severity.capitalize()} ({rule.topic.value})."]
-    lines += [f"Found by {' and '.join(finders(rule))}."]
+    lines += [f"Found by {' and '.join(rule.finders)}."]
     lines += ["", parts.what]
     prose = {"Why": parts.why, "Limits": parts.limits, "Tried": parts.tried, "Not checked": parts.unchecked}
     for title, text in prose.items():

@@ -13,4 +13,3 @@ from .ignores import (
     without_ignored,
     without_ignored_in,
 )
-from .pages import finders

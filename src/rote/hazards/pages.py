@@ -6,24 +6,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from .rules import RULES, Finder, Rule, Severity, Topic
-from .scan import BLIND_SPOTS
-
-_MEANINGS = {
-    Severity.STOPS: "a capture fails there",
-    Severity.WRONG: "a plain CUDA graph replays it and gives something else; rote sees it and does not",
-    Severity.ISLAND: "rote runs it between two graphs",
-    Severity.SPEED: "it costs time and nothing else",
-    Severity.UNKNOWN: "it depends on what cannot be seen",
-}
-_FINDERS = {
-    Finder.SCAN: "the source scan (`rote check --static`)",
-    Finder.TRIAL: "the trial run (`rote check`)",
-    Finder.RUNTIME: "the runtime (`g.explain()`)",
-}
+from .rules import RULES, Finder, Rule, Topic
 
 
 def rule_text(rule: Rule) -> str:
@@ -32,7 +17,7 @@ def rule_text(rule: Rule) -> str:
     parts = [
         f"## {rule.code}: {rule.title} {{#{rule.code.lower()}}}",
         about.what,
-        f"**Severity:** {rule.severity}. **Found by:** {', '.join(finders(rule))}.",
+        f"**Severity:** {rule.severity}. **Found by:** {', '.join(rule.finders)}.",
         f"**Why it matters.** {about.why}",
         f"**What to write instead.** {about.remedy}",
         *([f"**Tried.** {about.tried}"] if about.tried else []),
@@ -52,36 +37,20 @@ def topic_page(topic: Topic) -> str:
 
 
 def index_page() -> str:
-    """The page that lists all rules."""
+    """The page that lists all rules: ``index.md`` with the numbers, links and rows put in."""
     rows = "\n".join(
         f"| [{rule.code}]({rule.topic.page}.md#{rule.code.lower()}) | {rule.title} | {rule.severity} "
         f"| {_letters(rule)} |"
         for rule in RULES.values()
     )
-    meanings = "\n".join(f"- **{severity}**: {meaning}." for severity, meaning in _MEANINGS.items())
     groups = ", ".join(f"[{topic.value}]({topic.page}.md)" for topic in Topic)
-    spots = "\n".join(f"- {spot}." for spot in BLIND_SPOTS)
-    return (
-        "# Rules\n\n"
-        f"{len(RULES)} rules, by group: {groups}. The checker's findings and the runtime's reasons have the "
-        "same codes; a code is never given a new meaning. `rote explain RT101` shows one of them.\n\n"
-        "What a finding costs; the first two are errors:\n\n"
-        f"{meanings}\n\n"
-        "Who finds it: **S** the source scan (`rote check --static`), **T** the trial run (`rote check`), "
-        "**R** the runtime (`g.report()`, `g.explain()`).\n\n"
-        f"What the source scan does not see:\n\n{spots}\n\n"
-        f"| code | what it is | severity | found by |\n| --- | --- | --- | --- |\n{rows}\n"
-    )
+    text = Path(__file__).with_name("index.md").read_text(encoding="utf-8")
+    return text.format(number=len(RULES), groups=groups, rows=rows)
 
 
 def pages() -> dict[str, str]:
     """All pages by file name."""
     return {"index.md": index_page(), **{f"{topic.page}.md": topic_page(topic) for topic in Topic}}
-
-
-def finders(rule: Rule) -> Iterator[str]:
-    """Who finds it, in words."""
-    yield from (text for finder, text in _FINDERS.items() if finder in rule.found_by)
 
 
 def _letters(rule: Rule) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,14 @@ CHECKED = Finder.SCAN | Finder.TRIAL
 
 
 def named_in(*rooms):
-    """The codes of the rules that the sources of some rooms name."""
+    """The codes of the rules that the sources of some rooms name, and the tables beside them."""
     files = [file for room in rooms for file in (ROOMS / room).rglob("*.py")]
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
     words = {node.attr if isinstance(node, ast.Attribute) else node.id
              for node in nodes if isinstance(node, (ast.Attribute, ast.Name))}  # fmt: skip
-    return {NAMES[word].code for word in words & NAMES.keys() if isinstance(NAMES[word], Rule)}
+    tables = [file.read_text() for room in rooms for file in (ROOMS / room).rglob("*.toml")]
+    written = {code for table in tables for code in re.findall(r'^rule = "(RT\d{3})"$', table, re.M)}
+    return written | {NAMES[word].code for word in words & NAMES.keys() if isinstance(NAMES[word], Rule)}
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,13 @@ class Finder(Flag):
     ALL = CHECK | RUNTIME
 
 
+_IN_WORDS = {
+    Finder.SCAN: "the source scan (`rote check --static`)",
+    Finder.TRIAL: "the trial run (`rote check`)",
+    Finder.RUNTIME: "the runtime (`g.explain()`)",
+}
+
+
 @dataclass(frozen=True)
 class Rule:
     """One kind of reason. Its text is read from its file when it is first asked for.
@@ -78,6 +85,11 @@ class Rule:
     def documentation(self) -> Documentation:
         """The text, in parts."""
         return documentation(self.code)
+
+    @property
+    def finders(self) -> list[str]:
+        """Who can find it, in words."""
+        return [text for finder, text in _IN_WORDS.items() if finder in self.found_by]
 
     @property
     def remedy(self) -> str:

@@ -9,26 +9,12 @@ from .known import known_function, known_keywords, known_object, made_by_library
 from .program import GRAPHERS
 from .scope import Scope
 from .stores import advanced
-from .syntax import is_literal, keyword, text_of
+from .syntax import MAKES, is_literal, keyword, names, text_of
 from .transfers import copied, factory, formatted, repeated, shaped, taken
 from .values import DRAWS, FACTORIES, MASKS, MAYBE, NUMBER, TENSOR, UNKNOWN, Inferred, Type, made
 
-_HOST_FUNCTIONS = frozenset({
-    "is_tensor", "is_grad_enabled", "is_inference_mode_enabled", "is_floating_point", "is_complex",
-    "numel", "finfo", "iinfo", "Size", "dtype", "get_default_dtype", "get_default_device",
-    "broadcast_shapes", "promote_types", "result_type", "can_cast", "is_autocast_enabled",
-    "get_autocast_dtype", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast",
-    "compile", "is_storage", "typename", "get_rng_state", "are_deterministic_algorithms_enabled",
-    "initial_seed", "Generator", "Stream", "Event", "get_num_threads", "get_float32_matmul_precision",
-    "is_autocast_cache_enabled", "get_autocast_gpu_dtype", "manual_seed", "seed", "load", "save",
-    "set_default_dtype", "set_default_device", "get_device_module", "equal", "allclose", "is_nonzero",
-    "is_same_size", "is_distributed", "is_conj", "is_neg",
-})  # fmt: skip
-"""Functions of ``torch`` whose results are no tensors."""
-_COUNTING = frozenset({
-    "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adadelta", "Adagrad",
-})  # fmt: skip
-"""Optimizers that keep a step count, on the host unless told otherwise."""
+_HOST_FUNCTIONS = names("host_functions")
+_COUNTING = names("counting")
 _SHAPED = {
     "torch.nonzero": None, "torch.argwhere": None, "torch.masked_select": None, "torch.unique": None,
     "torch.unique_consecutive": None,
@@ -37,16 +23,7 @@ _SHAPED = {
 _COMPARED = frozenset({"torch.equal", "torch.allclose", "torch.is_nonzero"})
 _CONVERSIONS = frozenset({"int", "float", "bool", "complex", "round"})
 _MOSTLY_TENSORS = ("torch.ops.", "torch.func.", "torch.autograd.grad", "torch.utils.checkpoint.")
-_RESULTS = {
-    "torch.Generator": Type.GENERATOR, "torch.cuda.Stream": Type.STREAM, "torch.Stream": Type.STREAM,
-    "torch.cuda.current_stream": Type.STREAM, "torch.cuda.Event": Type.EVENT, "torch.Event": Type.EVENT,
-    "torch.amp.GradScaler": Type.SCALER, "torch.cuda.amp.GradScaler": Type.SCALER,
-    "torch.device": Type.DEVICE, "random.Random": Type.DICE, "random.SystemRandom": Type.DICE,
-    "numpy.random.default_rng": Type.DICE, "numpy.random.RandomState": Type.DICE,
-    "collections.deque": Type.CONTAINER, "collections.defaultdict": Type.CONTAINER, "dict": Type.CONTAINER,
-    "list": Type.CONTAINER, "set": Type.CONTAINER, "collections.OrderedDict": Type.CONTAINER,
-    "collections.Counter": Type.CONTAINER, "torch.cuda.CUDAGraph": Type.GRAPH,
-}  # fmt: skip
+_RESULTS = {name: Type[kind] for kind, makers in MAKES.items() for name in makers}
 
 
 def function_call(scope: Scope, node: ast.Call, dotted: str) -> Inferred:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from .syntax import Imports, text_literal
+from .syntax import Imports, names, text_literal
 from .values import MASK, NUMBER, SHARED_NAMES, TENSOR, TENSOR_NAMES, UNKNOWN, Inferred, Type, is_mask_name
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -12,14 +12,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _HOLDERS = frozenset(
     {"list", "tuple", "dict", "List", "Tuple", "Dict", "Sequence", "Iterable", "Mapping", "set"}
 )
-_OPERATIONS = frozenset({
-    "isnan", "exp", "log", "sum", "mean", "matmul", "bmm", "einsum", "where", "clamp", "softmax",
-    "relu", "sigmoid", "tanh", "sqrt", "abs", "norm", "nonzero", "masked_select", "unique", "bincount",
-    "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "equal",
-    "allclose", "split", "chunk", "unbind", "flatten", "roll", "cumsum", "topk", "sort", "argsort",
-    "argmax", "isfinite", "nan_to_num", "max", "min", "add", "mul", "transpose", "permute", "squeeze",
-    "unsqueeze", "repeat_interleave", "addmm",
-})  # fmt: skip
+_OPERATIONS = names("operations")
 _PARTS = {"Module": Type.MODULE, "Optimizer": Type.OPTIMIZER, "ndarray": Type.ARRAY}
 
 

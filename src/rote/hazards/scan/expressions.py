@@ -8,15 +8,11 @@ from .. import rules
 from .calls import function_call
 from .methods import method_call
 from .scope import Scope
-from .syntax import parts_of_index, self_attribute, text_literal, text_of
+from .syntax import names, parts_of_index, self_attribute, text_literal, text_of
 from .transfers import formatted, is_mask, listed, selected, tested
 from .values import MASK, MAYBE, NUMBER, SHAPE, TENSOR, UNKNOWN, Inferred, Type, item_of, join, made
 
-_HOST_ATTRIBUTES = frozenset({
-    "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_cpu", "layout", "names", "itemsize",
-    "nbytes", "is_leaf", "is_sparse", "is_nested", "is_meta", "is_quantized", "grad_fn", "_version",
-    "name",
-})  # fmt: skip
+_HOST_ATTRIBUTES = names("host_attributes")
 _ATTRIBUTES = {"shape": SHAPE, "device": Inferred(Type.DEVICE), "dtype": Inferred(Type.DTYPE)}
 
 

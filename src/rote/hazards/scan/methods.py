@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
 from .. import rules
-from ..rules import Rule
-from .known import known_keywords, known_method, known_object
+from .known import KnownCall, known_keywords, known_method, known_object
 from .program import Reach
 from .scope import Scope
 from .stores import contained, mutated
-from .syntax import is_literal, keyword, last_name, self_attribute, text_literal, text_of
+from .syntax import is_literal, keyword, last_name, names, self_attribute, text_literal, text_of
 from .transfers import copied, drawn, formatted, is_host, moved, repeated, shaped
 from .values import (
     DRAWS,
@@ -28,25 +26,14 @@ from .values import (
     made,
 )
 
-_HOST_METHODS = frozenset({
-    "dim", "ndimension", "numel", "nelement", "stride", "element_size", "storage_offset", "data_ptr",
-    "get_device", "is_contiguous", "is_floating_point", "is_complex", "is_inference", "is_pinned",
-    "is_shared", "has_names", "is_same_size", "is_signed", "is_set_to", "untyped_storage", "storage",
-    "register_hook", "type",
-})  # fmt: skip
+_HOST_METHODS = names("host_methods")
 _GROWS = frozenset({"append", "extend", "insert", "appendleft", "popleft", "setdefault"})
 _CHANGES = _GROWS | {"update", "pop", "add", "clear", "remove", "popitem", "discard", "put"}
 _LOGS = frozenset({"debug", "info", "warning", "warn", "error", "critical", "exception", "log"})
 _WRITERS = frozenset({"add_scalar", "add_histogram", "add_image", "log_metrics", "log_dict"})
-_RESHAPES = frozenset({
-    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_",
-    "as_strided_",
-})  # fmt: skip
+_RESHAPES = names("reshapes")
 _HARMLESS = frozenset({"requires_grad_", "detach_", "share_memory_", "retain_grad"})
-_HOOKS = frozenset({
-    "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
-    "register_full_backward_pre_hook", "register_backward_hook",
-})  # fmt: skip
+_HOOKS = names("module_hooks")
 _SHAPED_OF_TENSORS = frozenset({"unique", "unique_consecutive", "bincount"})
 _SHAPED = frozenset({"nonzero", "masked_select", "argwhere"})
 """Nothing but a tensor has these."""
@@ -59,30 +46,14 @@ _READS = {
     "numpy": (Type.ARRAY, rules.MEMORY_ESCAPE, "hands the memory of a tensor to numpy"),
 }
 
-
-class _Method(NamedTuple):
-    """A method of an object that is worth a finding.
-
-    Attributes:
-        rule: Its rule.
-        what: What it does.
-        of: The objects; any if empty.
-    """
-
-    rule: Rule
-    what: str
-    of: tuple[Type, ...] = ()
-
-
+_EVENTS, _SEEDED = (Type.EVENT,), (Type.GENERATOR, Type.UNKNOWN)
 _METHODS = {
-    "synchronize": _Method(rules.SYNCHRONIZE, "waits for the device"),
-    "elapsed_time": _Method(rules.SYNCHRONIZE, "waits for the device"),
-    "query": _Method(rules.SYNCHRONIZE, "waits for the device", (Type.EVENT, Type.STREAM)),
-    "record": _Method(rules.EVENT_INSIDE, "records an event of the capture, not of a replay", (Type.EVENT,)),
-    "manual_seed": _Method(
-        rules.RANDOM_STATE_SET,
-        "sets the random state, which a replay does not",
-        (Type.GENERATOR, Type.UNKNOWN),
+    "synchronize": KnownCall(rules.SYNCHRONIZE, "waits for the device"),
+    "elapsed_time": KnownCall(rules.SYNCHRONIZE, "waits for the device"),
+    "query": KnownCall(rules.SYNCHRONIZE, "waits for the device", (Type.EVENT, Type.STREAM)),
+    "record": KnownCall(rules.EVENT_INSIDE, "records an event of the capture, not of a replay", _EVENTS),
+    "manual_seed": KnownCall(
+        rules.RANDOM_STATE_SET, "sets the random state, which a replay does not", _SEEDED
     ),
 }
 
@@ -249,7 +220,7 @@ def _of_object(
     """Methods of streams, events, generators, optimizers and hooks."""
     known = _METHODS.get(func.attr)
     if known is not None and (not known.of or base.type in known.of):
-        scope.found(known.rule, node, known.what)
+        scope.found(known.rule, node, known.does)
     elif base.type is Type.DICE:
         scope.found(rules.HOST_RANDOM, node, "draws on the host, once for all replays")
     elif func.attr in _HOOKS:

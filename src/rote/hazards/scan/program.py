@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from ...base import Site
 from .evidence import FunctionNode, tensor_parameters
-from .syntax import Imports, decorators, last_name, self_attribute
+from .syntax import Imports, decorators, last_name, names, self_attribute
 from .values import Inferred
 
 GRAPHERS = frozenset({
@@ -22,13 +22,7 @@ GRAPHERS = frozenset({
 })  # fmt: skip
 CAPTURES = frozenset({"torch.cuda.graph", "torch.cuda.graphs.graph"})
 
-_SETUP = (
-    "main", "test", "load", "save", "init", "reset", "collate", "plot", "convert", "extra_repr",
-    "export", "validate", "check", "compare", "train", "evaluate", "show", "log", "print", "draw",
-    "visualize", "assert", "checkpoint_filter", "resample", "resize_pos", "resize_rel", "remap",
-    "preprocess", "postprocess", "post_process", "tie_weights", "from", "bench", "benchmark", "tests",
-    "initialize", "reset_parameters", "training", "evaluation",
-)  # fmt: skip
+_SETUP = names("setup")
 _BASES = ("Module", "Model", "Layer", "Block", "Mixin", "Module2d", "Net", "Head", "Encoder", "Decoder")
 
 

@@ -16,15 +16,6 @@ SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "d
 NOTEBOOK = ".ipynb"
 FROM_NOTEBOOK = "this is a notebook; make a Python file of it first: jupyter nbconvert --to script {}"
 
-BLIND_SPOTS = (
-    "functions of other files: what they return is not known, and what they do is found in their own file",
-    "the type of arguments without annotation that are only used in arithmetic",
-    "shapes, devices and values: a copy between two tensors of one device looks like any other",
-    "what libraries do inside, apart from the idioms of the rules 7xx; the trial run sees that",
-    "code that is made while it runs: exec, getattr with computed names, monkey patching",
-)
-"""What the scan does not see."""
-
 
 class Scanned(NamedTuple):
     """A file that was read.

@@ -1,16 +1,25 @@
-"""What names and expressions say by themselves: imports resolved to dotted names, literals, source text."""
+"""What names and expressions say by themselves: imports resolved to dotted names, literals, source text.
+
+The names that the scan knows are in ``names.toml``.
+"""
 
 from __future__ import annotations
 
 import ast
+import tomllib
+from pathlib import Path
+from typing import Any
 
 from ...base import cut
 
-BUILTINS = frozenset({
-    "print", "int", "float", "bool", "complex", "round", "str", "repr", "format", "len", "range", "list",
-    "tuple", "dict", "set", "min", "max", "sum", "any", "all", "sorted", "isinstance", "hasattr", "getattr",
-    "setattr", "enumerate", "zip", "map", "next", "iter", "super", "type", "abs", "open", "reversed",
-})  # fmt: skip
+_TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
+
+CALLS: list[dict[str, Any]] = _TABLE["calls"]
+"""Functions that are always worth a finding: ``names``, the code of their ``rule``, and what it ``does``."""
+
+MAKES: dict[str, list[str]] = _TABLE["makes"]
+"""Constructors by the name of the type that they give."""
+
 
 WIDTH = 60
 """Characters of an expression that a message shows."""
@@ -21,6 +30,14 @@ _RENAMED = {
     "torch.nn.parallel.distributed.": "torch.nn.parallel.",
     "torch.nn.parameter.": "torch.nn.",
 }
+
+
+def names(of: str) -> frozenset[str]:
+    """A list of names in ``names.toml``."""
+    return frozenset(_TABLE["names"][of])
+
+
+BUILTINS = names("builtins")
 
 
 class Imports:

@@ -6,6 +6,8 @@ import re
 from enum import Enum, auto
 from typing import NamedTuple
 
+from .syntax import names
+
 
 class Type(Enum):
     """What an expression gives.
@@ -98,44 +100,11 @@ MASK = Inferred(Type.TENSOR, mask=True, local=True)
 MAYBE = Inferred(Type.MAYBE)
 SHAPE = Inferred(Type.SHAPE)
 
-
-MASKS = frozenset({
-    "eq", "ne", "gt", "lt", "ge", "le", "greater", "less", "greater_equal", "less_equal", "not_equal",
-    "isnan", "isinf", "isfinite", "isposinf", "isneginf", "isclose", "isin", "logical_not",
-    "logical_and", "logical_or", "logical_xor", "bool", "signbit",
-})  # fmt: skip
-"""Functions and methods that give truth values."""
-
-FACTORIES = frozenset({
-    "zeros", "ones", "full", "empty", "arange", "linspace", "logspace", "eye", "rand", "randn",
-    "randint", "randperm", "tensor", "hann_window", "hamming_window", "blackman_window",
-    "bartlett_window", "kaiser_window", "tril_indices", "triu_indices", "range", "scalar_tensor",
-    "normal", "Tensor", "FloatTensor", "LongTensor", "BoolTensor", "from_numpy", "frombuffer",
-    "as_tensor", "complex", "polar", "vander",
-})  # fmt: skip
-"""Functions of ``torch`` that make a tensor on the default device."""
-
-DRAWS = frozenset({"rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "poisson"})
-
-TENSOR_NAMES = frozenset({
-    "shape", "size", "dtype", "device", "view", "reshape", "permute", "transpose", "sum", "mean",
-    "softmax", "unsqueeze", "squeeze", "flatten", "contiguous", "expand", "masked_fill", "clone",
-    "detach", "relu", "exp", "log", "abs", "sqrt", "amax", "amin", "argmax", "argmin", "cumsum",
-    "chunk", "unbind", "gather", "scatter", "index_select", "item", "tolist", "numpy", "cpu", "to",
-    "float", "half", "bfloat16", "long", "bool", "type_as", "new_zeros", "new_tensor", "new_full",
-    "new_empty", "new_ones", "ndim", "dim", "numel", "norm", "clamp", "clamp_", "mul_", "add_", "copy_",
-    "zero_", "fill_", "square", "pow", "sigmoid", "tanh", "matmul", "mm", "bmm", "nonzero",
-    "masked_select", "unique", "std", "var", "is_cuda", "requires_grad", "T", "mT", "t", "t_",
-    "unsqueeze_", "squeeze_", "split", "repeat", "repeat_interleave", "topk", "sort", "argsort", "tril",
-    "max", "min", "any", "all", "to_sparse", "register_hook", "isnan", "isinf", "isfinite", "backward",
-    "sin", "cos", "round", "bincount",
-})  # fmt: skip
-"""Attributes and methods that speak for a tensor."""
-
-SHARED_NAMES = frozenset(
-    {"split", "sort", "size", "to", "log", "max", "min", "float", "round", "name", "type"}
-)
-"""Of those, the ones that text, lists, files and modules have too: they speak for nothing by themselves."""
+MASKS = names("masks")
+FACTORIES = names("factories")
+DRAWS = names("draws")
+TENSOR_NAMES = names("tensor")
+SHARED_NAMES = names("shared")
 
 
 def is_mask_name(name: str) -> bool:
