@@ -45,16 +45,9 @@ class BenchPlan:
 
 
 class Crew:
-    """The living processes.
+    """The living processes, by contender's name.
 
-    Args:
-        plan: What is measured.
-        report: Whose rows say why a process is gone.
-        folder: For their files. Eager's results lie in ``results`` there.
-        say: Called with what they are at.
-
-    Attributes:
-        living: By the contender's name.
+    Rows of the report say why a process is gone. Eager's results lie in ``results`` below ``folder``.
     """
 
     def __init__(
@@ -75,11 +68,7 @@ class Crew:
         return [contender for contender in self._plan.contenders if contender in self]
 
     def ask(self, contender: Contender, question: dict[str, Any]) -> dict[str, Any]:
-        """Ask one of them.
-
-        Raises:
-            WorkerFailure: There is no answer, or it is an error.
-        """
+        """Ask one of them; a WorkerFailure says that there is no answer, or that it is an error."""
         return self.living[contender.name].ask(question)
 
     def attempt(
@@ -87,10 +76,7 @@ class Crew:
     ) -> WorkerFailure | None:
         """Do something that only this contender may fail at; without eager there is nothing to compare.
 
-        Args:
-            contender: Which one.
-            work: What.
-            spare: Go on even if it is eager, where it only had no memory beside the others.
+        With ``spare``, go on even without eager, where it only had no memory beside the others.
         """
         try:
             work()

@@ -18,11 +18,7 @@ CLOCKS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
 
 
 def versions(on_gpu: bool) -> dict[str, Any]:
-    """Versions of what was measured and of what it stands on.
-
-    Args:
-        on_gpu: Whether the driver matters.
-    """
+    """Versions of what was measured and of what it stands on; of the driver, where that matters."""
     driver = _smi("driver_version") if on_gpu else []
     return {
         "rote": version("rote"),
@@ -36,11 +32,7 @@ def versions(on_gpu: bool) -> dict[str, Any]:
 
 
 def state(on_gpu: bool) -> dict[str, Any]:
-    """Time, load and clocks at this moment: a result far off the others is explained here or nowhere.
-
-    Args:
-        on_gpu: Whether the GPU's state matters.
-    """
+    """Time, load and a GPU's clocks now: a result far off the others is explained here or nowhere."""
     time = datetime.now(UTC).isoformat(timespec="seconds")
     found: dict[str, Any] = {"time": time, "load_average": os.getloadavg()[0]}
     return found | dict(zip(CLOCKS, _smi(*CLOCKS) if on_gpu else [], strict=False))

@@ -14,10 +14,6 @@ OURS, OTHERS = "#c0392b", "#7f8c8d"
 def draw(report: BenchReport, path: Path) -> None:
     """Draw a report as a PNG. On a CPU the unit is eager's median.
 
-    Args:
-        report: Of a run.
-        path: Of the picture.
-
     Raises:
         EnvironmentError_: matplotlib is not installed.
     """

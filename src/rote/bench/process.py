@@ -50,12 +50,8 @@ def _own_path() -> str:
 class Process:
     """A worker.
 
-    Args:
-        command: What to run.
-        log: A file for all that it prints.
-        environment: Variables on top of those of this process.
-        limit_s: Seconds for one answer.
-        say: Called with what it is at.
+    ``log`` is a file for all that it prints. ``environment`` adds to the variables of this process. One
+    answer may take ``limit_s`` seconds. ``say`` is called with what it is at.
     """
 
     def __init__(
@@ -84,11 +80,7 @@ class Process:
             )
 
     def wait_until_ready(self) -> None:
-        """Wait for the first sign of life.
-
-        Raises:
-            WorkerFailure: There was none.
-        """
+        """Wait for the first sign of life; a WorkerFailure says that there was none."""
         self._read(max(START_S, self._limit_s))
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -101,11 +93,7 @@ class Process:
         return self.receive()
 
     def send(self, question: dict[str, Any]) -> None:
-        """Ask, and let it work.
-
-        Raises:
-            WorkerFailure: The process was stopped before.
-        """
+        """Ask, and let it work; a WorkerFailure says that the process was stopped before."""
         assert self._process.stdin is not None
         self._at = question["do"]
         if self._stopped:

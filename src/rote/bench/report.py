@@ -181,13 +181,9 @@ class BenchReport:
 def first_fast_call(seconds: list[float], median_us: float, cold_us: float) -> float | None:
     """Seconds up to the end of the first fast call; None if none was.
 
-    Results are compared between the first calls, so caches are cold in all of them, and the fastest may take
-    a few times the median of the timed calls. A call is fast if it is about as fast as that one.
-
-    Args:
-        seconds: Of the first calls.
-        median_us: Of the timed ones.
-        cold_us: What cold caches may cost on top.
+    Results are compared between the first calls, so caches are cold in all of them, and the fastest may
+    take a few times the median of the timed calls, and ``cold_us`` more. A call is fast if it is about as
+    fast as that one.
     """
     best = min(seconds)
     if best > (COLD * median_us + cold_us) / 1e6:

@@ -39,11 +39,7 @@ def model_of(target: CommandTarget) -> nn.Module:
 
 
 def batches_of(target: CommandTarget, most: int) -> list[Call]:
-    """The arguments of the first batches.
-
-    Args:
-        target: What is called.
-        most: How many at most.
+    """The arguments of the first batches, ``most`` of them.
 
     Raises:
         MisuseError: There is none, or taking them raised.
@@ -67,12 +63,7 @@ def _call(batch: Any, kwargs: dict[str, Any]) -> Call:
 
 @torch.no_grad()
 def run(target: CommandTarget, call: Call, place: str) -> None:
-    """Run one batch.
-
-    Args:
-        target: What is called.
-        call: With what.
-        place: Which batch it is, for the message.
+    """Run one batch; the message of an error says which (``place``).
 
     Raises:
         MisuseError: It raised.

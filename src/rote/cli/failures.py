@@ -35,11 +35,7 @@ def told() -> Generator[None]:
 
 
 def check_places(*paths: Path | None, picture: Path | None = None) -> None:
-    """Whether files can be written where they are asked for, before minutes are spent.
-
-    Args:
-        *paths: Files to be written; None for one that is not.
-        picture: One more, drawn by matplotlib as a PNG.
+    """Whether files, and a picture, can be written where they are asked for, before minutes are spent.
 
     Raises:
         MisuseError: There is no such folder, a folder has that name, or a picture is no PNG by its name.

@@ -15,13 +15,6 @@ from ..hazards.rules import Finding
 def offer_files(paths: list[Path], *, agreed: bool) -> bool:
     """Show what can be fixed of what the source scan finds, and write it if the user agrees.
 
-    Args:
-        paths: Files and folders.
-        agreed: The user has agreed already, and is not asked.
-
-    Returns:
-        Whether a file was changed.
-
     Raises:
         MisuseError: There is no such path, a file is not Python, or nobody answers.
         EnvironmentError_: ``libcst`` is not installed.
@@ -30,18 +23,10 @@ def offer_files(paths: list[Path], *, agreed: bool) -> bool:
 
 
 def offer_found(findings: Iterable[Finding], targets: Iterable[str], *, agreed: bool) -> bool:
-    """Show what can be fixed of what a trial run found, and write it if the user agrees.
+    """Show what can be fixed of what a trial run of targets found, and write it if the user agrees.
 
     Only files below the working directory and beside the targets are the user's own; those of installed
-    packages are not touched wherever they lie.
-
-    Args:
-        findings: What was found.
-        targets: What was checked, ``file.py:function`` or ``package.module:function``.
-        agreed: The user has agreed already, and is not asked.
-
-    Returns:
-        Whether a file was changed.
+    packages are not touched wherever they lie. The result is whether a file was changed.
 
     Raises:
         MisuseError: Nobody answers.

@@ -49,13 +49,8 @@ class Request:
     """What is to be quantized, and how.
 
     Attributes:
-        target: What is called for calibration.
-        model: Whose layers are meant.
-        config: How.
         include: Patterns; None is all.
-        exclude: Patterns.
         batches: Exactly so many; None takes what there is, up to the configuration's number.
-        dry_run: Only report.
         from_env: Configuration and layers are those of the environment.
         path: How layers are calculated, where the environment does not say.
         notes: What a reader of the report should know.

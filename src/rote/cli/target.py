@@ -33,9 +33,6 @@ class CommandTarget:
 
     Attributes:
         name: As the user wrote it.
-        function: The callable.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
         site: Where the user wrote it: the class of a module, else the function that the target names.
     """
 
@@ -95,14 +92,7 @@ def said(error: BaseException) -> str:
 
 
 def check_arguments(target: CommandTarget) -> None:
-    """Whether a target's callable takes the arguments that came with it, before it is run.
-
-    Args:
-        target: What would be run.
-
-    Raises:
-        MisuseError: It does not.
-    """
+    """Raise a MisuseError if a target's callable does not take the arguments that came with it."""
     function = target.function
     forward = function.forward if isinstance(function, torch.nn.Module) else function
     problem = _misfit(forward, target.args, target.kwargs)

@@ -38,13 +38,9 @@ def unknown(path: Path, findings: Iterable[Finding]) -> list[Finding]:
 def stale(path: Path, findings: Iterable[Finding], scanned: Collection[str] = ()) -> list[Remark]:
     """The entries of a baseline that silence nothing any more.
 
-    Which finding another target has, or a branch that was not taken, nobody can say. So told are those whose
-    file or source line is gone, and those that the source scan would have found in a file that it read.
-
-    Args:
-        path: The baseline.
-        findings: All that was found.
-        scanned: Files that the source scan read.
+    Which finding another target has, or a branch that was not taken, nobody can say. So told are those
+    whose file or source line is gone, and those that the source scan would have found in a file that it
+    read (``scanned``).
 
     Raises:
         MisuseError: There is no such file, or it is no baseline.

@@ -151,14 +151,9 @@ def findings_of(reasons: Iterable[Reason], target: str = "") -> Findings:
 
 
 def finding_at(code: str, where: str, message: str, remedy: str = "", *, island: bool = False) -> Finding:
-    """A finding of the runtime's.
+    """A finding of the runtime's at ``file:line``, or nowhere, with the rule's remedy if there is no other.
 
-    Args:
-        code: Code of the rule.
-        where: ``file:line``, or nothing.
-        message: What happened.
-        remedy: What to write instead; the rule's remedy if empty.
-        island: It costs an island, whatever the rule says of graphs captured by hand.
+    ``island`` says that it costs an island, whatever the rule says of graphs captured by hand.
     """
     rule = RULES.get(code)
     file, _, line = where.rpartition(":")

@@ -107,13 +107,7 @@ def unused(ignores: Iterable[Ignore], findings: Iterable[Finding]) -> list[Ignor
 
 
 def remarks_of_scan(text: str, file: str, findings: Iterable[Finding]) -> list[Remark]:
-    """What is to be said of a file's comments.
-
-    Args:
-        text: The file.
-        file: Its name, as the findings have it.
-        findings: What the source scan found in it, before the comments are applied.
-    """
+    """What is to be said of a file's comments, given all that the source scan found in it."""
     return [
         each.remark(said)
         for each in unused(ignores_in(text, file), findings)

@@ -22,13 +22,7 @@ _LEVELS = {
 def to_sarif(
     findings: Iterable[Finding], remarks: Iterable[Remark] = (), incomplete: str = ""
 ) -> dict[str, Any]:
-    """A log with one run.
-
-    Args:
-        findings: The results.
-        remarks: Notifications of the tool, which are no results.
-        incomplete: Why the run ended early; empty if it did not.
-    """
+    """A log with one run; remarks are notifications of the tool, and no results."""
     found = list(findings)
     codes = sorted({finding.code for finding in found})
     driver = {

@@ -104,10 +104,7 @@ class EnvironmentPlan:
 
 
 def read_plan(variables: Mapping[str, str]) -> EnvironmentPlan | None:
-    """What variables ask for; None if there are none.
-
-    Args:
-        variables: By full name, as :func:`..base.settings.read_duquant` gives them.
+    """What variables, by their full names, ask for; None if there are none.
 
     Raises:
         OptionError: A name is unknown, a value impossible, or two names say different things.

@@ -69,12 +69,9 @@ class _Sum:
 def sums(marked: ProfilerTrace, mode: AskingMode, inside: list[float], host_us: float, on_gpu: bool) -> Sums:
     """Add up a marked call.
 
-    Args:
-        marked: Its trace.
-        mode: What it asked for.
-        inside: Microseconds inside each operation on the host.
-        host_us: Host time of a plain call: host times are scaled to sum up to it.
-        on_gpu: Whether the device's time counts, or that of the operations on the host.
+    ``inside`` are microseconds in each operation on the host. Host times are scaled to sum up to
+    ``host_us``, that of a plain call. With ``on_gpu`` the device's time counts, else that of the operations
+    on the host.
     """
     owners = marked.owners()
     busy, kernels = list(inside), [0] * len(mode.asked)

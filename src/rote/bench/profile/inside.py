@@ -16,13 +16,7 @@ from .trace import ProfilerTrace, outermost
 
 
 def inside(calls: list[ProfilerTrace], marked: ProfilerTrace, asked: list[AskedOperation]) -> list[float]:
-    """Microseconds inside each operation, the least of all calls; none for a view, which no graph has.
-
-    Args:
-        calls: Traces of plain calls.
-        marked: The trace of a marked call.
-        asked: What that asked for.
-    """
+    """Microseconds inside each operation, the least of all plain calls; none for a view."""
     found = in_marked(marked, len(asked))
     numbers: dict[str, list[int]] = {}
     for number, each in enumerate(asked):
@@ -44,12 +38,7 @@ def by_name(call: ProfilerTrace, names: set[str]) -> dict[str, list[float]]:
 
 
 def in_marked(marked: ProfilerTrace, number: int) -> list[float]:
-    """Times inside the ranges of a marked call: those of the operations right below each.
-
-    Args:
-        marked: Its trace.
-        number: How many ranges there are.
-    """
+    """Times inside the ``number`` ranges of a marked call: those of the operations right below each."""
     owners = marked.owners()
     found = [0.0] * number
     marks = {span.id for span in marked.ranges if span.name.startswith(MARK)}

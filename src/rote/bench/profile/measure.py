@@ -85,20 +85,13 @@ def profile_calls(
     name: str | None = None,
     outside: Site | None = None,
 ) -> Profile:
-    """:func:`profile` with the number of timed calls to choose.
+    """:func:`profile` with the number of timed calls to choose; 7 more are made, on a CPU up to 25.
 
-    Args:
-        fn: The callable.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        calls: Plain calls that are timed; 7 more are made, on a CPU up to 25.
-        name: What to call it in the tables; the function's own name if None.
-        outside: The line for operations of PyTorch's own code where no code of the user is around it; that
-            of the caller if None.
+    ``name`` stands in the tables in place of the function's own. ``outside`` is the line for operations of
+    PyTorch's own code where no code of the user is around it, in place of the caller's.
 
     Raises:
-        MisuseError: ``fn`` can't be called, is graphed or returns a generator, or a profiler is already
-            running.
+        MisuseError: As :func:`profile` does.
         OptionError: ``calls`` is less than 1.
     """
     if not callable(fn):

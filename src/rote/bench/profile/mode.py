@@ -48,9 +48,8 @@ class AskedOperation:
 class AskingMode(DispatchMode):
     """Notes every operation below autograd, and marks its range in a trace that is being made.
 
-    Args:
-        outside: The user's line, for operations of calls that PyTorch's own code is alone in; None for the
-            line that all this is called from.
+    ``outside`` is the user's line for operations of calls that PyTorch's own code is alone in; None stands
+    for the line that all this is called from.
 
     Attributes:
         asked: In order.
@@ -122,11 +121,7 @@ class AskingMode(DispatchMode):
             super().__exit__(None, None, None)
 
     def take_least(self, others: list[AskingMode]) -> None:
-        """Take the shorter times of other calls, where these asked for the same.
-
-        Args:
-            others: Modes of those calls.
-        """
+        """Take the shorter times of other calls, where these asked for the same."""
         for other in others:
             if [each.name for each in other.asked] != [each.name for each in self.asked]:
                 continue

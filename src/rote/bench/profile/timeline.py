@@ -19,14 +19,9 @@ Spans = dict[str, list[tuple[float, float]]]
 
 
 def draw(path: str | Path, title: str, spans: Spans, costs: tuple[OperationCost, ...], on_host: bool) -> None:
-    """Draw a profile as a PNG.
+    """Draw a profile as a PNG, given the costs of lines, the most expensive first.
 
-    Args:
-        path: Of the picture.
-        title: What stands above it.
-        spans: When host and device work.
-        costs: Of the lines, the most expensive first.
-        on_host: Whether the host's operations are the work.
+    With ``on_host`` the host's operations are the work.
 
     Raises:
         EnvironmentError_: matplotlib is not installed.

@@ -16,14 +16,7 @@ def p99(times: Sequence[float]) -> float:
 
 
 def refuse_unread(result: Any) -> None:
-    """Refuse what only runs once it is read.
-
-    Args:
-        result: Of a call that is to be measured.
-
-    Raises:
-        MisuseError: It is a generator or a coroutine.
-    """
+    """Raise a MisuseError for a result that only runs once it is read: a generator or a coroutine."""
     if isinstance(result, Coroutine):
         result.close()  # or Python warns that nobody awaited it
         instead = "runs it to its end, as lambda *args: asyncio.run(fn(*args))"

@@ -95,11 +95,7 @@ class ProfilerTrace:
 
 
 def read(events: Iterable[dict[str, Any]]) -> ProfilerTrace:
-    """Sort a trace's events.
-
-    Args:
-        events: Its ``traceEvents``.
-    """
+    """Sort a trace's ``traceEvents``."""
     trace, launched = ProfilerTrace(), dict[int, int]()
     complete = [event for event in events if event.get("ph") == "X"]
     for event in complete:

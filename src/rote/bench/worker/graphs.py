@@ -16,12 +16,7 @@ WARMUP_CALLS = 3
 
 
 class Taking:
-    """Takes the tensors out of arguments of one form, in a fixed order.
-
-    Args:
-        args: Positional arguments of the first call.
-        kwargs: Its keyword arguments.
-    """
+    """Takes the tensors out of arguments of one form, that of the first call, in a fixed order."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.leaves: list[Any] = []
@@ -48,12 +43,9 @@ class Taking:
 class HandWritten:
     """``torch.cuda.graph`` around the callable, as an expert writes it.
 
-    The first calls warm up on a side stream, with the arguments in static tensors; they are real calls, so a
-    target that trains loses no step. The next one is captured and replayed. Later ones copy their arguments
-    in, replay, and hand out clones. An argument that a warm-up call wrote is copied back.
-
-    Args:
-        function: What to capture.
+    The first calls warm up on a side stream, with the arguments in static tensors; they are real calls, so
+    a target that trains loses no step. The next one is captured and replayed. Later ones copy their
+    arguments in, replay, and hand out clones. An argument that a warm-up call wrote is copied back.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -122,11 +114,8 @@ def _handing_out(leaf: Any) -> Callable[[], Any]:
 class MadeGraphed:
     """``torch.cuda.make_graphed_callables``, made in the first call with copies of its arguments.
 
-    It takes positional tensors only. Where the target takes anything else, a function of its tensors alone is
-    graphed, with the rest fixed. Results lie in static memory that the next call overwrites.
-
-    Args:
-        function: What to graph.
+    It takes positional tensors only. Where the target takes anything else, a function of its tensors alone
+    is graphed, with the rest fixed. Results lie in static memory that the next call overwrites.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:

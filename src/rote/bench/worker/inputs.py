@@ -27,13 +27,7 @@ GOLDEN = 0.6180339887498949
 
 
 class Inputs:
-    """The arguments of a target.
-
-    Args:
-        args: Positional arguments, as the target's builder returned them.
-        kwargs: Keyword arguments.
-        seed: Of the values of later calls.
-    """
+    """The arguments of a target, as its builder returned them; ``seed`` gives the values of later calls."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int) -> None:
         leaves: list[Any] = []
@@ -48,11 +42,7 @@ class Inputs:
         self._places = [self._copy() for _ in range(PLACES)]
 
     def fresh(self, number: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call.
-
-        Args:
-            number: Which call; the same number gives the same values.
-        """
+        """The arguments of a call; the same number gives the same values."""
         place = self._places[number % PLACES]
         with torch.no_grad():
             for i in self._first:
@@ -60,11 +50,7 @@ class Inputs:
         return unflatten(self._spec, iter(place))
 
     def written(self, number: int) -> dict[str, Tensor]:
-        """The arguments of the last call that it has changed, by name.
-
-        Args:
-            number: Which call that was.
-        """
+        """The arguments of the last call, of that number, that it has changed, by name."""
         place = self._places[number % PLACES]
         found: dict[str, Tensor] = {}
         for i, first in self._first.items():

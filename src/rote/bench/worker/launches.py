@@ -55,11 +55,7 @@ class Launches:
 
 
 def count(calls: list[Callable[[], object]], folder: Path) -> Launches:
-    """Trace some calls.
-
-    Args:
-        calls: What is traced, with nothing in between.
-        folder: For a file.
+    """Trace some calls, with nothing in between; the trace is a file in ``folder`` meanwhile.
 
     Raises:
         RuntimeError: The profiler saw nothing of the GPU.

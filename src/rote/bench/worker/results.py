@@ -43,13 +43,7 @@ class Equality:
     unseen: str = ""
 
     def add(self, number: int, found: Iterator[tuple[str, float | None]], unseen: str = "") -> None:
-        """Count one call.
-
-        Args:
-            number: Which call.
-            found: What differs in it, and by how much.
-            unseen: A value in it of which only the type could be compared.
-        """
+        """Count one call, with what differs in it, and a value of which only the type was compared."""
         self.calls += 1
         self.unseen = self.unseen or unseen
         for text, largest in found:
@@ -74,9 +68,7 @@ def together(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
 class Results:
     """The results of the first calls, in files.
 
-    Args:
-        folder: Where they lie.
-        most_bytes: The earliest are given up where all together are larger.
+    The earliest are given up where all together are larger than ``most_bytes``.
     """
 
     def __init__(self, folder: Path, most_bytes: int = 2**30) -> None:

@@ -61,11 +61,7 @@ class Workload(NamedTuple):
 class Worker:
     """One contender at work.
 
-    Args:
-        contender: What is measured.
-        load: Builds the target.
-        folder: Where eager's results lie.
-        say: Called with what it is at.
+    ``load`` builds the target. Eager's results lie in ``folder``. ``say`` is called with what it is at.
     """
 
     def __init__(
@@ -223,13 +219,7 @@ class Worker:
 
 
 def serve(worker: Callable[[Callable[[str], None]], Worker], questions: IO[str], answers: IO[str]) -> None:
-    """Answer questions until there are no more.
-
-    Args:
-        worker: Makes the worker, given what it says its progress to.
-        questions: Lines of JSON.
-        answers: For lines of JSON.
-    """
+    """Answer questions, lines of JSON, until there are no more; ``worker`` gets what takes its progress."""
 
     def write(line: dict[str, Any]) -> None:
         print(json.dumps(line), file=answers, flush=True)

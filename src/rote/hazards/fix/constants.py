@@ -16,12 +16,7 @@ _KEPT = frozenset({"device", "dtype"})
 
 
 def filled(call: ast.Call, say: Say) -> str | None:
-    """``torch.full(...)`` for ``torch.tensor(0.5, device=d)``; None where that is not certain.
-
-    Args:
-        call: The call of ``torch.tensor``.
-        say: Gives the source of a node.
-    """
+    """``torch.full(...)`` for ``torch.tensor(0.5, device=d)``; None where that is not certain."""
     if len(call.args) != 1 or {each.arg for each in call.keywords} - _KEPT:
         return None
     if ast.unparse(call.func) != "torch.tensor" or not any(each.arg == "device" for each in call.keywords):

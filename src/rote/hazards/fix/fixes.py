@@ -52,13 +52,9 @@ class Fix:
 
 
 def fix_text(text: str, file: str, findings: Iterable[Finding] | None = None) -> Fix:
-    """Rewrite the text of a file.
+    """Rewrite the text of a file, in the places of findings.
 
-    Args:
-        text: The file.
-        file: Its name.
-        findings: The places that may be rewritten, in lines of the text; if None, those the source scan finds
-            and no comment accepts.
+    Without ``findings`` those are the ones that the source scan finds and no comment accepts.
 
     Raises:
         MisuseError: It is not Python.
@@ -81,13 +77,7 @@ def fix_text(text: str, file: str, findings: Iterable[Finding] | None = None) ->
 
 
 def fix(paths: Iterable[Path]) -> list[Fix]:
-    """Rewrite files, and folders of files, without writing them.
-
-    Args:
-        paths: Python files, and folders that are searched for them; there, what is not Python is left alone.
-
-    Returns:
-        One for each file that would change.
+    """What would change in files and folders; in folders, what is not Python is left alone.
 
     Raises:
         MisuseError: There is no such path, or a file that was named is not Python.
@@ -105,14 +95,9 @@ def fix(paths: Iterable[Path]) -> list[Fix]:
 
 
 def fix_found(findings: Iterable[Finding], folders: Iterable[Path]) -> list[Fix]:
-    """Rewrite the places of findings, in the user's own files and without writing them.
+    """What would change at the places of findings, in the user's own files: those below ``folders``.
 
-    Args:
-        findings: What a check found.
-        folders: The user's own files lie below them; installed packages there are left alone.
-
-    Returns:
-        One for each file that would change.
+    Installed packages there are left alone.
 
     Raises:
         EnvironmentError_: ``libcst`` is not installed.

@@ -14,12 +14,7 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def by_file(findings: Iterable[Finding], folders: Iterable[Path]) -> dict[str, list[Finding]]:
-    """The findings in the user's own files, by file.
-
-    Args:
-        findings: What a check found.
-        folders: Own files lie below them.
-    """
+    """The findings in the user's own files, which lie below ``folders``, by file."""
     roots = [folder.resolve() for folder in folders]
     found: dict[str, list[Finding]] = {}
     for finding in findings:

@@ -17,14 +17,7 @@ Place = tuple[int, int]
 
 
 def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding]]:
-    """Rewrite a file once.
-
-    Args:
-        text: The file.
-        findings: What was found in it.
-
-    Returns:
-        The new text, and the findings that are fixed in it.
+    """Rewrite a file once: the new text, and the findings that are fixed in it.
 
     Raises:
         MisuseError: It is not Python.

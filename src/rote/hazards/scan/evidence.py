@@ -25,13 +25,7 @@ def defaults_of(node: FunctionNode) -> dict[str, ast.expr]:
 
 
 def parameter_values(node: FunctionNode, imports: Imports, owner: str) -> dict[str, Inferred]:
-    """What each parameter is, as far as can be told.
-
-    Args:
-        node: The function.
-        imports: Those of its file.
-        owner: What it calls ``self``; empty if it is no method.
-    """
+    """What each parameter is, as far as can be told, but for ``self``, which is called ``owner``."""
     defaults = defaults_of(node)
     used = _uses(node, imports)
     found: dict[str, Inferred] = {}

@@ -21,14 +21,7 @@ _WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard
 
 
 def scan_text(text: str, file: str) -> list[Finding]:
-    """Scan the text of a file.
-
-    Args:
-        text: The source.
-        file: The name that findings give.
-
-    Returns:
-        The findings, by line and column.
+    """The findings in the text of a file, by line and column.
 
     Raises:
         MisuseError: It is not Python; the message names file and line.

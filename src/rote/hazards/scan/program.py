@@ -86,15 +86,8 @@ class SourceFunction:
 class Program:
     """A file's functions and classes.
 
-    Args:
-        tree: The file.
-        imports: Its imports.
-        file: Its name.
-
     Attributes:
-        functions: Its functions.
         classes: Its classes by name; of several with one name, the last.
-        every_class: All of its classes.
         top: The functions of the file itself, by name.
         captures: Whether it captures graphs.
     """

@@ -20,11 +20,7 @@ Report = Callable[[Finding], None]
 class Scope(ABC):
     """State while one function is read. Who handles a kind of node gets it and asks it for the parts.
 
-    Args:
-        program: The file.
-        function: The function; None for the file's own statements.
-        outside: What the names of the scopes around it are.
-        report: Takes the findings.
+    The function is None for the file's own statements. ``outside`` are the names of the scopes around it.
 
     Attributes:
         reach: Whether a capture runs what is being read.

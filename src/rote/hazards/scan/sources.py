@@ -18,13 +18,7 @@ FROM_NOTEBOOK = "this is a notebook; make a Python file of it first: jupyter nbc
 
 
 class Scanned(NamedTuple):
-    """A file that was read.
-
-    Attributes:
-        file: Its name.
-        text: Its text.
-        findings: What was found in it.
-    """
+    """A file that was read, and what was found in it."""
 
     file: str
     text: str
@@ -32,14 +26,11 @@ class Scanned(NamedTuple):
 
 
 def scanned(paths: Iterable[Path], unread: Callable[[MisuseError], None] | None = None) -> Iterator[Scanned]:
-    """Read source files one by one, and say what a capture of their functions would meet.
+    """Read Python files, and those below folders, and say what a capture of their functions would meet.
 
-    Read are ``forward`` of modules, functions handed to ``rote.graph`` or captured by hand, what they call in
-    the same file, and other functions that take tensors.
-
-    Args:
-        paths: Python files, and folders that are searched for them.
-        unread: Told of each file that is not Python, instead of ending there.
+    Read are ``forward`` of modules, functions handed to ``rote.graph`` or captured by hand, what they call
+    in the same file, and other functions that take tensors. ``unread`` is told of each file that is not
+    Python.
 
     Raises:
         MisuseError: There is no such path, or a file is not Python and ``unread`` is not given.

@@ -24,14 +24,9 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class OpCall:
-    """An operation that was called.
+    """An operation that was called; ``result`` is its first result.
 
-    Attributes:
-        func: The operation.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        result: Its first result.
-        map_of: The map of a tensor; None if nothing of it is known.
+    ``map_of`` gives the map of a tensor, or None if nothing of it is known.
     """
 
     func: Any
@@ -50,10 +45,8 @@ class OpCall:
 class FlowRule:
     """What becomes of features in an operation.
 
-    Attributes:
-        map_result: Gives the map of the first result.
-        first: The first argument whose features go on.
-        last: The one behind the last such.
+    ``map_result`` gives the map of the first result. The features of the arguments from ``first`` to before
+    ``last`` go on; the operation reads those of the others.
     """
 
     map_result: Callable[[OpCall], Tensor | None]
@@ -65,7 +58,7 @@ class FlowRule:
         return call.args[self.first : self.last]
 
     def read(self, call: OpCall) -> tuple[Any, ...]:
-        """The others."""
+        """The other arguments."""
         last = len(call.args) if self.last is None else self.last
         return (*call.args[: self.first], *call.args[last:], call.kwargs)
 

@@ -36,11 +36,7 @@ MIXED = "{}, which takes its features in more than one order, or others as well"
 
 
 class _HeldFeatures:
-    """What a piece of memory has of features.
-
-    Attributes:
-        source: Whose they are; what has those of several is not followed.
-    """
+    """What a piece of memory has of the features of one source; what has those of several is not followed."""
 
     def __init__(self, source: str, features: Tensor, tensor: Tensor) -> None:
         self.source = source
@@ -65,8 +61,8 @@ class _HeldFeatures:
 class Flows(Operations):
     """Watches the features of sources.
 
-    Args:
-        read: Called with a source and what it is read by, besides linear layers that ask :meth:`columns`.
+    ``read`` is called with a source and with what reads it, other than linear layers that ask
+    :meth:`columns`.
     """
 
     def __init__(self, read: Callable[[str, str], None]) -> None:
@@ -101,15 +97,10 @@ class Flows(Operations):
             self._hold(source, features.expand(output.shape), output)
 
     def columns(self, x: Tensor, reader: str) -> tuple[str, Tensor | None] | None:
-        """Where a linear layer's input comes from.
+        """The source of a linear layer's input ``(..., in)``, and which of its features each column is.
 
-        Args:
-            x: The input, of shape ``(..., in)``.
-            reader: What to say reads the source if its features are in no order.
-
-        Returns:
-            The source, and which of its features each column is, of shape ``(in,)``, which an input without
-            rows does not say; None if there is none.
+        The columns have the shape ``(in,)``; they are None for an input without rows. Without a source, or
+        with features in no order, the result is None.
         """
         held = self._find(x)
         if held is None or get_ident() != self._thread:

@@ -37,13 +37,7 @@ PROBES = (4, 3)
 
 @dataclass(frozen=True)
 class Fold:
-    """New parameters of a norm.
-
-    Attributes:
-        norm: The module.
-        weight: Its new weight.
-        bias: Its new bias, if it has one.
-    """
+    """New parameters of a norm."""
 
     norm: nn.Module
     weight: Tensor
@@ -98,15 +92,7 @@ def smooth_group(
     stats: CalibrationStats,
     quantized: Collection[str],
 ) -> Smoothed:
-    """Find a place for the divisors of a group's input.
-
-    Args:
-        model: Stays as it is.
-        group: The layers that share their input.
-        config: Has ``smooth_alpha``.
-        stats: What calibration saw.
-        quantized: All layers that are to be quantized.
-    """
+    """Find a place for the divisors of a group's input; ``quantized`` names all layers that are to be."""
     try:
         source = source_of(group, stats)
         module = dict(model.named_modules()).get(source)
@@ -190,14 +176,9 @@ def _feature_scale(
 
 @torch.no_grad()
 def find_fold(norm: nn.Module, scale: Tensor) -> Fold | None:
-    """How a norm's output is divided by some numbers.
+    """How a norm's output is divided by ``scale``, of shape ``(features,)``.
 
-    Args:
-        norm: Stays as it is.
-        scale: The divisors, of shape ``(features,)``.
-
-    Returns:
-        None if it is no norm that multiplies by its weight, or by one plus it.
+    None if the module does not multiply by its weight, or by one plus it.
     """
     module = cast(Any, norm)
     weight: Tensor = module.weight

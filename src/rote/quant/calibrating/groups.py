@@ -16,9 +16,7 @@ from .stats import CalibrationStats
 def share_by_name(widths: Mapping[str, int], config: DuQuantConfig) -> list[list[str]]:
     """The groups that names propose, in order, each layer in exactly one.
 
-    Args:
-        widths: Of the inputs of the layers that are to be quantized, by name; in one group there is one.
-        config: Its ``groups``, unless ``share_groups`` is off.
+    ``widths`` are those of the layers' inputs, by name; one group has one width.
     """
     groups: dict[tuple[object, ...], list[str]] = {}
     for name, width in widths.items():
@@ -32,13 +30,7 @@ def share_by_name(widths: Mapping[str, int], config: DuQuantConfig) -> list[list
 def share(
     widths: Mapping[str, int], config: DuQuantConfig, stats: CalibrationStats | None
 ) -> list[list[str]]:
-    """The groups that names propose and calibration confirms.
-
-    Args:
-        widths: Of the inputs of the layers that are to be quantized, by name.
-        config: Its ``groups``, unless ``share_groups`` is off.
-        stats: What calibration saw of them; None leaves it to the names.
-    """
+    """The groups that names propose and calibration confirms, or those of names alone without ``stats``."""
     if stats is None or not config.share_groups:
         return share_by_name(widths, config)
     return seen_together(widths, stats)

@@ -32,11 +32,7 @@ Demands = Iterator[tuple[bool, str, str]]
 
 
 def check(config: Any, kinds: Mapping[str, Any]) -> None:
-    """Refuse a configuration that means nothing.
-
-    Args:
-        config: With fields of any values.
-        kinds: The type of each field; a literal one lists what is allowed.
+    """Refuse a configuration that means nothing; ``kinds`` are the types of its fields.
 
     Raises:
         OptionError: The message names the field, its value and what is allowed.
@@ -48,11 +44,7 @@ def check(config: Any, kinds: Mapping[str, Any]) -> None:
 
 
 def check_layer(in_features: int, out_features: int, weight_bits: int) -> None:
-    """Refuse a layer that cannot be.
-
-    Raises:
-        OptionError: The message names the argument.
-    """
+    """Raise an OptionError, which names the argument, for a layer that cannot be."""
     for name, value in (("in_features", in_features), ("out_features", out_features)):
         if not _whole(value) or value < 1:
             raise OptionError(f"{name}={value!r} must be a whole number of at least 1")

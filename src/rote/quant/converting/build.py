@@ -24,13 +24,7 @@ from ..numerics import (
 
 
 def build_layer(linear: nn.Linear, config: DuQuantConfig, rows: Tensor | InputSample) -> DuQuantLinear:
-    """Quantize one layer.
-
-    Args:
-        linear: The dense layer, which stays as it is.
-        config: How.
-        rows: Input rows of shape ``(rows, in)``, or what else is known about them.
-    """
+    """Quantize one layer, which stays as it is, from input rows ``(rows, in)`` or what else is known."""
     seen = rows if isinstance(rows, InputSample) else InputSample.of(rows)
     chain = find_transform([linear.weight], config, seen)
     transform = InputTransform(linear.in_features, config, linear.weight.device)

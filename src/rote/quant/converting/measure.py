@@ -24,12 +24,8 @@ def output_errors(
 ) -> tuple[float, float]:
     """Relative square errors of the output: of all rows together, and the median of each row's own.
 
-    Args:
-        linear: The dense layer.
-        layer: The quantized one.
-        rows: Inputs, of shape ``(rows, in)``.
-        given: What the quantized layer is given instead.
-        over: What its outputs are over, of shape ``(out,)``.
+    ``rows`` are inputs of shape ``(rows, in)``. The quantized layer is given ``given`` instead, and its
+    outputs are divided by ``over``, of shape ``(out,)``.
     """
     given = rows if given is None else given
     weight = linear.weight

@@ -52,16 +52,10 @@ def restores(rotation: Tensor) -> bool:
 def tile_for(
     x: Tensor, tokens: int, rows: tuple[int, ...], k: int, bits: int, whole: bool, static: bool = False
 ) -> Tile:
-    """The tiles of a product of some rows with weights.
+    """The tiles of a product of ``tokens`` rows on the device of ``x`` with weights of ``rows`` by ``k``.
 
-    Args:
-        x: Something on the device.
-        tokens: How many rows there are.
-        rows: Rows of each weight.
-        k: Columns of the weights.
-        bits: 4 or 8, of a weight.
-        whole: Whether activations are not quantized.
-        static: Whether their scales are static, so that the transform before the product is a short one.
+    ``whole`` says that activations are not quantized, ``static`` that their scales are static, so that the
+    transform before the product is a short one.
     """
     name, units = gpu(x.device.index if x.is_cuda else None)
     kind = f"w{bits}a{16 if whole else 8}{' static' if static else ''}"
@@ -90,7 +84,7 @@ def launch(
         scale: float32, for each token; None where it is 1.
         zero: int32, for each token, or empty or None.
         total: Sums of the rows of ``x``; None where weights have no zero points.
-        factors: Weights, which are alike but for their numbers of rows.
+        factors: Weights, which differ in their numbers of rows only.
         work: ``tile.workspace`` zeros where the sum is split.
         tile: How the work is cut up.
     """

@@ -40,17 +40,9 @@ def launch(
     pdl: bool,
     cut: RowCut,
 ) -> None:
-    """A rotation, a permutation, a rotation, and codes; also zeros in ``work``.
+    """A rotation, a permutation, a rotation, and int8 codes; also zeros in ``work``.
 
-    Args:
-        x: Of shape ``(tokens, width)``.
-        r1: Of shape ``(1, size, size)``.
-        order: Where each channel comes from, of shape ``(width,)``.
-        r2: Like ``r1``.
-        to: Gets int8 codes.
-        work: int32, of any size.
-        pdl: Whether the successor starts early.
-        cut: How many warps, and programs for each multiprocessor.
+    Rotations have the shape ``(1, size, size)``. With ``pdl`` the successor starts early.
     """
     kernel = module("held").held
     exact = interpreted(kernel)

@@ -38,14 +38,8 @@ def launch(
 
     Triton finds out anew for every launch which variant of a kernel its arguments need, which takes several
     times as long as the launch. Here ``key`` says it, and Triton is only asked for keys that are new, and
-    where a pointer is not aligned as kernels are compiled for.
-
-    Args:
-        kernel: A function under ``triton.jit``.
-        grid: How many programs.
-        values: All its arguments, in order.
-        key: Differs where types, sizes that are compiled in, constants, options or the device do.
-        options: For the compiler.
+    where a pointer is not aligned as kernels are compiled for. A key has to differ where types, sizes that
+    are compiled in, constants, options or the device do.
     """
     pointers = 0
     for value in values:

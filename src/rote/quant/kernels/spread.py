@@ -23,17 +23,9 @@ def launch(
     x: Tensor, smooth: Tensor | None, r1: Tensor, order: Tensor, r2: Tensor, to: RowTarget,
     work: Tensor | None, cut: RowCut,
 ) -> None:  # fmt: skip
-    """A rotation, a permutation, a rotation, and codes; also zeros in ``work``.
+    """A rotation, a permutation, a rotation, and int8 codes; also zeros in ``work``.
 
-    Args:
-        x: Of shape ``(tokens, features)``.
-        smooth: What channels are divided by first.
-        r1: Of shape ``(1, size, size)``.
-        order: Where each channel comes from, of shape ``(width,)``.
-        r2: Like ``r1``.
-        to: Gets int8 codes.
-        work: int32, of any size.
-        cut: How many tokens a program has, and how many warps.
+    Rotations have the shape ``(1, size, size)``.
     """
     kernels = module("spread")
     exact = interpreted(kernels.first)

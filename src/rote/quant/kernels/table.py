@@ -111,14 +111,9 @@ def slug(gpu: str) -> str:
 def choose(gpu: str, units: int, kind: str, m: int, rows: tuple[int, ...], k: int) -> Tile:
     """The tiles of a product with one weight, or with some that are stored under their sum of rows.
 
-    Args:
-        gpu: Name of the GPU.
-        units: Its multiprocessors.
-        kind: ``"w4a8"``, ``"w8a8"``, ``"w4a16"`` or ``"w8a16"``, the first two also with ``" static"``
-            behind, for products that follow the short transform for static scales.
-        m: Rows, as :func:`bucket` rounds them.
-        rows: Rows of each weight.
-        k: The summed dimension.
+    ``units`` are the GPU's multiprocessors. ``kind`` is ``"w4a8"``, ``"w8a8"``, ``"w4a16"`` or ``"w8a16"``,
+    the first two also with ``" static"`` behind, for products that follow the short transform for static
+    scales. ``m`` is as :func:`bucket` rounds it.
     """
     n = sum(rows)
     stored = _table(slug(gpu), "tiles").get(kind, {}).get(f"{n}x{k}", {})
@@ -138,11 +133,7 @@ def _table(name: str, part: str) -> dict[str, Any]:
 def choose_cut(gpu: str, m: int, width: int, size: int) -> RowCut | None:
     """How a rotation, a permutation and a rotation of rows are cut up; None goes by their sizes.
 
-    Args:
-        gpu: Name of the GPU.
-        m: Rows, as :func:`bucket` rounds them.
-        width: Channels.
-        size: Channels of a block.
+    ``m`` is as :func:`bucket` rounds it; a block has ``size`` channels.
     """
     stored = _table(slug(gpu), "cuts").get(f"{width}/{size}", {})
     return RowCut(**stored[str(m)]) if str(m) in stored else cut_rule(m, width)

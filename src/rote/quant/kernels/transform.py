@@ -37,11 +37,8 @@ _TILE = 16384
 class Launch:
     """A piece of a chain: a rotation, a permutation, a rotation, each of which may be missing.
 
-    Attributes:
-        first: A rotation whose blocks share a matrix.
-        order: A permutation.
-        second: Another rotation; with ``single`` it is multiplied block by block.
-        single: Whether it goes to the kernel for small or separate blocks.
+    The first rotation has one matrix for all blocks. With ``single`` the second goes to the kernel for
+    small or separate blocks.
     """
 
     first: Tensor | None = None

@@ -29,14 +29,10 @@ def suits(smooth: Tensor | None, stages: Sequence[Tensor], scale: Tensor | None,
 
 
 def launch(x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, grid: Grid) -> None:
-    """Transform and quantize rows for up to three layers.
+    """Transform and quantize rows ``(tokens, features)`` for up to three layers.
 
-    Args:
-        x: Of shape ``(tokens, features)``.
-        every: What each layer does to them.
-        out: Codes (int8), or the same as numbers (floating), of shape ``(layers, tokens, width)``.
-        work: Filled with zeros, for the product that follows.
-        grid: Of the codes.
+    ``out`` has the shape ``(layers, tokens, width)``: int8 gets codes, floating types what they stand for.
+    ``work`` is filled with zeros, for the product that follows.
     """
     kernel = module("turns").turn
     early = starts_early(x.device.index) and not interpreted(kernel)

@@ -41,11 +41,6 @@ class FixedTypes(nn.Module):
 class InputTransform(FixedTypes):
     """The transform of a layer's input, which a group of layers may share.
 
-    Args:
-        features: Width of the input.
-        config: How many stages there are, and of which kind.
-        device: Where the buffers are.
-
     Until it is filled, it does nothing but pad.
     """
 

@@ -45,16 +45,10 @@ def transform_rows(x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], w
 def quantize_rows(
     x: Tensor, bits: int, symmetric: bool, clip: float, scale: Tensor | None, zero: Tensor | None
 ) -> Quantized:
-    """Transformed activations to codes.
+    """Transformed activations ``(rows, width)`` to codes.
 
-    Args:
-        x: Of shape ``(rows, width)``.
-        bits: 2 to 8.
-        symmetric: Without zero points.
-        clip: Factor on each row's range.
-        scale: None to take each row's range. One number, or one per column, to use those instead; those per
-            column are part of the weight already, so that rows of codes have scale 1.
-        zero: With one ``scale``, its zero point.
+    Without a ``scale`` each row's range gives one, times ``clip``. With one for the tensor, ``zero`` is its
+    zero point. Those for columns are part of the weight already, so that rows of codes have scale 1.
     """
     grid, rows = Grid(bits, symmetric), x.shape[0]
     if scale is None:
@@ -84,7 +78,7 @@ def row_parameters(x: Tensor, grid: Grid, clip: float) -> tuple[Tensor, Tensor]:
 def integer_product(
     rows: Quantized, codes: Tensor, scale: Tensor, zero: Tensor | None, sums: Tensor
 ) -> Tensor:
-    """Rows of codes times a quantized weight.
+    """Rows of codes times a quantized weight, float32, of shape ``(rows, out)``.
 
     Args:
         rows: What :func:`quantize_rows` gives.
@@ -92,9 +86,6 @@ def integer_product(
         scale: float32, of shape ``(out, groups)``.
         zero: int8, of the same shape, or None where all are 0.
         sums: int32, of the same shape: the sum of the codes of each group.
-
-    Returns:
-        float32, of shape ``(rows, out)``.
     """
     x, x_scale, x_zero, total = rows
     out, groups = scale.shape

@@ -19,12 +19,7 @@ SMALLEST_SCALE = 1e-9
 
 @dataclass(frozen=True)
 class Grid:
-    """A signed integer grid.
-
-    Attributes:
-        bits: 2 to 8.
-        symmetric: Without a zero point.
-    """
+    """A signed integer grid of 2 to 8 bits; a symmetric one has no zero point."""
 
     bits: int
     symmetric: bool
@@ -40,15 +35,7 @@ class Grid:
         return (1 << (self.bits - 1)) - 1
 
     def parameters(self, lowest: Tensor, highest: Tensor) -> tuple[Tensor, Tensor]:
-        """The scale and the zero point that cover a range.
-
-        Args:
-            lowest: The range's lower ends, of any shape; the range is widened to contain zero.
-            highest: Its upper ends, of the same shape.
-
-        Returns:
-            Scales and zero points (whole numbers, in the same floating type), both of that shape.
-        """
+        """The scale and the zero point (a whole number, floating) of a range, widened to contain zero."""
         lowest, highest = lowest.clamp(max=0), highest.clamp(min=0)
         if self.symmetric:
             scale = (torch.maximum(-lowest, highest) / self.high).clamp(min=SMALLEST_SCALE)

@@ -20,16 +20,13 @@ START = 4.0
 
 
 def learned_parameters(parts: Tensor, grid: Grid, rows: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-    """Train the clipping of a weight.
+    """Scales and zero points, of shape ``(parts, groups, 1)``, with trained clipping.
 
     Args:
         parts: The weight as ``(parts, groups, columns)``.
         grid: Of the weight.
         rows: Transformed inputs, of shape ``(rows, width)``.
         seen: The same as the layer will see them, quantized.
-
-    Returns:
-        Scales and zero points, of shape ``(parts, groups, 1)``.
     """
     width = rows.shape[1]
     # Copies, since what was made in inference mode cannot be saved for a backward.

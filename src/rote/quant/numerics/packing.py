@@ -24,14 +24,9 @@ BLOCK = 128
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
-    """Codes as checkpoints have them.
+    """Codes, int8 of shape ``(out, width)`` with an even width, as checkpoints have them.
 
-    Args:
-        codes: int8, of shape ``(out, width)`` with an even width.
-        bits: Of a code.
-
-    Returns:
-        uint8 of shape ``(out, width / 2)`` for up to 4 bits, the codes themselves for more.
+    That is uint8 of shape ``(out, width / 2)`` for up to 4 bits, the codes themselves for more.
     """
     if bits > PACKED_BITS:
         return codes.contiguous()

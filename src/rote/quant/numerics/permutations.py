@@ -9,14 +9,9 @@ from torch import Tensor
 def zigzag(sizes: Tensor, blocks: int) -> Tensor:
     """Deal channels, the largest first, to the blocks: 0, 1, ... K-1, K-1, ... 1, 0, 0, 1, ...
 
-    Inside a block the order stays descending. Equal sizes keep their order.
-
-    Args:
-        sizes: How large each channel is, of shape ``(width,)``; the width is a multiple of ``blocks``.
-        blocks: How many blocks there are.
-
-    Returns:
-        The permutation, int64 on the CPU: place ``j`` takes channel ``order[j]``.
+    ``sizes`` has the shape ``(width,)``, a multiple of ``blocks``. Inside a block the order stays
+    descending. Equal sizes keep their order. Place ``j`` takes channel ``order[j]``; the order is int64, on
+    the CPU.
     """
     ranked = torch.sort(sizes.cpu(), descending=True, stable=True).indices
     rounds = ranked.reshape(-1, blocks).clone()
@@ -27,14 +22,8 @@ def zigzag(sizes: Tensor, blocks: int) -> Tensor:
 def alternating(energy: Tensor) -> Tensor:
     """The largest channel, the smallest, the second largest, the second smallest, and so on.
 
-    The policy variant's order. It does the opposite of levelling blocks: the first one gets the extremes, the
-    last one the middle.
-
-    Args:
-        energy: How large each channel is, of shape ``(width,)``.
-
-    Returns:
-        The permutation, int64 on the CPU.
+    The policy variant's order of channels by their ``energy``, of shape ``(width,)``; int64 on the CPU. It
+    does the opposite of levelling blocks: the first one gets the extremes, the last one the middle.
     """
     ranked = torch.sort(energy.cpu(), descending=True, stable=True).indices
     order = torch.empty_like(ranked)

@@ -19,14 +19,9 @@ QUANTILE_LIMIT = 1 << 24
 
 
 def bounds_of(rows: Tensor, config: DuQuantConfig) -> tuple[Tensor, Tensor]:
-    """Smallest and largest value of every channel that a static scale has to cover.
+    """Smallest and largest value, each ``(width,)``, of every channel of transformed rows ``(rows, width)``.
 
-    Args:
-        rows: Transformed, of shape ``(rows, width)``.
-        config: By what; percentiles are those of absolute values, and cover both sides.
-
-    Returns:
-        Two tensors of shape ``(width,)``.
+    A static scale has to cover them. Percentiles are those of absolute values, and cover both sides.
     """
     if not len(rows):
         zero = rows.new_zeros(rows.shape[1])
@@ -47,16 +42,10 @@ def percentile(rows: Tensor, percent: float) -> Tensor:
 def activation_parameters(
     low: Tensor, high: Tensor, rows: Tensor, config: DuQuantConfig
 ) -> tuple[Tensor, Tensor]:
-    """Static scales and zero points.
+    """Static scales and zero points, of shape ``(width,)``, or ``(1,)`` per tensor.
 
-    Args:
-        low: Smallest value of every channel that is to be covered, of shape ``(width,)``.
-        high: The largest.
-        rows: Transformed rows, for the search for the smallest square error.
-        config: Granularity and choice.
-
-    Returns:
-        Both of shape ``(width,)``, or ``(1,)`` per tensor.
+    ``low`` and ``high`` have the shape ``(width,)``. The search for the smallest square error looks at
+    ``rows``.
     """
     grid = Grid(config.act_bits, config.act_symmetric)
     if config.act_granularity == "tensor":

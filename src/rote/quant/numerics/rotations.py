@@ -26,13 +26,10 @@ from .transforms import pad_columns
 
 
 def flat_row_basis(size: int) -> Tensor:
-    """An orthogonal matrix whose row 0 is flat, while column 0 is not.
+    """An orthogonal matrix, float64, ``(size, size)``, whose row 0 is flat, while column 0 is not.
 
-    The product of ``size - 1`` Givens rotations with cosines ``1 / sqrt(i + 2)``, then rows and columns 0 and
-    ``size - 1`` exchanged.
-
-    Returns:
-        Float64, of shape ``(size, size)``.
+    The product of ``size - 1`` Givens rotations with cosines ``1 / sqrt(i + 2)``, then rows and columns 0
+    and ``size - 1`` exchanged.
     """
     basis = torch.eye(size, dtype=torch.float64)
     for i in range(size - 1):
@@ -123,11 +120,7 @@ def _conjugated(basis: Tensor, channels: Tensor) -> Tensor:
 
 
 def hadamard(size: int) -> Tensor:
-    """The normalized Hadamard matrix, float64, of shape ``(size, size)``.
-
-    Raises:
-        OptionError: The size is no power of two.
-    """
+    """The normalized Hadamard matrix, float64; an OptionError if the size is no power of two."""
     if size < 1 or size & (size - 1):
         raise OptionError(f"block_size={size!r} must be a power of two for a Hadamard rotation")
     matrix = torch.ones(1, 1, dtype=torch.float64)
@@ -139,16 +132,10 @@ def hadamard(size: int) -> Tensor:
 def block_basis(rows: Tensor, size: int) -> Tensor:
     """The principal basis of each block of columns, the strongest direction first.
 
-    The left singular vectors of the transposed block, found as eigenvectors of its Gram matrix. The entry of
-    largest size of each vector is positive, so that the result does not depend on the solver. Where the last
-    block is not full, what is missing is left alone.
-
-    Args:
-        rows: Of shape ``(count, width)``.
-        size: Columns in a block.
-
-    Returns:
-        Float64 on the device of the rows, of shape ``(ceil(width / size), size, size)``.
+    The left singular vectors of the transposed block, found as eigenvectors of its Gram matrix. The entry
+    of largest size of each vector is positive, so that the result does not depend on the solver. Where the
+    last block is not full, what is missing is left alone. For rows ``(count, width)`` the result has the
+    shape ``(ceil(width / size), size, size)``, float64 on their device.
     """
     missing = -rows.shape[1] % size
     columns = pad_columns(rows.double(), rows.shape[1] + missing)

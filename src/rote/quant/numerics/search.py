@@ -24,8 +24,9 @@ class InputSample:
     Attributes:
         rows: Some input rows, of shape ``(rows, in)``.
         peak: The largest absolute value of every channel, of shape ``(in,)``.
-        bounds: Smallest and largest value of every channel behind the transform that a static scale has to
-            cover, each of shape ``(width,)``; None to take them from ``rows``.
+        bounds: Smallest and largest value of every transformed channel that a static scale has to cover,
+            each of
+            shape ``(width,)``; None to take them from ``rows``.
     """
 
     rows: Tensor
@@ -43,13 +44,10 @@ class InputSample:
 def find_transform(
     weights: Sequence[Tensor], config: DuQuantConfig, seen: InputSample | None, *, scale: Tensor | None = None
 ) -> Chain:
-    """The transform of the input that some layers share.
+    """The transform of the input that layers with ``weights``, each ``(out, in)``, share.
 
-    Args:
-        weights: Their weights, each of shape ``(out, in)``.
-        config: Which stages there are.
-        seen: Their input; None only if the configuration does not look at it.
-        scale: The divisors of smoothing that is left to the module before, of shape ``(in,)``.
+    ``seen`` is None only if the configuration does not look at the input. ``scale`` are the divisors of
+    smoothing that is left to the module before, of shape ``(in,)``.
     """
     features, size = weights[0].shape[1], config.block_size
     width = padded(features, size)
@@ -113,10 +111,8 @@ class _StageSearch:
 def smoothing_scale(peak: Tensor, reach: Tensor, alpha: float) -> Tensor:
     """``peak^alpha / reach^(1 - alpha)``, 1 for channels that are always zero.
 
-    Args:
-        peak: The largest absolute activation of every channel, of shape ``(in,)``.
-        reach: The largest absolute weight of every channel, in all layers behind it, of shape ``(in,)``.
-        alpha: 0 moves no difficulty to the weight, 1 moves all.
+    ``peak`` is the largest absolute activation of every channel, ``reach`` the largest absolute weight,
+    both of shape ``(in,)``. With ``alpha=0`` no difficulty moves to the weight, with 1 all.
     """
     scale = peak.pow(alpha) / reach.pow(1 - alpha)
     usable = (peak > 0) & (reach > 0)

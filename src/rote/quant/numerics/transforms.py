@@ -42,11 +42,7 @@ class Transform(Protocol):
 
 @dataclass(frozen=True)
 class Smoothing:
-    """Divides each channel by a positive number, which the weight's column is multiplied with.
-
-    Attributes:
-        scale: The divisors, of shape ``(width,)``.
-    """
+    """Divides each channel by a positive number, which the weight's column is multiplied with."""
 
     scale: Tensor
 
@@ -71,11 +67,7 @@ class Smoothing:
 
 @dataclass(frozen=True)
 class Permutation:
-    """Reorders channels: channel ``order[j]`` goes to place ``j``.
-
-    Attributes:
-        order: A permutation of ``0 ... width - 1``, integers.
-    """
+    """Reorders channels: channel ``order[j]`` goes to place ``j``."""
 
     order: Tensor
 
@@ -98,11 +90,10 @@ class Permutation:
 
 @dataclass(frozen=True)
 class Rotation:
-    """Multiplies each block of channels by a matrix.
+    """Multiplies each block of channels by a matrix, orthogonal up to the rounding of its type.
 
-    Attributes:
-        blocks: Matrices, of shape ``(1, size, size)`` when all blocks share one, else
-            ``(width / size, size, size)``. Orthogonal up to the rounding of their type.
+    ``blocks`` has the shape ``(1, size, size)`` when all blocks share one, else ``(width / size, size,
+    size)``.
     """
 
     blocks: Tensor
@@ -133,11 +124,7 @@ class Rotation:
 
 @dataclass(frozen=True)
 class Chain:
-    """Transforms one after the other.
-
-    Attributes:
-        stages: The first is applied first.
-    """
+    """Transforms one after the other, the first one first."""
 
     stages: tuple[Transform, ...]
 
@@ -167,12 +154,7 @@ class Chain:
 
 
 def multiply_blocks(x: Tensor, blocks: Tensor) -> Tensor:
-    """Each block of each row times its matrix (or the one that all share).
-
-    Args:
-        x: Rows of shape ``(..., count * size)``.
-        blocks: Of shape ``(1, size, size)`` or ``(count, size, size)``.
-    """
+    """Each block of each row ``(..., count * size)`` times its matrix, or the one that all share."""
     size = blocks.shape[-1]
     if blocks.shape[0] == 1:
         return (x.reshape(-1, size) @ blocks[0]).reshape(x.shape)

@@ -57,14 +57,10 @@ def quantize_weight(
     rows: Tensor | None = None,
     seen: Tensor | None = None,
 ) -> QuantizedWeight:
-    """Quantize a transformed weight.
+    """Quantize a transformed weight ``(out, width)`` to 2 to 8 bits.
 
-    Args:
-        weight: Of shape ``(out, width)``.
-        bits: 2 to 8.
-        config: Grid, granularity and choice of ranges.
-        rows: Transformed inputs that learned clipping trains on, of shape ``(rows, width)``.
-        seen: The same as the layer will see them, quantized.
+    Learned clipping trains on transformed inputs ``rows``, of shape ``(rows, width)``, and on what the
+    layer sees of them, quantized: ``seen``.
     """
     grid = Grid(bits, config.weight_symmetric)
     parts = split(weight.float(), config)

@@ -194,14 +194,9 @@ def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: 
 
 
 def check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
-    """Values that could do harm: what is an index, and what is divided by.
+    """Raise a MisuseError for values that could do harm: what is an index, and what is divided by.
 
-    Args:
-        built: Layers by name.
-        tensors: What is to be in them, by full name.
-
-    Raises:
-        MisuseError: There is one; the message names the tensor.
+    ``built`` are layers by name, ``tensors`` what is to be in them, by full name.
     """
     for name, layer in built.items():
         for i in range(layer.transform.moves):

@@ -24,10 +24,6 @@ class LayerEntry:
 
     Attributes:
         name: Its place in the model.
-        in_features: Width of the input.
-        out_features: Width of the output.
-        bias: With a bias.
-        weight_bits: Bits of a weight.
         dtype: Type of the bias, by its name in torch.
         path: How it is calculated.
         transform: The first layer that has the same transform.

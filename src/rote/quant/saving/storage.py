@@ -17,12 +17,7 @@ from ...base import EnvironmentError_, MisuseError
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Write tensors and metadata to a file, whole or not at all.
-
-    Args:
-        path: The file; one that is there is replaced.
-        tensors: By name; those that are the same memory are written once.
-        metadata: Values that JSON knows.
+    """Write tensors, those in the same memory once, and metadata that JSON knows; all of it or nothing.
 
     Raises:
         EnvironmentError_: safetensors is not installed.
