@@ -54,15 +54,15 @@ def linear_torch(
     codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
     row_rotation: Any, bias: Any, features: int,
 ) -> Tensor:  # fmt: skip
-    """A whole layer, by torch."""
-    rows = arithmetic.transform_rows(x, smooth, stages, width)
-    if act_bits >= UNQUANTIZED:
-        y = arithmetic.float_product(rows.to(x.dtype), codes, w_scale, w_zero)
-    else:
-        quantized = arithmetic.quantize_rows(rows, act_bits, act_symmetric, act_clip, act_scale, act_zero)
-        y = arithmetic.integer_product(quantized, codes, w_scale, w_zero, w_sum)
-    y = arithmetic.restore_rows(y, row_rotation, bias, features).to(x.dtype).contiguous()
-    return y.reshape(*x.shape[:-1], features)
+    """A whole layer, by torch: a group of one."""
+
+    def listed(part: Any) -> list[Any]:
+        return [] if part is None else [part]
+
+    return linears_torch(
+        x, smooth, stages, width, act_bits, act_symmetric, act_clip, listed(act_scale), act_zero,
+        [codes], [w_scale], listed(w_zero), [w_sum], listed(row_rotation), listed(bias), [features],
+    )[0]  # fmt: skip
 
 
 def linears_torch(

@@ -33,9 +33,8 @@ def transform_triton(
     if transform.obstacle(stages, width):
         return transform_torch(x, smooth, stages, width, dtype)
     target = floating(x, width, dtype)
-    if x.shape[0]:
-        with torch.cuda.device_of(x):
-            transform.launch(x, smooth, stages, target, None, False)
+    with torch.cuda.device_of(x):
+        transform.launch(x, smooth, stages, target, None, False)
     return target.rows
 
 
@@ -45,9 +44,8 @@ def quantize_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int
         return quantize_torch(x, smooth, stages, width, *grid)
     x, smooth, stages = _left(x, smooth, stages, width)
     target = quantizing(x, width, *grid)
-    if x.shape[0]:
-        with torch.cuda.device_of(x):
-            transform.launch(x, smooth, stages, target, None, False)
+    with torch.cuda.device_of(x):
+        transform.launch(x, smooth, stages, target, None, False)
     return target.rows, target.scale, target.zero, target.total
 
 
@@ -60,9 +58,8 @@ def rounded_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
         return rounded_torch(x, smooth, stages, width, *grid)
     rows, smooth, stages = _left(x, smooth, stages, width)
     target = quantizing(rows, width, *grid, dtype=x.dtype)
-    if rows.shape[0]:
-        with torch.cuda.device_of(x):
-            transform.launch(rows, smooth, stages, target, None, False)
+    with torch.cuda.device_of(x):
+        transform.launch(rows, smooth, stages, target, None, False)
     return target.rows
 
 

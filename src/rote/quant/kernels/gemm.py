@@ -57,7 +57,7 @@ def tile_for(
     ``whole`` says that activations are not quantized, ``static`` that their scales are static, so that the
     transform before the product is a short one.
     """
-    name, units = gpu(x.device.index if x.is_cuda else None)
+    name, units = gpu(x)
     kind = f"w{bits}a{16 if whole else 8}{' static' if static else ''}"
     return choose(name, units, kind, bucket(tokens), rows, k)
 
@@ -102,8 +102,8 @@ def launch(
     if columns >= WIDE or tile.split > MANY_PARTS:
         tile = replace(tile, bm=max(16, tile.bm))
     described = tile.tma and single and _describable(x, first.codes)
-    early = asm and starts_early(x.device.index)
-    waiting = 0 if not early else 1 if described and tile.pdl else tile.waiting
+    waiting = 1 if described and tile.pdl else tile.waiting
+    waiting = waiting if starts_early(x, kernel) else 0
     constants = (
         stored_bits(first.codes), x.dtype != torch.int8, scale is not None,
         zero is not None and zero.numel() > 0, first.zero is not None, first.bias is not None,

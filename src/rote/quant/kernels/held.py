@@ -46,10 +46,10 @@ def launch(
     """
     kernel = module("held").held
     exact = interpreted(kernel)
-    early = starts_early(x.device.index) and not exact
+    early = starts_early(x, kernel)
     tokens, width = to.rows.shape
     size = r1.shape[-1]
-    programs = gpu(x.device.index if x.is_cuda else None)[1] * cut.programs
+    programs = gpu(x)[1] * cut.programs
     constants: dict[str, Any] = {
         "B": size, "STEP": size.bit_length() - 1, "NB": width // size, "MODE": to.mode,
         "MANY": bucket(tokens) > programs, "EXACT": exact, "WAIT": early, "PDL": pdl and early,

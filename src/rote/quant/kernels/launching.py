@@ -61,16 +61,22 @@ def variants(kernel: Any) -> dict[Hashable, Any]:
     return {}
 
 
-@functools.cache
-def gpu(index: int | None) -> tuple[str, int]:
+def gpu(x: torch.Tensor) -> tuple[str, int]:
     """A GPU's name and how many multiprocessors it has; what the interpreter plays is small."""
-    if index is None:
-        return "interpreter", 4
+    return _gpu(x.device.index) if x.is_cuda else ("interpreter", 4)
+
+
+@functools.cache
+def _gpu(index: int | None) -> tuple[str, int]:
     properties = torch.cuda.get_device_properties(index)
     return properties.name, properties.multi_processor_count
 
 
+def starts_early(x: torch.Tensor, kernel: Any) -> bool:
+    """Whether a kernel can be launched before its predecessor is done, which began with Hopper."""
+    return not interpreted(kernel) and _is_hopper(x.device.index)
+
+
 @functools.cache
-def starts_early(index: int | None) -> bool:
-    """Whether a GPU can launch a kernel before its predecessor is done, which began with Hopper."""
+def _is_hopper(index: int | None) -> bool:
     return index is not None and torch.cuda.get_device_capability(index) >= (9, 0)

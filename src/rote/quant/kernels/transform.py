@@ -78,6 +78,8 @@ def launch(
     pdl: bool, cut: RowCut | None = None,
 ) -> None:  # fmt: skip
     """Fill a target, and clear ``work``; with ``pdl`` the successor starts early."""
+    if not x.shape[0]:
+        return
     x = aligned(x)
     width = target.rows.shape[1]
     launches = plan(stages)
@@ -101,8 +103,7 @@ def _cut(x: Tensor, smooth: Tensor | None, piece: Launch, to: RowTarget) -> RowC
     """As the table has it, which is for matrices of bfloat16; others take more registers."""
     assert piece.first is not None and piece.second is not None
     tokens, width = to.rows.shape
-    name, _ = gpu(x.device.index if x.is_cuda else None)
-    found = choose_cut(name, bucket(tokens), width, piece.first.shape[-1])
+    found = choose_cut(gpu(x)[0], bucket(tokens), width, piece.first.shape[-1])
     if found is not None and found.held:
         return found if held.suits(x, smooth, piece.first, piece.second, to) else None
     return None if found is not None and found.programs and piece.first.dtype != torch.bfloat16 else found
@@ -141,9 +142,9 @@ def _launch(
 ) -> None:  # fmt: skip
     kernels = module("transform")
     exact = interpreted(kernels.shared)
-    early = starts_early(x.device.index) and not exact
+    early = starts_early(x, kernels.shared)
     tokens, width = to.rows.shape
-    units = gpu(x.device.index if x.is_cuda else None)[1]
+    units = gpu(x)[1]
     rotation = piece.first if piece.first is not None else piece.second
     size = 128 if rotation is None else rotation.shape[-1]
     blocks = _power(-(-width // size))
@@ -162,13 +163,9 @@ def _launch(
         programs = min(tokens, 8 * units)
         warps = 4 if size * blocks <= 2048 else 8 if size * blocks <= 8192 else 16
         kernels.blocks[(programs,)](
-            x=x,
-            matrices=piece.second,
-            SAME=piece.second.shape[0] == 1,
-            UNROLL=min(size, 16),
-            num_warps=warps,
-            **common,
-        )
+            x=x, matrices=piece.second, SAME=piece.second.shape[0] == 1, UNROLL=min(size, 16),
+            num_warps=warps, **common,
+        )  # fmt: skip
         return
     least = 1 if rotation is None else -(-TENSOR_CORE_BLOCK // blocks)
     together = max(least, min(_TILE // (size * blocks), _power(bucket(tokens) // units + 1) // 2))

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ..numerics import Grid
 from .gemm import MOST_WEIGHTS
-from .launching import interpreted, module, starts_early
 from .launching import launch as jit_launch
+from .launching import module, starts_early
 
 Turn = tuple[Sequence[Tensor], Tensor | None]
 """A layer's stages, and the static scale of its input."""
@@ -35,7 +35,7 @@ def launch(x: Tensor, every: Sequence[Turn], out: Tensor, work: Tensor | None, g
     ``work`` is filled with zeros, for the product that follows.
     """
     kernel = module("turns").turn
-    early = starts_early(x.device.index) and not interpreted(kernel)
+    early = starts_early(x, kernel)
     tokens, width = x.shape[0], out.shape[-1]
     matrices, moved = every[0][0][-1], len(every[0][0]) > 1
     size = matrices.shape[-1]

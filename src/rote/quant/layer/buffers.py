@@ -16,7 +16,16 @@ from torch import Tensor, nn
 
 from ..config import DuQuantConfig
 from ..kernels import exact, obstacle
-from ..numerics import Chain, Permutation, Rotation, Smoothing, chain_of, padded, rotation_dtype, stage_counts
+from ..numerics import (
+    Chain,
+    Permutation,
+    Rotation,
+    at_least_float32,
+    chain_of,
+    padded,
+    rotation_dtype,
+    stage_counts,
+)
 
 
 class FixedTypes(nn.Module):
@@ -92,6 +101,20 @@ class InputTransform(FixedTypes):
         """The transform as a value."""
         return chain_of(self.smooth, self.stages)
 
+    def reference(self, rows: Tensor) -> Tensor:
+        """Padded rows, transformed in a readable way: one block after the other, with nothing clever."""
+        rows = at_least_float32(rows)
+        for stage in self.chain().stages:
+            if isinstance(stage, Permutation):
+                rows = rows[:, stage.order]
+            elif isinstance(stage, Rotation):
+                size, blocks = stage.blocks.shape[-1], stage.blocks.to(rows)
+                parts = rows.split(size, dim=1)
+                rows = torch.cat([part @ blocks[i % len(blocks)] for i, part in enumerate(parts)], dim=1)
+            else:
+                rows = stage.apply(rows)
+        return rows
+
     def fill(self, chain: Chain) -> None:
         """Take over the tensors of a transform with the same stages (smoothing may be left to others)."""
         turns, moves = iter(self.rotations), iter(self.orders)
@@ -100,7 +123,7 @@ class InputTransform(FixedTypes):
                 next(turns).copy_(stage.blocks)
             elif isinstance(stage, Permutation):
                 next(moves).copy_(stage.order)
-            elif isinstance(stage, Smoothing) and self.smooth is not None:
+            elif self.smooth is not None:
                 self.smooth.copy_(stage.scale)
 
     def extra_repr(self) -> str:

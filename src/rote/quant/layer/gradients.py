@@ -7,12 +7,12 @@ weight, in float32 and through torch on every device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..config import UNQUANTIZED
 from ..kernels import GROUP, LAYER, NAMESPACE, library, members, turns_of
@@ -72,69 +72,43 @@ def linears_backward(
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Save the tensors of the inputs for the way back, and how they lie among the rest."""
-    kept: list[Tensor] = []
-    ctx.places = []
-    for item in inputs:
-        if isinstance(item, Tensor):
-            kept.append(item)
-            ctx.places.append(_ONE)
-        elif isinstance(item, list | tuple) and all(isinstance(part, Tensor) for part in cast(Any, item)):
-            found = cast(Sequence[Tensor], item)
-            kept += found
-            ctx.places.append(_Several(len(found)))
-        else:
-            ctx.places.append(item)
-    ctx.save_for_backward(*kept)
+    leaves, ctx.spec = tree_flatten(inputs)
+    ctx.save_for_backward(*(leaf for leaf in leaves if isinstance(leaf, Tensor)))
+    ctx.leaves = [_SAVED if isinstance(leaf, Tensor) else leaf for leaf in leaves]
 
 
-@dataclass(frozen=True)
-class _Several:
-    """The place of a list of tensors."""
-
-    count: int
+_SAVED = object()
 
 
-_ONE = object()
-
-
-def _inputs(ctx: Any) -> list[Any]:
+def _gradients(ctx: Any, backward: Callable[..., Tensor], grad: Any) -> tuple[Any, ...]:
+    """One for each input: all but the first have none, and lists of tensors as many."""
     saved = iter(ctx.saved_tensors)
-    return [
-        next(saved) if place is _ONE
-        else [next(saved) for _ in range(place.count)] if isinstance(place, _Several)
-        else place
-        for place in ctx.places
-    ]  # fmt: skip
-
-
-def _gradients(ctx: Any, mine: Tensor) -> tuple[Any, ...]:
-    """One for each input: all but the first have none."""
-    others = [[None] * place.count if isinstance(place, _Several) else None for place in ctx.places[1:]]
-    return mine, *others
+    leaves = [next(saved) if leaf is _SAVED else leaf for leaf in ctx.leaves]
+    inputs = tree_unflatten(leaves, ctx.spec)
+    lists = [isinstance(item, list | tuple) and all(isinstance(x, Tensor) for x in item) for item in inputs]
+    none = [[None] * len(item) if tensors else None for item, tensors in zip(inputs, lists, strict=True)]
+    return backward(grad, *inputs), *none[1:]
 
 
 def _input_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _gradients(ctx, torch.ops.rote_quant.linear_backward(grad, *_inputs(ctx)))
+    return _gradients(ctx, torch.ops.rote_quant.linear_backward, grad)
 
 
 def _group_gradient(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
-    return _gradients(ctx, torch.ops.rote_quant.linears_backward(list(grads), *_inputs(ctx)))
+    return _gradients(ctx, torch.ops.rote_quant.linears_backward, list(grads))
 
 
-def _fake_group_backward(grads: Sequence[Tensor], x: Tensor, *rest: Any) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-def _fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+def _fake_backward(grad: Any, x: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(x.shape)
 
 
 library.define(f"linear_backward(Tensor grad, Tensor x, {LAYER}) -> Tensor")
 library.define(f"linears_backward(Tensor[] grads, Tensor x, {GROUP}) -> Tensor")
-for _kind in ("CPU", "CUDA"):
-    library.impl("linear_backward", linear_backward, _kind)
-    library.impl("linears_backward", linears_backward, _kind)
-torch.library.register_fake(f"{NAMESPACE}::linear_backward", _fake_backward, lib=library)
-torch.library.register_fake(f"{NAMESPACE}::linears_backward", _fake_group_backward, lib=library)
-torch.library.register_autograd(f"{NAMESPACE}::linears", _group_gradient, setup_context=_keep, lib=library)
-torch.library.register_autograd(f"{NAMESPACE}::linear", _input_gradient, setup_context=_keep, lib=library)
+for _name, _backward, _forward, _gradient in (
+    ("linear_backward", linear_backward, "linear", _input_gradient),
+    ("linears_backward", linears_backward, "linears", _group_gradient),
+):
+    library.impl(_name, _backward, "CPU")
+    library.impl(_name, _backward, "CUDA")
+    torch.library.register_fake(f"{NAMESPACE}::{_name}", _fake_backward, lib=library)
+    torch.library.register_autograd(f"{NAMESPACE}::{_forward}", _gradient, setup_context=_keep, lib=library)

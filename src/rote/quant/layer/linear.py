@@ -41,7 +41,6 @@ from ..numerics import (
 )
 from . import gradients as gradients  # registers the gradient of the operator
 from .buffers import FixedTypes, InputTransform
-from .paths import reference_rows
 
 PATHS = ("reference", "fused", "kernel")
 KERNEL_FLOATS = (torch.bfloat16, torch.float16)
@@ -163,7 +162,7 @@ class DuQuantLinear(FixedTypes):
             return self._run_fast(x)
         rows = pad_columns(x.reshape(-1, self.in_features), self.transform.width)
         if self.path == "reference":
-            rows = reference_rows(rows, self.transform)
+            rows = self.transform.reference(rows)
             weight = self.weight_values().to(rows)
         else:
             rows, weight = self.transform.chain().apply(rows), self.dense

@@ -8,6 +8,7 @@ which keeps all sums of an integer product inside int32.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,10 @@ from torch import Tensor
 
 SMALLEST_SCALE = 1e-9
 """Scales are not smaller: rows that are all zero get it, and stay zero."""
+
+
+Parameters = tuple[Tensor, Tensor]
+"""Scales and zero points."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Grid:
         """The largest code."""
         return (1 << (self.bits - 1)) - 1
 
-    def parameters(self, lowest: Tensor, highest: Tensor) -> tuple[Tensor, Tensor]:
+    def parameters(self, lowest: Tensor, highest: Tensor) -> Parameters:
         """The scale and the zero point (a whole number, floating) of a range, widened to contain zero."""
         lowest, highest = lowest.clamp(max=0), highest.clamp(min=0)
         if self.symmetric:
@@ -42,6 +47,21 @@ class Grid:
             return scale, torch.zeros_like(scale)
         scale = ((highest - lowest) / (self.high - self.low)).clamp(min=SMALLEST_SCALE)
         return scale, (self.low - round_through(lowest / scale)).clamp(self.low, self.high)
+
+    def closest(self, x: Tensor, tried: Iterable[Parameters], dim: int) -> Parameters:
+        """Of several parameters those with the smallest mean square error; the first of equals."""
+        best: Parameters | None = None
+        least = x
+        for scale, zero in tried:
+            error = (self.fake(x, scale, zero) - x).square().mean(dim, keepdim=True).reshape(scale.shape)
+            if best is None:
+                best, least = (scale, zero), error
+                continue
+            better = error < least
+            best = torch.where(better, scale, best[0]), torch.where(better, zero, best[1])
+            least = torch.minimum(error, least)
+        assert best is not None
+        return best
 
     def codes(self, x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
         """The codes of some numbers, as whole floating numbers; gradients pass where nothing is clipped."""

@@ -51,13 +51,7 @@ def activation_parameters(
     if config.act_granularity == "tensor":
         low, high, rows = low.amin().reshape(1), high.amax().reshape(1), rows.reshape(-1, 1)
     low, high = low * config.act_clip, high * config.act_clip
-    scale, zero = grid.parameters(low, high)
-    if config.act_range == "mse" and len(rows):
-        least = torch.full_like(scale, torch.inf)
-        for ratio in SEARCHED:
-            step, origin = grid.parameters(low * ratio, high * ratio)
-            error = (grid.fake(rows, step, origin) - rows).square().mean(0)
-            better = error < least
-            scale, zero = torch.where(better, step, scale), torch.where(better, origin, zero)
-            least = torch.minimum(error, least)
+    tried = (grid.parameters(low * ratio, high * ratio) for ratio in SEARCHED)
+    search = config.act_range == "mse" and len(rows)
+    scale, zero = grid.closest(rows, tried, 0) if search else grid.parameters(low, high)
     return scale.clamp(min=SMALLEST_STATIC), zero

@@ -32,6 +32,4 @@ def chain_of(smooth: Tensor | None, stages: Sequence[Tensor]) -> Chain:
 
 def rotation_dtype(config: DuQuantConfig) -> torch.dtype:
     """The type rotations are rounded to."""
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[
-        config.transform_dtype
-    ]
+    return getattr(torch, config.transform_dtype)

@@ -1,8 +1,9 @@
 """What is done to a layer's input so that it can be quantized, and undone in its weight.
 
 A transform G acts on rows: ``apply(x) = x G``. A layer ``y = x W^T`` stays what it is when its weight becomes
-``fold_into(W) = W G^-T``, since ``(x G)(W G^-T)^T = x W^T``. All transforms work on rows of one width;
-whoever holds rows of another pads them with zeros, which no transform here mixes up with anything.
+``fold_into(W) = W G^-T``, since ``(x G)(W G^-T)^T = x W^T``. ``inverse(x) = x G^-1`` undoes the transform,
+and ``transposed(x) = x G^T`` is the gradient before it from that behind it. All transforms work on rows of
+one width; whoever holds rows of another pads them with zeros, which no transform here mixes up with others.
 
 Each transform is a frozen bundle of tensors without a type of its own: ``apply`` works in the type of its
 argument, at least float32, with the matrices as they are stored. That matters for rotations that are stored
@@ -14,30 +15,9 @@ the exact one would be off by 1.6e-3 (one rotation) before anything is quantized
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
-
-
-class Transform(Protocol):
-    """An invertible linear map of rows."""
-
-    def apply(self, x: Tensor) -> Tensor:
-        """Transform rows of shape ``(..., width)``."""
-        ...
-
-    def inverse(self, x: Tensor) -> Tensor:
-        """Undo :meth:`apply`."""
-        ...
-
-    def fold_into(self, weight: Tensor) -> Tensor:
-        """The weight, of shape ``(out, width)``, that undoes :meth:`apply` inside ``x W^T``."""
-        ...
-
-    def transposed(self, x: Tensor) -> Tensor:
-        """``x G^T``: the gradient before the transform from that behind it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -120,6 +100,9 @@ class Rotation:
 
     def _inverted(self) -> Tensor:
         return torch.linalg.inv(self.blocks.double())
+
+
+Transform = Smoothing | Permutation | Rotation
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ error; the coarse search of the policy variant; and clipping that is learned, on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -22,8 +21,6 @@ RATIOS = tuple(1.0 - 0.05 * step for step in range(15))
 
 COARSE = (0.5, 0.75, 1.0, 1.25, 1.5)
 """Divisors of the scale that the policy variant tries."""
-
-Parameters = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -64,14 +61,17 @@ def quantize_weight(
     """
     grid = Grid(bits, config.weight_symmetric)
     parts = split(weight.float(), config)
+    lowest, highest = parts.amin(-1, keepdim=True), parts.amax(-1, keepdim=True)
     if config.weight_range == "learned" and rows is not None and len(rows):
         scale, zero = learned_parameters(parts, grid, rows, rows if seen is None else seen)
     elif config.weight_range in ("mse", "learned"):
-        scale, zero = best_parameters(parts, grid, _ratios(parts, grid, RATIOS))
+        tried = (grid.parameters(lowest * ratio, highest * ratio) for ratio in RATIOS)
+        scale, zero = grid.closest(parts, tried, -1)
     elif config.weight_range == "grid":
-        scale, zero = best_parameters(parts, grid, _coarse(parts, grid))
+        scale, zero = grid.parameters(lowest, highest)
+        scale, zero = grid.closest(parts, ((scale / divisor, zero) for divisor in COARSE), -1)
     else:
-        scale, zero = grid.parameters(*(end * config.weight_clip for end in ends(parts)))
+        scale, zero = grid.parameters(lowest * config.weight_clip, highest * config.weight_clip)
     codes = grid.codes(parts, scale, zero).to(torch.int8).reshape(weight.shape)
     shape = (weight.shape[0], -1 if config.weight_granularity == "group" else 1)
     if config.weight_granularity == "tensor":
@@ -87,35 +87,3 @@ def split(weight: Tensor, config: DuQuantConfig) -> Tensor:
     if config.weight_granularity == "channel":
         return weight.reshape(weight.shape[0], 1, -1)
     return weight.reshape(weight.shape[0], -1, config.weight_group_size or weight.shape[1])
-
-
-def ends(parts: Tensor) -> Parameters:
-    """The smallest and the largest entry of each piece."""
-    return parts.amin(-1, keepdim=True), parts.amax(-1, keepdim=True)
-
-
-def best_parameters(parts: Tensor, grid: Grid, candidates: Iterable[Callable[[], Parameters]]) -> Parameters:
-    """Of several scales, for each piece the one with the smallest square error; the first of equals."""
-    best: Parameters | None = None
-    least = parts
-    for candidate in candidates:
-        scale, zero = candidate()
-        error = (grid.fake(parts, scale, zero) - parts).square().mean(-1, keepdim=True)
-        if best is None:
-            best, least = (scale, zero), error
-            continue
-        better = error < least
-        best = torch.where(better, scale, best[0]), torch.where(better, zero, best[1])
-        least = torch.minimum(error, least)
-    assert best is not None
-    return best
-
-
-def _ratios(parts: Tensor, grid: Grid, ratios: Iterable[float]) -> Iterable[Callable[[], Parameters]]:
-    lowest, highest = ends(parts)
-    return [lambda ratio=ratio: grid.parameters(lowest * ratio, highest * ratio) for ratio in ratios]
-
-
-def _coarse(parts: Tensor, grid: Grid) -> Iterable[Callable[[], Parameters]]:
-    scale, zero = grid.parameters(*ends(parts))
-    return [lambda divisor=divisor: (scale / divisor, zero) for divisor in COARSE]
