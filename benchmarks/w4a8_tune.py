@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ def tune_cuts(out: Path, deadline: float, result: dict[str, Any]) -> None:
                 best = min(times, key=times.__getitem__)
                 guess = measure({"": (layer.cut(x, None), 1)}, 5)[""]["cold_us"]
                 print(f"K={k} M={m}: {times[best]:.2f} us, {best}; so far {guess:.2f} us", flush=True)
-                cuts.setdefault(f"{k}/128", {})[str(bucket(m))] = best.to_dict()
+                cuts.setdefault(f"{k}/128", {})[str(bucket(m))] = asdict(best)
                 write(out, result)
 
 
@@ -134,7 +134,7 @@ def tune_tiles(out: Path, deadline: float, result: dict[str, Any]) -> dict[str, 
                 found = tune_one(kind, layer, m, device.multi_processor_count, deadline, log)
                 if found is not None:
                     sizes_of = tiles.setdefault(kind, {}).setdefault(f"{n}x{k}", {})
-                    sizes_of[str(bucket(m))] = found.to_dict()
+                    sizes_of[str(bucket(m))] = asdict(found)
                     write(out, result)
             del layer
             torch.cuda.empty_cache()
@@ -168,7 +168,7 @@ def tune_one(
         return None
     ranked = sorted(times, key=times.__getitem__)
     log += [
-        {"kind": kind, "n": layer.n, "k": layer.k, "m": m, "us": times[tile], **tile.to_dict()}
+        {"kind": kind, "n": layer.n, "k": layer.k, "m": m, "us": times[tile], **asdict(tile)}
         for tile in ranked[:5]
     ]
     best, late = ranked[0], next((tile for tile in ranked if not tile.pdl), ranked[0])

@@ -1,6 +1,7 @@
 """From raw figures to those of a row: counts of a trace, memory, times."""
 
 import mmap
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -145,7 +146,7 @@ def test_99_of_100_calls_are_not_slower(calls, slow, expected):
 
 
 def test_a_row_on_a_gpu():
-    launches = counted(TRACE, 1).to_dict()
+    launches = asdict(counted(TRACE, 1))
     report = BenchReport("p.py:b", ["n=1"], device="cuda", device_name="H200", rows=[measured("eager")])
     report.rows[0].launches = launches
     report.versions = {"torch": "2.11", "triton": None}

@@ -100,10 +100,14 @@ def _progress() -> Generator[Any]:
         yield lambda text: status.update(text)
 
 
+def terminal(**options: Any) -> Console:
+    """Standard output, with room for a table where it is no terminal."""
+    console = Console(**options)
+    return console if console.is_terminal else Console(width=PIPED_WIDTH, **options)
+
+
 def _show(report: BenchReport) -> None:
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=PIPED_WIDTH)
+    console = terminal(highlight=False, markup=False)
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
     for title in bench_table.columns(report):

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..base import MisuseError, RoteError
 from ..bench.profile import CALLS, OperationCost, Profile, profile_calls
 from . import target as targets
-from .bench import PIPED_WIDTH
+from .bench import terminal
 from .failures import HERE, check_places, told
 
 LONGEST = 36
@@ -68,9 +67,7 @@ def _measured(target: targets.CommandTarget, calls: int) -> Profile:
 
 
 def _show(found: Profile, top: int) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPED_WIDTH)
+    console = terminal()
     console.print(Text.assemble((found.name, "bold"), f" on {found.device}, {found.calls_made} calls"))
     summary = Table(show_header=False, box=None, padding=(0, 2))
     summary.add_column()

@@ -33,7 +33,7 @@ def show(report: QuantReport, notes: list[str], as_json: bool) -> None:
         for made in (quantized(report), left(report)):
             if made.row_count:
                 console.print(made)
-        typer.echo(total(report))
+        typer.echo(report.total)
     for note in notes:
         typer.echo(note, err=as_json)
 
@@ -64,13 +64,6 @@ def left(report: QuantReport) -> Table:
         if not layer.quantized:
             made.add_row(layer.name, _shape(layer), layer.path, str(layer.bytes_before), layer.reason)
     return made
-
-
-def total(report: QuantReport) -> str:
-    """The last line."""
-    count, done = len(report.quantized), "would be quantized" if report.dry_run else "quantized"
-    text = f"{count} of {len(report.layers)} linear layers {done}"
-    return f"{text}, {report.ratio:.3f} of their bytes" if count else text
 
 
 def _table(name: str, *texts: str, numbers: tuple[str, ...]) -> Table:

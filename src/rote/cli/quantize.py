@@ -7,7 +7,6 @@ calibration begins.
 
 from __future__ import annotations
 
-import glob
 import importlib.util
 import os
 import sys
@@ -33,12 +32,9 @@ from ..quant import (
     save_quantized,
 )
 from .batches import batches_of, model_of, run
-from .failures import told
+from .failures import HERE, told
 from .quant_table import progress, show
 from .target import CommandTarget, load
-
-HERE = Path("-")
-"""Standard output."""
 
 NOTHING = 1
 """Exit status if no layer could be quantized."""
@@ -115,12 +111,12 @@ def quantize(
             text = "--config, --include, --exclude and --plot"
             raise MisuseError(f"--from-env does not go together with {text}")
         plan = _plan() if from_env else None
-        chosen = _config(config or "default", path) if plan is None else _planned_config(plan, path)
+        chosen = _config(config or "default", path) if plan is None else plan.config_on(path)
         dry_run = dry_run or (plan is not None and plan.dry_run)
         _check_files(out, json_path, plot, dry_run)
         found = load(target, arg or [])
         model = model_of(found)
-        wanted = include or None if plan is None else _names(plan, model)
+        wanted = include or None if plan is None else plan.patterns(model)
         request = Request(found, model, chosen, wanted, exclude or None, batches, dry_run, from_env, path)
         report, done = _quantized(request, stages=plot is not None)
         if done and not request.dry_run:
@@ -154,25 +150,10 @@ def _check_files(out: Path | None, json_path: Path | None, plot: Path | None, dr
 
 
 def _plan() -> EnvironmentPlan:
-    """What variables ask for."""
     plan = read_plan(read_duquant())
     if plan is None:
         raise MisuseError("--from-env: no variable ROTE_DUQUANT_* or OPENPI_DUQUANT_* is set")
     return plan
-
-
-def _planned_config(plan: EnvironmentPlan, path: str | None) -> DuQuantConfig:
-    """The configuration that ``quantize_from_env`` will take."""
-    if path is None:
-        return plan.config
-    return plan.config.replace(path=path, fold_act_scale=plan.config.fold_act_scale or path == "kernel")
-
-
-def _names(plan: EnvironmentPlan, model: nn.Module) -> list[str]:
-    names = plan.names(model)
-    if not names:
-        raise OptionError("SCOPE, LAYERS, INCLUDE and EXCLUDE together leave no linear layer")
-    return [glob.escape(name) for name in names]
 
 
 def _config(name: str, path: str | None) -> DuQuantConfig:

@@ -27,10 +27,10 @@ from __future__ import annotations
 import glob
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,7 @@ from .converting import QuantReport, quantize_
 from .layer import DuQuantLinear
 from .saving import load_quantized, save_quantized
 
+T = TypeVar("T", int, float)
 OWN = "ROTE_DUQUANT_"
 PREFIXES = (OWN, "OPENPI_DUQUANT_")
 SAMPLED = 256
@@ -75,6 +76,23 @@ class EnvironmentPlan:
     pack_dir: Path | None = None
     dry_run: bool = False
 
+    def config_on(self, path: str | None) -> DuQuantConfig:
+        """The configuration with another path, if one is given."""
+        if path is None:
+            return self.config
+        return self.config.replace(path=path, fold_act_scale=self.config.fold_act_scale or path == "kernel")
+
+    def patterns(self, model: nn.Module) -> list[str]:
+        """Patterns that fit the layers that are meant, and no others.
+
+        Raises:
+            OptionError: A variable fits no layer of the model, or no layer is left.
+        """
+        names = self.names(model)
+        if not names:
+            raise OptionError("SCOPE, LAYERS, INCLUDE and EXCLUDE together leave no linear layer")
+        return [glob.escape(name) for name in names]
+
     def names(self, model: nn.Module) -> list[str]:
         """The linear layers of a model that are meant.
 
@@ -88,19 +106,18 @@ class EnvironmentPlan:
         for pattern, _ in self.config.layer_bits:
             if not any(matches(pattern, name) for name in names):
                 raise OptionError(f"{OWN}WBITS names {pattern!r}, and the model has no such linear layer")
-        tests = {
-            "SCOPE": (self.scope, lambda name: name.startswith(self.scope)),
-            "INCLUDE": (self.include, lambda name: re.search(self.include, name) is not None),
-            "EXCLUDE": (self.exclude, lambda name: re.search(self.exclude, name) is not None),
+        fitting = {
+            "SCOPE": {name for name in names if name.startswith(self.scope)},
+            "INCLUDE": {name for name in names if re.search(self.include, name)},
+            "EXCLUDE": {name for name in names if self.exclude and re.search(self.exclude, name)},
         }
-        for variable, (value, test) in tests.items():
-            if value and not any(map(test, names)):
+        for variable, value in (("SCOPE", self.scope), ("INCLUDE", self.include), ("EXCLUDE", self.exclude)):
+            if value and not fitting[variable]:
                 raise OptionError(
                     f"{OWN}{variable}={value!r} fits none of the model's {len(names)} linear layers"
                 )
-        kept = [name for name in names if not self.layers or name in self.layers]
-        kept = [name for name in kept if tests["SCOPE"][1](name) and tests["INCLUDE"][1](name)]
-        return [name for name in kept if not self.exclude or not tests["EXCLUDE"][1](name)]
+        meant = (fitting["SCOPE"] & fitting["INCLUDE"]) - fitting["EXCLUDE"]
+        return [name for name in names if name in meant and (not self.layers or name in self.layers)]
 
 
 def read_plan(variables: Mapping[str, str]) -> EnvironmentPlan | None:
@@ -164,12 +181,7 @@ def quantize_from_env(
     plan = read_plan(read_duquant())
     if plan is None:
         return None
-    config = plan.config if path is None else plan.config.replace(
-        path=path, fold_act_scale=plan.config.fold_act_scale or path == "kernel"
-    )  # fmt: skip
-    include = [glob.escape(name) for name in plan.names(model)]
-    if not include:
-        raise OptionError("SCOPE, LAYERS, INCLUDE and EXCLUDE together leave no linear layer")
+    config, include = plan.config_on(path), plan.patterns(model)
     if plan.dry_run:
         return quantize_(model, config, include=include, dry_run=True)
     kept = None if plan.pack_dir is None else plan.pack_dir / _file_name(config, include, model)
@@ -248,22 +260,20 @@ class _Reader:
         self.values = {name: value.strip() for name, value in values.items()}
 
     def whole(self, name: str, default: int) -> int:
-        text = self.values.get(name, "")
-        try:
-            return int(text) if text else default
-        except ValueError as error:
-            raise OptionError(f"{OWN}{name}={text!r} must be a whole number") from error
+        return self._parsed(name, int, "whole number", default)
 
     def number(self, name: str, default: float) -> float:
+        return self._parsed(name, float, "number", default)
+
+    def _parsed(self, name: str, kind: Callable[[str], T], what: str, default: T) -> T:
         text = self.values.get(name, "")
         try:
-            return float(text) if text else default
+            return kind(text) if text else default
         except ValueError as error:
-            raise OptionError(f"{OWN}{name}={text!r} must be a number") from error
+            raise OptionError(f"{OWN}{name}={text!r} must be a {what}") from error
 
     def bits(self, name: str, default: int) -> int:
-        value = self.whole(name, default)
-        return 16 if value <= 0 or value >= 16 else value
+        return _bits(self.whole(name, default))
 
     def flag(self, name: str, default: bool) -> bool:
         return self.choice(name, {"1": True, "true": True, "0": False, "false": False}, default)
@@ -287,4 +297,8 @@ class _Reader:
             layer, _, bits = part.rpartition(":")
             if not layer or not bits.lstrip("-").isdigit():
                 raise OptionError(f"{OWN}{name}: {part!r} must be full.layer.name:bits")
-            yield glob.escape(layer), 16 if int(bits) <= 0 or int(bits) >= 16 else int(bits)
+            yield glob.escape(layer), _bits(int(bits))
+
+
+def _bits(value: int) -> int:
+    return 16 if value <= 0 or value >= 16 else value

@@ -34,7 +34,7 @@ from ..base import MisuseError
 from .config import DuQuantConfig
 from .converting import quantize_
 from .layer import DuQuantLinear, InputTransform, fuse_, replace
-from .saving import check_values, entries_of, read_entries
+from .saving import check_values, empty_layer, entries_of, read_entries
 
 METHOD = "rote_duquant"
 
@@ -183,17 +183,7 @@ def build_skeleton(model: nn.Module, settings: Any) -> None:
         old = modules.get(entry.name)
         if not isinstance(old, nn.Linear):
             raise MisuseError(f"{entry.name!r} is quantized, and the model has no such linear layer")
-        if (old.out_features, old.in_features) != (entry.out_features, entry.in_features):
-            raise MisuseError(
-                f"{entry.name!r} is {entry.out_features}x{entry.in_features}, and "
-                f"{old.out_features}x{old.in_features} in the model"
-            )
-        layer = DuQuantLinear(
-            entry.in_features, entry.out_features, configs[entry.config], bias=entry.bias,
-            weight_bits=entry.weight_bits, transform=transforms.get(entry.transform),
-            device=old.weight.device, dtype=old.weight.dtype,
-        )  # fmt: skip
-        transforms.setdefault(entry.transform, layer.transform)
+        layer = empty_layer(entry, old, configs[entry.config], transforms, old.weight.dtype)
         if entry.path != layer.path:
             layer.set_path(entry.path)
         layer.hold_plain()

@@ -15,7 +15,7 @@ import json
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,6 @@ class Launches:
     kernels_run: float
     copies_run: float
     bytes_copied: dict[str, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 def count(calls: list[Callable[[], object]], folder: Path) -> Launches:

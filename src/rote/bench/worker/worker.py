@@ -185,7 +185,7 @@ class Worker:
             return None
         prepared = [self._arguments() for _ in range(PLACES)]
         calls = [lambda given=given: self._call(*given[0], **given[1]) for given in prepared]
-        return bench_launches.count(list(calls), self._folder).to_dict()
+        return asdict(bench_launches.count(list(calls), self._folder))
 
     # ------------------------------------------------------------------ timing
 

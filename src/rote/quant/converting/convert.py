@@ -82,19 +82,18 @@ def quantize_(
         found = [_seen(item, stats) for item in found]
     rows = {item.name: _row(item) for item in found if item.reason}
     wanted = {item.name: item for item in found if not item.reason}
-    layers: dict[str, DuQuantLinear] = {}
+    done: dict[str, _Quantized] = {}
     groups = _groups(wanted, config, stats)
     smoothed = _smoothed(model, groups, config, stats, wanted)
     rows_over = {name: divisors for each in smoothed for name, divisors in each.rows.items()}
     for group, each in zip(groups, smoothed, strict=True):
-        done = _quantized([wanted[name] for name in group], config, stats, each, rows_over, stages)
-        layers.update(done.layers)
-        rows.update(done.rows)
+        done |= _quantized([wanted[name] for name in group], config, stats, each, rows_over, stages)
     for each in smoothed:
         if each.fold is not None:
             each.fold.apply()
-    for name, layer in layers.items():
-        replace(model, wanted[name].module, layer)
+    for name, quantized in done.items():
+        replace(model, wanted[name].module, quantized.layer)
+        rows[name] = quantized.row
     if config.fuse_groups:
         for group in fuse_(model, None if stats is None else seen_together(list(wanted), stats)):
             for name in group:
@@ -156,16 +155,11 @@ def _config_of(smoothed: Smoothed, config: DuQuantConfig) -> DuQuantConfig:
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Layers that share one transform, quantized.
+class _Quantized:
+    """A layer, and its row of the report."""
 
-    Attributes:
-        layers: By name.
-        rows: Of the report, by name.
-    """
-
-    layers: dict[str, DuQuantLinear]
-    rows: dict[str, LayerReport]
+    layer: DuQuantLinear
+    row: LayerReport
 
 
 def _quantized(
@@ -175,7 +169,8 @@ def _quantized(
     smoothed: Smoothed,
     rows_over: dict[str, Tensor],
     stages: bool,
-) -> _Group:
+) -> dict[str, _Quantized]:
+    """Layers that share one transform, by name."""
     config = _config_of(smoothed, config)
     linears = [cast(nn.Linear, item.module) for item in members]
     weights = [
@@ -187,7 +182,7 @@ def _quantized(
     chain = find_transform(weights, config, seen, scale=smoothed.scale)
     transform = InputTransform(first.in_features, config, first.weight.device)
     transform.fill(chain)
-    group = _Group({}, {})
+    group: dict[str, _Quantized] = {}
     for item, linear in zip(members, linears, strict=True):
         seen, over = None if stats is None else _knowledge(stats.layers[item.name]), rows_over.get(item.name)
         layer = fill_layer(
@@ -198,7 +193,7 @@ def _quantized(
         row = changed(row, note="; ".join(filter(None, [smoothed.why_not, row.note])))
         if stages and seen is not None:
             row = changed(row, stages=stage_reports(linear, chain, seen.rows, config, item.weight_bits))
-        group.layers[item.name], group.rows[item.name] = layer, row
+        group[item.name] = _Quantized(layer, row)
     return group
 
 

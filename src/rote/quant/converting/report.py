@@ -116,6 +116,13 @@ class QuantReport:
         """Write the JSON to a file."""
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
 
+    @property
+    def total(self) -> str:
+        """How many layers were quantized, in a line."""
+        done = "would be quantized" if self.dry_run else "quantized"
+        total = f"{len(self.quantized)} of {len(self.layers)} linear layers {done}"
+        return f"{total}, {self.ratio:.3f} of their bytes" if self.quantized else total
+
     def __str__(self) -> str:
         head = ("layer", "shape", "bits", "path", "bytes", "ratio", "weight", "output", "token", "clipped")
         table = [head, *(_cells(layer) for layer in self.layers)]
@@ -126,11 +133,7 @@ class QuantReport:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
             for row in table
         ]
-        done = "would be quantized" if self.dry_run else "quantized"
-        total = f"{len(self.quantized)} of {len(self.layers)} linear layers {done}"
-        if self.quantized:
-            total += f", {self.ratio:.3f} of their bytes"
-        return "\n".join([*lines, total])
+        return "\n".join([*lines, self.total])
 
 
 _REASON = 6

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -69,10 +69,6 @@ class Tile:
         """The same for a product that follows no transform."""
         return replace(self, pdl=False) if self.pdl else self
 
-    def to_dict(self) -> dict[str, Any]:
-        """As it is stored."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class RowCut:
@@ -91,10 +87,6 @@ class RowCut:
     warps: int = 4
     programs: int = 0
     held: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """As it is stored."""
-        return asdict(self)
 
 
 def bucket(m: int) -> int:

@@ -26,7 +26,7 @@ from ...base import MisuseError
 from ..config import DuQuantConfig
 from ..layer import DuQuantLinear, InputTransform, fuse_, replace
 from . import storage
-from .manifest import LayerEntry, entries_of, read_entries
+from .manifest import LayerEntry, empty_layer, entries_of, read_entries
 
 FORMAT = "rote.quant"
 VERSION = 1
@@ -139,20 +139,9 @@ def _built(
         if not isinstance(old, nn.Linear | DuQuantLinear):
             what = "has no such layer" if old is None else f"has a {type(old).__name__} there"
             raise MisuseError(f"{entry.name!r} is quantized, and the model {what}")
-        sizes, mine = (entry.out_features, entry.in_features), (old.out_features, old.in_features)
-        if sizes != mine:
-            raise MisuseError(
-                f"{entry.name!r} is {sizes[0]}x{sizes[1]}, and {mine[0]}x{mine[1]} in the model"
-            )
+        layer = empty_layer(entry, old, configs[entry.config], transforms, getattr(torch, entry.dtype))
         if entry.bias != (cast(Any, old).bias is not None):
             raise MisuseError(f"{entry.name!r} has {'a' if entry.bias else 'no'} bias, unlike the model's")
-        device = (old.marker if isinstance(old, DuQuantLinear) else old.weight).device
-        layer = DuQuantLinear(
-            entry.in_features, entry.out_features, configs[entry.config], bias=entry.bias,
-            weight_bits=entry.weight_bits, transform=transforms.get(entry.transform), device=device,
-            dtype=getattr(torch, entry.dtype),
-        )  # fmt: skip
-        transforms.setdefault(entry.transform, layer.transform)
         if layer.transform.features != entry.in_features:
             raise MisuseError(f"{entry.name!r} shares the transform of {entry.transform!r}, of another width")
         layer.train(old.training)

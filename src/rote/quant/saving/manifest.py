@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+import torch
 from torch import nn
 
 from ...base import MisuseError
 from ..config import DuQuantConfig, can_be_bits
-from ..layer import PATHS, DuQuantLinear
+from ..layer import PATHS, DuQuantLinear, InputTransform
 
 _TYPES = ("float32", "float64", "bfloat16", "float16")
 _LARGEST = 1 << 24
@@ -39,6 +40,31 @@ class LayerEntry:
     path: str
     transform: str
     config: int
+
+
+def empty_layer(
+    entry: LayerEntry,
+    old: nn.Linear | DuQuantLinear,
+    config: DuQuantConfig,
+    transforms: dict[str, InputTransform],
+    dtype: torch.dtype,
+) -> DuQuantLinear:
+    """A layer without values, on the device of the one that it will replace.
+
+    Layers of a group share one of ``transforms``, which are known by the name of its first layer.
+
+    Raises:
+        MisuseError: The sizes are not those of the old layer.
+    """
+    sizes, mine = (entry.out_features, entry.in_features), (old.out_features, old.in_features)
+    if sizes != mine:
+        raise MisuseError(f"{entry.name!r} is {sizes[0]}x{sizes[1]}, and {mine[0]}x{mine[1]} in the model")
+    layer = DuQuantLinear(
+        entry.in_features, entry.out_features, config, bias=entry.bias, weight_bits=entry.weight_bits,
+        transform=transforms.get(entry.transform), device=old.weight.device, dtype=dtype,
+    )  # fmt: skip
+    transforms.setdefault(entry.transform, layer.transform)
+    return layer
 
 
 def entries_of(model: nn.Module) -> tuple[list[Any], list[LayerEntry]]:
