@@ -34,12 +34,7 @@ CALLS_OF_TURN = 5
 
 
 class Bench:
-    """One run.
-
-    Args:
-        plan: What to measure.
-        say: Called with what it is at.
-    """
+    """One run of a plan; ``say`` is called with what it is at."""
 
     def __init__(self, plan: BenchPlan, say: Callable[[str], None] = lambda text: None) -> None:
         self._plan = plan
@@ -114,15 +109,13 @@ class Bench:
         turns: dict[str, list[dict[str, Any]]] = {name: [] for name in self._crew.living}
         contenders = self._crew.members()
         seconds = self._plan.seconds / rounds / len(contenders)
-
-        def turn(contender: Contender) -> dict[str, Any]:
-            return self._turn(contender, seconds)
-
         for number in range(rounds):
             self._say(f"round {number + 1} of {rounds}")
             for contender in contenders if number % 2 == 0 else reversed(contenders):
                 if contender in self._crew:
-                    self._crew.attempt(contender, lambda each=contender: turns[each.name].append(turn(each)))
+                    self._crew.attempt(
+                        contender, lambda each=contender: turns[each.name].append(self._turn(each, seconds))
+                    )
         self.report.rounds = rounds
         for name in self._crew.living:
             self._crew.row(name).time(turns[name])
@@ -132,13 +125,12 @@ class Bench:
         """What is only asked when no time is taken any more."""
         self.report.machine["after"] = bench_machine.state(self.report.on_gpu)
         self._compare_eager_again()
-        for contender in self._plan.contenders:
-            if self.report.compared_again and contender is not EAGER and contender in self._crew:
+        for contender in self._crew.members() if self.report.compared_again else ():
+            if contender is not EAGER:
                 self._crew.attempt(contender, lambda each=contender: self._compare_again(each))
-        for contender in self._plan.contenders:
-            if contender in self._crew:
-                self._say(f"{contender.title}: counting launches")
-                self._count(contender)
+        for contender in self._crew.members():
+            self._say(f"{contender.title}: counting launches")
+            self._count(contender)
 
     def _alone(self, waiting: list[Contender]) -> None:
         """Measure those that had no memory beside the others."""

@@ -27,11 +27,7 @@ def write(path: Path, findings: Iterable[Finding]) -> None:
 
 
 def unknown(path: Path, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings that a baseline does not have.
-
-    Raises:
-        MisuseError: There is no such file, or it is no baseline.
-    """
+    """The findings that a baseline does not have; a MisuseError says that there is none."""
     return _compared(path, findings)[0]
 
 

@@ -20,13 +20,9 @@ _COMMENT = re.compile(r"#\s*rote:\s*ignore\b(?:\[([^\]]*)\])?")
 
 
 class Ignore(NamedTuple):
-    """One code that a comment names.
+    """One code that a comment names; empty if it names none.
 
-    Attributes:
-        where: The line.
-        column: Column of the comment, from 1.
-        code: The code; empty if the comment names none.
-        alone: The comment stands in a line of its own, where nothing can be found.
+    Columns count from 1. A comment ``alone`` stands in a line of its own, where nothing can be found.
     """
 
     where: Site

@@ -42,13 +42,11 @@ class OperationCost:
 
 @dataclass(frozen=True)
 class Sums:
-    """Costs of one call.
+    """Costs of one call, the most expensive first.
 
     Attributes:
         inside_us: Time inside the operations on the host, dispatch to them left out.
         labels: For each operation ``file:line operation``.
-        by_operation: The most expensive first.
-        by_line: The most expensive first.
     """
 
     inside_us: float

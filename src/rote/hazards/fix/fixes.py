@@ -23,11 +23,7 @@ ROUNDS = 8
 class Fix:
     """What would become of a file.
 
-    Attributes:
-        file: Its name.
-        before: Its text.
-        after: The new text.
-        findings: What is fixed; lines are those of the text before, of a later round those of that round.
+    Lines of the findings are those of the text before, of a later round those of that round.
     """
 
     file: str

@@ -26,7 +26,6 @@ class Scale(NamedTuple):
 
     Attributes:
         owner: Its class.
-        attribute: Its name on ``self``.
         local: Its name in ``forward``.
         self_name: What ``forward`` calls ``self``.
         line: The line of the assignment.

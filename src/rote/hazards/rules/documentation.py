@@ -37,20 +37,12 @@ class Documentation(NamedTuple):
 
 
 def documentation(code: str) -> Documentation:
-    """Read the text of a rule.
-
-    Raises:
-        OSError: The file can't be read.
-    """
+    """Read the text of a rule; an OSError says that the file can't be read."""
     return parsed(files("rote.hazards.rules").joinpath("texts", f"{code}.md").read_text(encoding="utf-8"))
 
 
 def parsed(text: str) -> Documentation:
-    """The parts of a text.
-
-    Raises:
-        TypeError: A part is missing, or there is no such part.
-    """
+    """The parts of a text; a TypeError says that one is missing, or that there is no such part."""
     _, *parts = _HEADING.split(text)
     named = zip(parts[::2], parts[1::2], strict=True)
     return Documentation(**{name.lower(): _part(body) for name, body in named})

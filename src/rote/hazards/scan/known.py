@@ -16,10 +16,8 @@ from .values import Inferred, Type
 class KnownCall(NamedTuple):
     """A function or method that is worth a finding.
 
-    Attributes:
-        rule: Its rule.
-        does: What it does; the message has it behind the call.
-        of: The objects whose method it is; any if empty.
+    The message has what it ``does`` behind the call. ``of`` are the objects whose method it is; any if
+    empty.
     """
 
     rule: Rule

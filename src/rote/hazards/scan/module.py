@@ -11,7 +11,7 @@ from ..rules import Finding, Rule
 from .evidence import annotated
 from .program import CAPTURES, GRAPHERS, Program, Reach, SourceClass, SourceFunction
 from .reader import Reader
-from .scope import Env, Report
+from .scope import Env
 from .syntax import Imports, decorators, is_literal, keyword, last_name, text_literal, text_of
 from .values import FACTORIES, TENSOR, Type
 
@@ -52,8 +52,10 @@ class _File:
         for function in self._program.functions:
             outside = {**top, **self._outer(function, top)}
             env = self._read(function, outside)
-            _whole_function(self._program, function, {**outside, **env}, self._report)
-        _whole_file(self._program, self._report)
+            if not isinstance(function.node, ast.Lambda):
+                self._memoized(function.node)
+                self._gradients(function, {**outside, **env})
+        self._whole_file()
         return sorted(self._found.values(), key=lambda found: (found.where.line, found.column, found.code))
 
     def _read(self, function: SourceFunction, outside: Env) -> Env:
@@ -99,91 +101,83 @@ class _File:
         source = self._lines[line - 1].strip() if 0 < line <= len(self._lines) else ""
         self._found.setdefault((line, found.column, found.code), replace(found, source=source))
 
+    # -------------------------------------------------------------- what only the whole shows
 
-# ------------------------------------------------------------------ what only the whole shows
+    def _whole_file(self) -> None:
+        """Autocast around captures, wrappers of several processes, experts that are looped over."""
+        for node in ast.walk(self._program.tree):
+            if isinstance(node, (ast.With, ast.AsyncWith)):
+                self._autocast(node)
+            elif isinstance(node, ast.Call):
+                if last_name(node.func) in _WRAPPERS and self._program.captures:
+                    text = f"{text_of(node)} wraps a model in a file that captures graphs"
+                    self._found_at(rules.WRAPPED, node, text)
+                if is_literal(keyword(node, "experts_implementation"), "eager"):
+                    text = f"{text_of(node)} loops over the experts on the host"
+                    self._found_at(rules.EXPERTS, node, text)
 
+    def _memoized(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """A cache of a function of tensors."""
+        for decorator, called in decorators(node):
+            if self._program.imports.resolve(called) not in _MEMOS:
+                continue
+            if node.returns is not None:
+                tensors = "Tensor" in ast.unparse(node.returns)
+            else:
+                calls = (
+                    self._program.imports.resolve(e.func) for e in ast.walk(node) if isinstance(e, ast.Call)
+                )
+                tensors = any(name.removeprefix("torch.") in FACTORIES for name in calls)
+            if tensors:
+                text = f"{node.name} keeps tensors of earlier calls"
+                self._found_at(rules.MEMOIZED, decorator, text, node.name)
 
-def _whole_file(program: Program, report: Report) -> None:
-    """Autocast around captures, wrappers of several processes, experts that are looped over."""
-    for node in ast.walk(program.tree):
-        if isinstance(node, (ast.With, ast.AsyncWith)):
-            _autocast(program, node, report)
-        elif isinstance(node, ast.Call):
-            if last_name(node.func) in _WRAPPERS and program.captures:
-                text = f"{text_of(node)} wraps a model in a file that captures graphs"
-                _report(program, report, rules.WRAPPED, node, text)
-            if is_literal(keyword(node, "experts_implementation"), "eager"):
-                text = f"{text_of(node)} loops over the experts on the host"
-                _report(program, report, rules.EXPERTS, node, text)
+    def _gradients(self, function: SourceFunction, env: Env) -> None:
+        """Gradients dropped around a graph."""
 
+        def is_replay(node: ast.Call) -> bool:
+            name = node.func.id if isinstance(node.func, ast.Name) else ""
+            return last_name(node.func) == "replay" or (name in env and env[name].type is Type.GRAPH)
 
-def _whole_function(program: Program, function: SourceFunction, env: Env, report: Report) -> None:
-    """Memoized tensors, gradients dropped around a graph."""
-    if not isinstance(function.node, ast.Lambda):
-        _memoized(program, function.node, report)
-        _gradients(program, function, env, report)
+        nodes = list(function.nodes())
+        replays = any(isinstance(node, ast.Call) and is_replay(node) for node in nodes)
+        if not replays or function.reach is not Reach.NONE:
+            return
+        for node in nodes:
+            if isinstance(node, ast.Call) and last_name(node.func) == "zero_grad":
+                place = None if is_literal(keyword(node, "set_to_none"), False) else node
+                does = "drops the gradients"
+            elif isinstance(node, ast.Assign):
+                grads = [
+                    each for each in node.targets if isinstance(each, ast.Attribute) and each.attr == "grad"
+                ]
+                place, does = node.targets[0] if grads else None, "replaces a gradient"
+            else:
+                continue
+            if place is not None:
+                text = f"{text_of(node)} {does} that a graph may add into"
+                self._found_at(rules.GRADIENT_MOVED, place, text, function.name)
 
+    def _autocast(self, node: ast.With | ast.AsyncWith) -> None:
+        """``with autocast`` around a capture, in one statement or in the next."""
+        contexts = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+        casts = [
+            each
+            for each in contexts
+            if self._program.imports.resolve(each.func).startswith("torch.")
+            and last_name(each.func) == "autocast"
+            and not is_literal(keyword(each, "cache_enabled"), False)
+        ]
+        inside = (part for statement in node.body for part in ast.walk(statement))
+        captures = (
+            isinstance(each, ast.Call)
+            and self._program.imports.resolve(each.func) in CAPTURES | GRAPHERS - {"rote.graph"}
+            for each in (*contexts, *inside)
+        )
+        if casts and any(captures):
+            text = f"{text_of(casts[0])} keeps casts that were made before or inside the capture"
+            self._found_at(rules.AUTOCAST_AROUND, casts[0], text)
 
-def _memoized(program: Program, node: ast.FunctionDef | ast.AsyncFunctionDef, report: Report) -> None:
-    for decorator, called in decorators(node):
-        if program.imports.resolve(called) not in _MEMOS:
-            continue
-        if node.returns is not None:
-            tensors = "Tensor" in ast.unparse(node.returns)
-        else:
-            calls = (program.imports.resolve(e.func) for e in ast.walk(node) if isinstance(e, ast.Call))
-            tensors = any(name.removeprefix("torch.") in FACTORIES for name in calls)
-        if tensors:
-            text = f"{node.name} keeps tensors of earlier calls"
-            _report(program, report, rules.MEMOIZED, decorator, text, node.name)
-
-
-def _gradients(program: Program, function: SourceFunction, env: Env, report: Report) -> None:
-    def is_replay(node: ast.Call) -> bool:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        return last_name(node.func) == "replay" or (name in env and env[name].type is Type.GRAPH)
-
-    nodes = list(function.nodes())
-    replays = any(isinstance(node, ast.Call) and is_replay(node) for node in nodes)
-    if not replays or function.reach is not Reach.NONE:
-        return
-    for node in nodes:
-        if isinstance(node, ast.Call) and last_name(node.func) == "zero_grad":
-            place = None if is_literal(keyword(node, "set_to_none"), False) else node
-            does = "drops the gradients"
-        elif isinstance(node, ast.Assign):
-            grads = [each for each in node.targets if isinstance(each, ast.Attribute) and each.attr == "grad"]
-            place, does = node.targets[0] if grads else None, "replaces a gradient"
-        else:
-            continue
-        if place is not None:
-            text = f"{text_of(node)} {does} that a graph may add into"
-            _report(program, report, rules.GRADIENT_MOVED, place, text, function.name)
-
-
-def _autocast(program: Program, node: ast.With | ast.AsyncWith, report: Report) -> None:
-    """``with autocast`` around a capture, in one statement or in the next."""
-    contexts = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
-    casts = [
-        each
-        for each in contexts
-        if program.imports.resolve(each.func).startswith("torch.")
-        and last_name(each.func) == "autocast"
-        and not is_literal(keyword(each, "cache_enabled"), False)
-    ]
-    inside = (part for statement in node.body for part in ast.walk(statement))
-    captures = (
-        isinstance(each, ast.Call)
-        and program.imports.resolve(each.func) in CAPTURES | GRAPHERS - {"rote.graph"}
-        for each in (*contexts, *inside)
-    )
-    if casts and any(captures):
-        text = f"{text_of(casts[0])} keeps casts that were made before or inside the capture"
-        _report(program, report, rules.AUTOCAST_AROUND, casts[0], text)
-
-
-def _report(
-    program: Program, report: Report, rule: Rule, node: ast.expr, text: str, function: str = "<module>"
-) -> None:
-    where = Site(program.file, node.lineno, function)
-    report(Finding(rule.code, rule.severity, where, text, rule.remedy, node.col_offset + 1))
+    def _found_at(self, rule: Rule, node: ast.expr, text: str, function: str = "<module>") -> None:
+        where = Site(self._program.file, node.lineno, function)
+        self._report(Finding(rule.code, rule.severity, where, text, rule.remedy, node.col_offset + 1))

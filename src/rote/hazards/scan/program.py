@@ -40,8 +40,6 @@ class SourceClass:
     """A class of the file.
 
     Attributes:
-        node: Its definition.
-        methods: Its methods by name.
         is_module: It has a ``forward`` and a base class, or a base that says that it is a module.
         is_function: It is a ``torch.autograd.Function``.
         attributes: What ``self`` has, from ``__init__`` and the class body.
@@ -59,12 +57,10 @@ class SourceFunction:
     """A function of the file.
 
     Attributes:
-        node: Its definition.
         name: Its name; ``<lambda>``.
         owner: The class, of a method.
         outer: The function around it.
         self_name: What it calls ``self``; empty if it is no method.
-        reach: Whether a capture runs it.
         path: The lines that led to it, from the entry on.
         inner: Functions defined in it, by name.
     """

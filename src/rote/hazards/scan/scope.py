@@ -61,26 +61,15 @@ class Scope(ABC):
         """What an expression is; reports what is wrong with it."""
 
     def found(
-        self,
-        rule: Rule,
-        node: ast.expr | ast.stmt,
-        what: str,
-        *,
-        severity: Severity | None = None,
-        remedy: str | None = None,
+        self, rule: Rule, node: ast.expr | ast.stmt, what: str, *, severity: Severity | None = None
     ) -> None:
         """Report what an expression does; its source stands before ``what``."""
-        self.report(rule, node, f"{text_of(node)} {what}", severity=severity, remedy=remedy)
+        self.report(rule, node, f"{text_of(node)} {what}", severity=severity)
 
     def report(
-        self,
-        rule: Rule,
-        node: ast.expr | ast.stmt,
-        message: str,
-        *,
-        severity: Severity | None = None,
-        remedy: str | None = None,
-    ) -> None:
+        self, rule: Rule, node: ast.expr | ast.stmt, message: str, *,
+        severity: Severity | None = None, remedy: str | None = None,
+    ) -> None:  # fmt: skip
         """Report a finding, if a capture runs this code."""
         if self.reach is not Reach.NONE:
             name = self.function.name if self.function is not None else "<module>"

@@ -132,15 +132,11 @@ def join(one: Inferred, other: Inferred) -> Inferred:
         return one
     if one.type is other.type:
         return Inferred(
-            one.type,
-            mask=one.mask and other.mask,
-            host=one.host and other.host,
-            drawn=one.drawn or other.drawn,
-            constant=one.constant and other.constant,
+            one.type, mask=one.mask and other.mask, host=one.host and other.host,
+            drawn=one.drawn or other.drawn, constant=one.constant and other.constant,
             argument=one.argument if one.argument == other.argument else "",
-            counting=one.counting or other.counting,
-            local=one.local and other.local,
-        )
+            counting=one.counting or other.counting, local=one.local and other.local,
+        )  # fmt: skip
     for value, rest in ((one, other), (other, one)):
         if value.is_tensor and rest.type in (Type.UNKNOWN, Type.MAYBE):
             return value._replace(host=False, argument="")

@@ -19,6 +19,7 @@ transform, from every row; where it has to be searched for first, they are taken
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -90,10 +91,10 @@ class calibrate:  # noqa: N801  it is used like a function
         for name, module in self._model.named_modules():
             is_linear = isinstance(module, nn.Linear | DuQuantLinear)
             if is_linear:
-                hook = _Hook(self, name, hush=_is_plain(module))
+                hook = _before(self, name, hush=_is_plain(module))
                 self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
             if self._flows is not None and (is_linear or is_norm(module)):  # before other hooks read it
-                after = _After(self, name)
+                after = _after(self, name)
                 handle = module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True)
                 self._handles.append(handle)
         if not self._manual:
@@ -216,33 +217,29 @@ class calibrate:  # noqa: N801  it is used like a function
             self.stats.came_from(OTHERS + reader, source)
 
 
-class _After:
-    """Hands the output of a norm or a linear layer to the calibration."""
+def _after(owner: calibrate, name: str) -> Callable[..., None]:
+    """A hook that hands the output of a norm or a linear layer to the calibration."""
 
-    def __init__(self, owner: calibrate, name: str) -> None:
-        self._owner, self._name = owner, name
-
-    def __call__(
-        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object
-    ) -> None:
+    def hook(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
         given = [value for value in (*args, *kwargs.values()) if value is not None]
-        unread = next(iter(module._forward_hooks.values())) is self  # by other hooks
+        unread = next(iter(module._forward_hooks.values())) is hook  # by other hooks
         # What is given more than rows, as adaptive norms are, may do something else than with rows alone.
-        self._owner.made(self._name, output if unread and len(given) == 1 else None)
+        owner.made(name, output if unread and len(given) == 1 else None)
+
+    return hook
 
 
-class _Hook:
-    """Hands a layer's input to the calibration; holds no module, so that none is kept alive."""
+def _before(owner: calibrate, name: str, *, hush: bool) -> Callable[..., None]:
+    """A hook that hands a layer's input to the calibration; it holds no module, so none is kept alive."""
 
-    def __init__(self, owner: calibrate, name: str, *, hush: bool) -> None:
-        self._owner, self._name, self._hush = owner, name, hush
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x = args[0] if args else kwargs["input"]
         width = getattr(module, "in_features", None)
         if width is None or x.shape[-1:] == (width,):  # else the layer itself will say so
             last = next(reversed(module._forward_pre_hooks.values()))
-            self._owner.observe(self._name, x, hush=self._hush and last is self)  # else another may read it
+            owner.observe(name, x, hush=hush and last is hook)  # else another may read it
+
+    return hook
 
 
 def _is_plain(module: nn.Module) -> bool:

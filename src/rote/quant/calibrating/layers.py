@@ -23,13 +23,9 @@ Patterns = str | Sequence[str] | None
 
 @dataclass(frozen=True)
 class Candidate:
-    """A linear layer of a model.
+    """A linear layer of a model, under the first of its names.
 
-    Attributes:
-        name: Where it is first found.
-        module: The layer.
-        reason: Why it is not to be quantized; empty if it is.
-        weight_bits: Its weight bits.
+    ``reason`` says why it is not to be quantized; it is empty if it is.
     """
 
     name: str

@@ -25,12 +25,7 @@ Sources = dict[str, dict[str, int]]
 
 @dataclass
 class Batch:
-    """What has been seen since the last batch ended; it counts once this one does.
-
-    Attributes:
-        layers: By name.
-        sources: Of their inputs.
-    """
+    """What has been seen of layers since the last batch ended; it counts once this one does."""
 
     layers: dict[str, LayerStats] = field(default_factory=dict[str, LayerStats])
     sources: Sources = field(default_factory=dict[str, dict[str, int]])

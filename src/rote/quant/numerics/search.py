@@ -24,9 +24,9 @@ class InputSample:
     Attributes:
         rows: Some input rows, of shape ``(rows, in)``.
         peak: The largest absolute value of every channel, of shape ``(in,)``.
-        bounds: Smallest and largest value of every transformed channel that a static scale has to cover,
-            each of
-            shape ``(width,)``; None to take them from ``rows``.
+        bounds: Smallest and largest value, ``(width,)``, of every transformed channel that a static scale
+            has
+            to cover; None to take them from ``rows``.
     """
 
     rows: Tensor

@@ -27,11 +27,8 @@ COARSE = (0.5, 0.75, 1.0, 1.25, 1.5)
 class QuantizedWeight:
     """Integer codes and what they stand for.
 
-    Attributes:
-        codes: int8, of shape ``(out, width)``.
-        scale: float32, of shape ``(out, groups)``; groups are equal parts of a row.
-        zero: int8, of the same shape.
-        bits: Bits of a code.
+    ``codes`` are int8, of shape ``(out, width)``; ``scale`` (float32) and ``zero`` (int8) have the shape
+    ``(out, groups)``, and groups are equal parts of a row.
     """
 
     codes: Tensor

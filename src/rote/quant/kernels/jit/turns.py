@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from .transform import _round
+from .transform import _clear, _round
 
 
 @triton.jit(do_not_specialize=["M", "COUNT"])
@@ -67,6 +67,4 @@ def turn(
     if CLEAR:
         program = (member * tl.num_programs(1) + part) * tl.num_programs(0) + block
         programs = tl.num_programs(0) * tl.num_programs(1) * tl.num_programs(2)
-        for start in range(program * 1024, COUNT, programs * 1024):
-            at = start + tl.arange(0, 1024)
-            tl.store(work + at, tl.zeros((1024,), tl.int32), mask=at < COUNT)
+        _clear(work, COUNT, program, programs)
