@@ -100,8 +100,8 @@ def quantize_(
                 if name in rows:
                     others = ", ".join(other.rpartition(".")[2] for other in group if other != name)
                     what = "launch" if rows[name].path == "kernel" else "transform"
-                    parts = [f"one {what} with {others}", rows[name].note]
-                    rows[name] = changed(rows[name], note="; ".join(filter(None, parts)))
+                    note = _joined(f"one {what} with {others}", rows[name].note)
+                    rows[name] = changed(rows[name], note=note)
     return QuantReport(tuple(rows[item.name] for item in found))
 
 
@@ -189,8 +189,8 @@ def _quantized(
             linear, config, seen, transform, chain=chain, rows_over=over, weight_bits=item.weight_bits
         )
         rows = None if seen is None else seen.rows
-        row = _measured(item, linear, layer, rows, members[0].name, smoothed.scale, over)
-        row = changed(row, note="; ".join(filter(None, [smoothed.why_not, row.note])))
+        row = _quantized_row(item, layer, members[0].name, smoothed)
+        row = _measured(row, linear, layer, rows, smoothed.scale, over)
         if stages and seen is not None:
             row = changed(row, stages=stage_reports(linear, chain, seen.rows, config, item.weight_bits))
         group[item.name] = _Quantized(layer, row)
@@ -203,35 +203,23 @@ def _knowledge(layer: LayerStats) -> InputSample:
 
 
 def _measured(
-    item: Candidate,
+    row: LayerReport,
     linear: nn.Linear,
     layer: DuQuantLinear,
     rows: Tensor | None,
-    group: str,
     columns_over: Tensor | None,
     rows_over: Tensor | None,
 ) -> LayerReport:
-    """The row of a quantized layer, whose inputs and outputs may be over the divisors of smoothing."""
+    """The row with the errors of a layer whose inputs and outputs may be over the divisors of smoothing."""
     given = rows if rows is None or columns_over is None else rows / columns_over.to(rows)
     weight = rows_divided(linear.weight, rows_over)
     weight = weight if columns_over is None else weight * columns_over.to(weight)
     total, token = (None, None)
     if rows is not None and given is not None:
         total, token = output_errors(linear, layer, rows, given, rows_over)
-    leads = item.name == group
-    return changed(
-        _row(item),
-        weight_bits=layer.weight_bits,
-        act_bits=layer.config.act_bits,
-        path=layer.path,
-        note=layer.note,
-        group=group,
-        bytes_after=_bytes(layer) - (0 if leads else _bytes(layer.transform)),
-        weight_error=weight_error(layer, weight),
-        output_error=total,
-        token_error=token,
-        clipped=None if given is None else clipped_share(layer, given),
-    )
+    clipped = None if given is None else clipped_share(layer, given)
+    error = weight_error(layer, weight)
+    return changed(row, weight_error=error, output_error=total, token_error=token, clipped=clipped)
 
 
 def _planned(
@@ -244,15 +232,9 @@ def _planned(
     for group, smoothed in zip(groups, _smoothed(model, groups, config, stats, wanted), strict=True):
         transform = None
         for name in group:
-            row, item = rows[name], wanted[name]
-            layer = _skeleton(item, _config_of(smoothed, config), transform)
-            shared = 0 if transform is None else _bytes(transform)
+            layer = _skeleton(wanted[name], _config_of(smoothed, config), transform)
             transform = layer.transform
-            rows[name] = changed(
-                row, weight_bits=item.weight_bits, act_bits=config.act_bits, path=layer.path,
-                note="; ".join(filter(None, [smoothed.why_not, layer.note])), group=group[0],
-                bytes_after=_bytes(layer) - shared,
-            )  # fmt: skip
+            rows[name] = _quantized_row(wanted[name], layer, group[0], smoothed)
     return QuantReport(tuple(rows.values()), dry_run=True)
 
 
@@ -270,6 +252,19 @@ def _row(item: Candidate) -> LayerReport:
     return LayerReport(
         item.name, item.shape, item.reason, path=path, bytes_before=item.bytes, bytes_after=item.bytes
     )
+
+
+def _quantized_row(item: Candidate, layer: DuQuantLinear, group: str, smoothed: Smoothed) -> LayerReport:
+    """The row of a quantized layer; what a group shares is counted with its first layer."""
+    shared = 0 if item.name == group else _bytes(layer.transform)
+    return changed(
+        _row(item), weight_bits=layer.weight_bits, act_bits=layer.config.act_bits, path=layer.path,
+        note=_joined(smoothed.why_not, layer.note), group=group, bytes_after=_bytes(layer) - shared,
+    )  # fmt: skip
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
 
 
 def _bytes(module: nn.Module) -> int:
