@@ -227,7 +227,7 @@ def _target(name: str, made: Any) -> CommandTarget:
     parts = list(cast("tuple[Any, ...]", made)) if isinstance(made, tuple) else []
     if not parts or not callable(parts[0]) or len(parts) > 3:
         raise MisuseError(f"{name} returned {_kind(made)}; a target returns {SHAPES}")
-    args, kwargs = [*parts[1:], (), {}][:2] if len(parts) == 1 else [*parts[1:], {}][:2]
+    _, args, kwargs = (*parts, *((), {})[len(parts) - 1 :])
     if not isinstance(args, (tuple, list)) or not isinstance(kwargs, dict):
         raise MisuseError(
             f"{name} returned {_kind(made)}; args is to be a tuple and kwargs a dict, as in (fn, (x,)): "

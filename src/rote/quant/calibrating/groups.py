@@ -21,8 +21,7 @@ def share_by_name(widths: Mapping[str, int], config: DuQuantConfig) -> list[list
     groups: dict[tuple[object, ...], list[str]] = {}
     for name, width in widths.items():
         parent, _, last = name.rpartition(".")
-        kind = next((i for i, group in enumerate(config.groups) if last in group), last)
-        key = (parent, kind, width) if config.share_groups else (name,)
+        key = (parent, config.group_of(last), width) if config.share_groups else (name,)
         groups.setdefault(key, []).append(name)
     return list(groups.values())
 

@@ -144,6 +144,10 @@ class DuQuantConfig:
         """The weight bits of a layer."""
         return next((bits for pattern, bits in self.layer_bits if matches(pattern, name)), self.weight_bits)
 
+    def group_of(self, name: str) -> int | str:
+        """The number of the group of a layer with this last name, or the name if it is in none."""
+        return next((i for i, group in enumerate(self.groups) if name in group), name)
+
     @property
     def needs_activations(self) -> bool:
         """Whether the transform depends on activations, so that calibration has to come first."""

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from ...base import count_writes
-from ..config import UNQUANTIZED, DuQuantConfig
+from ..config import UNQUANTIZED
 from ..kernels import MOST_WEIGHTS, turns
 from .linear import DuQuantLinear, wants_gradient
 
@@ -121,7 +121,7 @@ def _groups(module: nn.Module, prefix: str, known: dict[str, int] | None) -> Gro
             key = (child.path, child.config, child.weight_bits <= 4, child.bias is None, child.in_features)
             if _has_own(child):
                 place = f"{prefix}.{name}" if prefix else name
-                peers = _named(name, child.config) if known is None else known.get(place, place)
+                peers = child.config.group_of(name) if known is None else known.get(place, place)
                 children.setdefault((peers, *key), []).append(name)
             elif child.path == "kernel":
                 children.setdefault((id(child.transform), *key), []).append(name)
@@ -144,23 +144,14 @@ def _has_own(layer: DuQuantLinear) -> bool:
     return alone and turns.suits(turn.smooth, turn.stages, layer.act_scale, turn.width)
 
 
-def _named(name: str, config: DuQuantConfig) -> object:
-    """The group of a name, which is its own if it is in none."""
-    return next((index for index, group in enumerate(config.groups) if name in group), name)
-
-
 def _agree(module: nn.Module, names: Sequence[str]) -> bool:
     """Whether static scales of activations, which each layer has for itself, agree where a group has one."""
     first, *others = (cast(DuQuantLinear, module.get_submodule(name)) for name in names)
-    return _has_own(first) or _same_scales(first, others)
-
-
-def _same_scales(first: DuQuantLinear, others: Sequence[DuQuantLinear]) -> bool:
-    for other in others:
-        for mine, its in ((first.act_scale, other.act_scale), (first.act_zero, other.act_zero)):
-            if mine is not None and (its is None or not torch.equal(mine, its)):
-                return False
-    return True
+    return _has_own(first) or all(
+        mine is None or (its is not None and torch.equal(mine, its))
+        for other in others
+        for mine, its in ((first.act_scale, other.act_scale), (first.act_zero, other.act_zero))
+    )
 
 
 class _StandIn:

@@ -23,7 +23,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
         EnvironmentError_: safetensors is not installed.
         MisuseError: There is no such folder, or the file cannot be written.
     """
-    save_file = _safetensors("torch").save_file
+    safetensors = _safetensors()
     unique, aliases = _aliased(tensors)
     texts = {name: json.dumps(value) for name, value in {**metadata, "aliases": aliases}.items()}
     path = Path(path)
@@ -32,9 +32,9 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
         raise MisuseError(f"{path} {what}")
     partial = path.with_name(path.name + ".partial")
     try:
-        save_file(unique, str(partial), metadata=texts)
+        safetensors.torch.save_file(unique, str(partial), metadata=texts)
         partial.replace(path)
-    except (OSError, _safetensors().SafetensorError) as error:
+    except (OSError, safetensors.SafetensorError) as error:
         raise MisuseError(f"{path} cannot be written: {error}") from error
     finally:
         partial.unlink(missing_ok=True)
@@ -88,11 +88,10 @@ def _aliased(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str
     return unique, aliases
 
 
-def _safetensors(part: str = "") -> Any:
-    """The package, or its part for torch."""
+def _safetensors() -> Any:
     try:
         import safetensors
         import safetensors.torch
     except ImportError as error:
         raise EnvironmentError_("checkpoints need safetensors: pip install 'rote[quant]'") from error
-    return safetensors.torch if part else safetensors
+    return safetensors
