@@ -22,7 +22,7 @@ def set_costs(monkeypatch: pytest.MonkeyPatch, *, traced_s: float = 2e-3, plain_
     A look costs nothing, and a replay half of a plain call.
     """
     add_trace, add_plain, add_look, time_replay = COSTS
-    monkeypatch.setattr(Ledger, "add_trace", lambda self, seconds: add_trace(self, traced_s))
+    monkeypatch.setattr(Ledger, "add_trace", lambda self, seconds, **how: add_trace(self, traced_s, **how))
     monkeypatch.setattr(Ledger, "add_plain", lambda self, seconds: add_plain(self, plain_s))
     monkeypatch.setattr(Ledger, "time_replay", lambda self, seconds: time_replay(self, plain_s / 2))
     monkeypatch.setattr(Ledger, "add_look", lambda self, seconds: add_look(self, 0.0))

@@ -116,7 +116,9 @@ class Graphed:
             ((self._name, function),),
         )
         self._openings = Openings()
-        self._keys = Keys(self._subject, options, self._tally, self._ledger, self._openings)
+        self._keys = Keys(
+            self._subject, options, self._tally, self._ledger, self._openings, shares=ledger is not None
+        )
         self._sorts = not takes_any_keyword(function)  # then their order cannot matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)

@@ -24,6 +24,7 @@ class Keys:
         tally: Counts reasons.
         ledger: What traced calls cost.
         openings: Which classes of arguments are taken apart.
+        shares: The ledger is that of other wrappers, too.
 
     Attributes:
         entries: By key, in order of last use.
@@ -36,14 +37,17 @@ class Keys:
         tally: ReasonCounts,
         ledger: Ledger,
         openings: Openings,
+        *,
+        shares: bool,
     ) -> None:
         self.entries: OrderedDict[Any, Specialization] = OrderedDict()
         self._subject = subject
         self._most = options.max_keys
         self._tally = tally
         self._ledger = ledger
+        self._shares = shares
         self._openings = openings
-        self._gone = False
+        self._gone = self._called = False
         self._opened = ""
 
     def find(self, call: Call) -> Specialization | None:
@@ -73,6 +77,9 @@ class Keys:
 
     def refuse(self, call: Call) -> Reason | None:
         """Why a call is not to be looked at, whose key was not found; None if it is."""
+        if not self._called and self._shares:
+            self._ledger.add_wrapper()
+        self._called = True
         if self._ledger.admits(hash((id(self), call.key))):
             return None
         return reason(rules.TRACING_COSTS, f"{self._ledger}{self._what_differs(call, '; ')}")

@@ -13,6 +13,7 @@ from rote.runtime.engine.ledger import (
     EARLY_CALLS,
     FREE_CALLS,
     FREE_TRACES,
+    FREE_WRAPPERS,
     LATE_SHARE,
     LONGEST_REST,
     MOST,
@@ -36,10 +37,18 @@ def _as_given(monkeypatch: pytest.MonkeyPatch) -> None:
 def call(ledger: Ledger) -> bool:
     """One call of a program that never settles; whether it was traced."""
     if ledger.allows():
-        ledger.add_trace(TRACED_S)
+        ledger.add_trace(TRACED_S, recorded=False)
         return True
     ledger.add_plain(PLAIN_S)
     return False
+
+
+def traced_in_a_row(ledger: Ledger) -> int:
+    """Calls that are traced before one is not."""
+    count = 0
+    while call(ledger):
+        count += 1
+    return count
 
 
 def worn(**options: Any) -> Ledger:
@@ -60,6 +69,24 @@ def test_one_that_never_settles_is_bounded_from_then_on():
     for calls, share in ((EARLY_CALLS - FREE_CALLS, SHARE), (20_000, LATE_SHARE)):
         traced = sum([call(ledger) for _ in range(calls)])
         assert 0 < traced * SURPLUS_S <= share * calls * PLAIN_S + SURPLUS_S
+
+
+def test_what_is_recorded_is_not_in_vain():
+    ledger = Ledger()
+    for _ in range(FREE_CALLS - 1):
+        ledger.add_trace(TRACED_S, recorded=True)
+        assert ledger.allows()
+
+
+def test_each_instance_adds_to_what_is_free():
+    ledger = Ledger()
+    for _ in range(30):
+        ledger.add_wrapper()
+        assert call(ledger)
+    assert traced_in_a_row(ledger) == FREE_TRACES
+    for _ in range(1000):
+        ledger.add_wrapper()
+    assert traced_in_a_row(ledger) == FREE_WRAPPERS - 31
 
 
 def test_replays_make_some_free_again():
@@ -95,7 +122,7 @@ def test_only_so_much_is_saved_up():
     ledger.add_replays(10**9)
     traced = 0
     while ledger.allows():
-        ledger.add_trace(TRACED_S)
+        ledger.add_trace(TRACED_S, recorded=False)
         traced += 1
     assert MOST <= traced <= MOST * 1.2
 
@@ -103,7 +130,7 @@ def test_only_so_much_is_saved_up():
 def test_a_plain_call_is_timed_first():
     ledger = Ledger()
     for _ in range(FREE_TRACES):
-        ledger.add_trace(TRACED_S)
+        ledger.add_trace(TRACED_S, recorded=False)
     ledger.add_replays(FREE_CALLS)
     ledger.add_replays(10**6)
     assert not ledger.allows() and not ledger.rest()
@@ -144,7 +171,7 @@ def test_looks_are_paid_for_too():
 def test_a_rest_has_an_end():
     ledger = Ledger()
     for _ in range(FREE_TRACES):
-        ledger.add_trace(3600.0)
+        ledger.add_trace(3600.0, recorded=False)
     for _ in range(FREE_CALLS):
         ledger.add_plain(1e-6)
     assert ledger.rest() == LONGEST_REST
@@ -174,7 +201,7 @@ def test_whatever_happens_tracing_stays_within_what_was_earned(events: list[tupl
             ledger.add_look(seconds)
             spent += seconds
         elif ledger.allows():
-            ledger.add_trace(seconds)
+            ledger.add_trace(seconds, recorded=False)
             spent, dearest = spent + seconds, max(dearest, seconds)
             assert spent <= earned + dearest
         else:

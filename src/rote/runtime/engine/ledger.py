@@ -5,8 +5,11 @@ what it met comes again, and nobody knows whether it will. So what tracing takes
 calls themselves take. A program that settles is recorded within its first calls. One that never settles
 runs plainly, and is looked at again as often as the bound allows.
 
-**What is free.** Of the first ``FREE_CALLS`` calls ``FREE_TRACES`` may be traced, and as many more after a
-call that was replayed ``PAYS`` times since: a program has to begin somewhere.
+**What is free.** Of the first ``FREE_CALLS`` calls ``FREE_TRACES`` may be traced in vain: they recorded
+nothing. As many more are free after a call that was replayed ``PAYS`` times since: a program has to begin
+somewhere. Each further instance of a method adds as many calls, and one that is traced in vain, up to
+``FREE_WRAPPERS`` of them: a network of thirty graphed layers makes thirty calls before the first one comes
+again.
 
 **What is earned.** Each plain call earns a share of its time: ``SHARE`` of it until call ``EARLY_CALLS``,
 then ``LATE_SHARE``. A replay earns ``REINVESTED`` of what it saves, as a contest has measured it
@@ -26,7 +29,8 @@ replayed, calls are left alone for as long as it takes to earn what the next loo
 cost.
 
 With ``keep=True``, in strict mode and under verification nothing is bounded: a plain call is an error
-there, or not what was asked for.
+there, or not what was asked for. Processes of one group may decide differently; what they have to launch
+together is not recorded.
 
 What does not work: to count calls instead of seconds. A traced call takes 3 times as long as a plain one,
 or 100 times; a count that suits the one is too slow or too dear for the other. To wait for the device: a
@@ -41,7 +45,10 @@ from time import perf_counter
 
 FREE_CALLS = 50
 FREE_TRACES = 16
-"""Traced calls in a row that lead to nothing, while they are free."""
+"""Traced calls in a row that record nothing, while they are free."""
+
+FREE_WRAPPERS = 64
+"""Wrappers that share a ledger, and add to what is free."""
 
 PAYS = 4
 """Replays after which as many are free again."""
@@ -84,6 +91,7 @@ class Ledger:
     def clear(self) -> None:
         """Forget everything."""
         self._calls = self._traced = self._in_vain = self._replays = self._unpriced = 0
+        self._wrappers = 1
         self._earned_s = self._trace_s = self._look_s = self._plain_s = 0.0
         self._replay_s = 0.0
         self._compared = False
@@ -109,14 +117,18 @@ class Ledger:
         if not self._is_free():
             self._earned_s -= seconds
 
-    def add_trace(self, seconds: float) -> None:
+    def add_wrapper(self) -> None:
+        """One more wrapper has its first call."""
+        self._wrappers = min(self._wrappers + 1, FREE_WRAPPERS)
+
+    def add_trace(self, seconds: float, *, recorded: bool) -> None:
         """A call was traced."""
         free = self._is_free()
         surplus = max(seconds - self._plain_s, 0.0)
         self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
         self._calls += 1
         self._traced += 1
-        self._in_vain += 1
+        self._in_vain += not recorded
         if not free:
             self._earned_s -= surplus
 
@@ -185,7 +197,8 @@ class Ledger:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"
 
     def _is_free(self) -> bool:
-        return not self.bounded or (self._calls < FREE_CALLS and self._in_vain < FREE_TRACES)
+        calls, traces = FREE_CALLS * self._wrappers, FREE_TRACES + self._wrappers - 1
+        return not self.bounded or (self._calls < calls and self._in_vain < traces)
 
     def _share(self) -> float:
         return SHARE if self._calls < EARLY_CALLS else LATE_SHARE

@@ -27,7 +27,7 @@ from ..backends.protocol import Backend, Lock, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
 from ..conditions import named_in, reached
 from ..memory import Holding
-from ..program import EAGER, PLAINLY, REPLAYED, GradientWatch, Result, saving_is_hooked
+from ..program import EAGER, PLAINLY, RECORDED, REPLAYED, GradientWatch, Result, saving_is_hooked
 from ..pytorch import plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
@@ -282,8 +282,10 @@ class Specialization:
         try:
             with nullcontext() if asked else COLLECTOR.rests():
                 answer = self._learn(recording, call, plan, site, guards)
-        finally:
-            self._ledger.add_trace(self._ledger.clock() - began)
+        except BaseException:
+            self._ledger.add_trace(self._ledger.clock() - began, recorded=False)
+            raise
+        self._ledger.add_trace(self._ledger.clock() - began, recorded=answer.how == RECORDED)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
 
