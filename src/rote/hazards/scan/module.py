@@ -9,7 +9,7 @@ from ...base import MisuseError, Site
 from .. import rules
 from ..rules import Finding, Rule
 from .evidence import annotated
-from .program import CAPTURES, GRAPHERS, Program, Reach, SourceClass, SourceFunction
+from .program import CAPTURES, GRAPHERS, ScannedFile, Reach, SourceClass, SourceFunction
 from .reader import Reader
 from .scope import Env
 from .syntax import Imports, decorators, is_literal, keyword, last_name, text_literal, text_of
@@ -31,13 +31,13 @@ def scan_text(text: str, file: str) -> list[Finding]:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise MisuseError(f"{file}:{line}: this is not Python: {getattr(error, 'msg', error)}") from error
-    return _File(Program(tree, Imports(tree), file), text).read()
+    return _File(ScannedFile(tree, Imports(tree), file), text).read()
 
 
 class _File:
     """Reads a file once."""
 
-    def __init__(self, program: Program, text: str) -> None:
+    def __init__(self, program: ScannedFile, text: str) -> None:
         self._program = program
         self._lines = text.splitlines()
         self._found: dict[tuple[int, int, str], Finding] = {}

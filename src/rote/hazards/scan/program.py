@@ -79,7 +79,7 @@ class SourceFunction:
         return _nodes(self.node)
 
 
-class Program:
+class ScannedFile:
     """A file's functions and classes.
 
     Attributes:

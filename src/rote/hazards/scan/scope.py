@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ...base import Site
 from ..rules import Finding, Rule, Severity
 from .evidence import defaults_of, parameter_values
-from .program import Program, Reach, SourceFunction
+from .program import Reach, ScannedFile, SourceFunction
 from .syntax import text_of
 from .values import UNKNOWN, Inferred
 
@@ -35,7 +35,7 @@ class Scope(ABC):
     """
 
     def __init__(
-        self, program: Program, function: SourceFunction | None, outside: Env, report: Report
+        self, program: ScannedFile, function: SourceFunction | None, outside: Env, report: Report
     ) -> None:
         self.program = program
         self.imports = program.imports

@@ -32,7 +32,6 @@ from .generators import (
 )
 from .gradients import UNNAMED, GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
 from .log import BackwardLog, Tally
-from .looks import Look, Looks
 from .operands import content_of, is_view, number_of
 from .placement import (
     BUFFER,
@@ -52,7 +51,17 @@ from .placement import (
     sharing_reasons,
 )
 from .result import EAGER, PLAINLY, RECORDED, REPLAYED, Result
-from .storages import EXTERNAL, INPUT, NEW, Origin, StorageTable, Token, UnsupportedTensorError
+from .storages import (
+    EXTERNAL,
+    INPUT,
+    NEW,
+    Look,
+    Looks,
+    Origin,
+    StorageTable,
+    Token,
+    UnsupportedTensorError,
+)
 from .template import (
     AGAIN,
     EXTERNAL_SAME,

@@ -15,7 +15,7 @@ from .torch_private import Call, OpOverload, is_replaced
 _Tensor = torch.Tensor
 
 
-class Operation(NamedTuple):
+class HostOperation(NamedTuple):
     """One overload.
 
     Attributes:
@@ -40,9 +40,9 @@ class Catalog:
 
     def __init__(self) -> None:
         # By identity, since hashing an overload is a call of Python code. The facts keep it alive.
-        self._operations: dict[int, Operation] = {}
+        self._operations: dict[int, HostOperation] = {}
 
-    def operation(self, func: OpOverload) -> Operation:
+    def operation(self, func: OpOverload) -> HostOperation:
         """What is done with every call of ``func``."""
         found = self._operations.get(identity(func))
         if found is None:
@@ -50,9 +50,9 @@ class Catalog:
         return found
 
 
-def _operation(func: OpOverload) -> Operation:
+def _operation(func: OpOverload) -> HostOperation:
     facts, composite = facts_of(func), composite_call(func)
-    return Operation(
+    return HostOperation(
         facts=facts,
         restricted=facts.reads
         or facts.checks

@@ -18,11 +18,13 @@ import torch
 from ....base import CaptureError
 from ...operators import filled_in, is_mask
 from ...pytorch import is_lazy_zero
-from .operations import Operation
+from .operations import HostOperation
 from .torch_private import OpOverload
 
 
-def check_call(operation: Operation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_call(
+    operation: HostOperation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     """Refuse, before it runs, a call that a CUDA capture would refuse, whatever its tensors look like.
 
     Raises:
@@ -36,7 +38,7 @@ def check_call(operation: Operation, func: OpOverload, args: tuple[Any, ...], kw
 
 
 def _check_restricted(
-    operation: Operation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    operation: HostOperation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     facts = operation.facts
     if facts.reads or facts.checks:

@@ -29,7 +29,7 @@ import torch
 from ...operators import Facts
 from ..protocol import OWNING, Aliases
 from .forms import Form, form_of
-from .operations import Operation, walk, with_tensors
+from .operations import HostOperation, walk, with_tensors
 from .program import Modes
 from .refusals import check_tensor
 from .storages import Block, SessionStorages
@@ -63,7 +63,7 @@ class TapeEntry(NamedTuple):
         literal: For a lifted literal, its values as they were at capture.
     """
 
-    operation: Operation
+    operation: HostOperation
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     products: tuple[Product, ...]
@@ -92,7 +92,7 @@ class Tape:
 
     def record(
         self,
-        operation: Operation,
+        operation: HostOperation,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         operands: Sequence[torch.Tensor],
@@ -128,7 +128,7 @@ class Tape:
         self.entries.append(TapeEntry(operation, frozen, options, made, Modes.now()))
         self._storages.tick()
 
-    def _lift(self, operation: Operation, tensor: torch.Tensor) -> bool:
+    def _lift(self, operation: HostOperation, tensor: torch.Tensor) -> bool:
         storage = tensor.untyped_storage()
         # A storage that cannot be resized is borrowed (from NumPy), so its owner may change it: an input.
         if self._storages.find(storage) is not None or not storage.resizable():

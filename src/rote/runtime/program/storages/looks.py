@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..fingerprint import Alike
+from ...fingerprint import Alike
 
 MAX_LOOKS = 4096
 """Looks that are remembered; with more of them all are forgotten, and compare by value with later ones."""

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore
 
-from ...base import Site
-from ..pytorch import is_lazy_zero, is_wrapped
+from ....base import Site
+from ...pytorch import is_lazy_zero, is_wrapped
 from .looks import Look, Looks
 
 INPUT, EXTERNAL, NEW = "input", "external", "new"
