@@ -192,7 +192,7 @@ def one_round(subject: Subject, settings: Settings, out: Outcome) -> tuple[dict[
         for each in entry.recordings
         for node in each.root.walk()
     ]
-    operations = sum(len(node.events) for node in nodes)
+    operations = sum(len(node.operations) for node in nodes)
     out.checks[f"{subject.name}: recorded at the second call, then replayed"] = report.replayed == 3
     graphed.reset()
     return seconds, operations

@@ -210,7 +210,9 @@ class Approvals:
             if why is not None:
                 return why
             if last.recording is not None and not variation:
-                text = program_difference(result.recording.root.events, last.recording.root.events, sources)
+                text = program_difference(
+                    result.recording.root.operations, last.recording.root.operations, sources
+                )
                 if text is not None:
                     return reason(rules.NOT_PADDED, f"{sources[0]}: {text}", site)
             try:

@@ -10,14 +10,14 @@ the padded axis: it would join the rows, or choose among them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
-from ..runtime.program import Event, Token
+from ..runtime.program import Number, Operand, Operation, Token
 from .rows import PaddedAxis
 
 
 def program_difference(
-    was: Sequence[Event], now: Sequence[Event], sources: Sequence[PaddedAxis]
+    was: Sequence[Operation], now: Sequence[Operation], sources: Sequence[PaddedAxis]
 ) -> str | None:
     """Say where a padded call went another way than the exact one.
 
@@ -27,83 +27,67 @@ def program_difference(
         sources: What was padded.
     """
     for before, after in zip(was, now, strict=False):
-        if before.operation != after.operation:
-            return f"{before.operation} at {before.site} is {after.operation} with padding"
-        if not _operands(before.operands, after.operands, sources):
-            return f"{before.operation} at {before.site} takes another number or tensor with padding"
-        if not _alike(before.results, after.results, sources):
-            return f"{before.operation} at {before.site} has other results with padding"
+        if before.name != after.name:
+            return f"{before.name} at {before.site} is {after.name} with padding"
+        if not _operands(before, after, sources):
+            return f"{before.name} at {before.site} takes another number or tensor with padding"
+        if not _same_results(before, after):
+            return f"{before.name} at {before.site} has other results with padding"
         if _joins(before, after):
-            return f"{before.operation} at {before.site} joins rows: its result has no padded axis"
+            return f"{before.name} at {before.site} joins rows: its result has no padded axis"
     return None if len(was) == len(now) else "the number of operations depends on the size"
 
 
-def _joins(was: Event, now: Event) -> bool:
+def _joins(was: Operation, now: Operation) -> bool:
     """Whether an operation takes a tensor whose shape padding changes, and returns one that is the same."""
-    taken = zip(_tokens(was.operands), _tokens(now.operands), strict=True)
+    taken = zip(was.tokens, now.tokens, strict=True)
     if all(before.shape == after.shape for before, after in taken):
         return False
-    made = zip(_tokens(was.results), _tokens(now.results), strict=True)
-    return any(before.shape == after.shape for before, after in made)
+    made = zip(was.results, now.results, strict=True)
+    return any(isinstance(before, Token) and before.shape == after.shape for before, after in made)
 
 
-def _tokens(value: Any) -> list[Token]:
-    if isinstance(value, Token):
-        return [value]
-    if type(value) is not tuple:
-        return []
-    return [token for each in cast("tuple[Any, ...]", value) for token in _tokens(each)]
-
-
-def _operands(was: Any, now: Any, sources: Sequence[PaddedAxis]) -> bool:
-    """Compare the operands of an operation, as :func:`~..runtime.program.events.operands_of` wrote them."""
-    if _named(was) and _named(now):
-        names = [[name for name, _ in operands[1]] for operands in (was, now)]
-        values = [tuple(value for _, value in operands[1]) for operands in (was, now)]
-        return names[0] == names[1] and all(
-            _each(one, two, sources) for one, two in ((was[0], now[0]), (values[0], values[1]))
-        )
-    return _each(was, now, sources)
-
-
-def _named(operands: Any) -> bool:
-    """Whether there are keyword operands: positional ones and pairs of name and value."""
-    if type(operands) is not tuple or len(cast("tuple[Any, ...]", operands)) != 2:
-        return False
-    positional, named = cast("tuple[Any, Any]", operands)
-    if type(positional) is not tuple or type(named) is not tuple:
-        return False
-    pairs = cast("tuple[Any, ...]", named)
-    return bool(pairs) and all(
-        type(pair) is tuple and len(pair) == 2 and type(pair[0]) is str for pair in pairs
+def _same_results(was: Operation, now: Operation) -> bool:
+    return len(was.results) == len(now.results) and all(
+        _same_tensor(one, two) if isinstance(one, Token) and isinstance(two, Token) else one == two
+        for one, two in zip(was.results, now.results, strict=True)
     )
 
 
-def _each(was: Any, now: Any, sources: Sequence[PaddedAxis]) -> bool:
-    if type(was) is not tuple or type(now) is not tuple:
-        return _alike(was, now, sources)
-    before, after = cast("tuple[Any, ...]", was), cast("tuple[Any, ...]", now)
-    return len(before) == len(after) and all(
-        _alike(one, two, sources) for one, two in zip(before, after, strict=True)
+def _operands(was: Operation, now: Operation, sources: Sequence[PaddedAxis]) -> bool:
+    """Whether two operations take the same; in lists of sizes a padded one may stand for the exact one."""
+    names = [[name for name, _ in each.named] for each in (was, now)]
+    before, after = was.every_operand, now.every_operand
+    return (
+        names[0] == names[1]
+        and len(before) == len(after)
+        and all(_alike(one, two, sources) for one, two in zip(before, after, strict=True))
     )
 
 
-def _alike(was: Any, now: Any, sources: Sequence[PaddedAxis]) -> bool:
+def _alike(was: Operand, now: Operand, sources: Sequence[PaddedAxis]) -> bool:
     if isinstance(was, Token) and isinstance(now, Token):
-        return (was.origin, was.dtype, was.on_host) == (now.origin, now.dtype, now.on_host)
+        return _same_tensor(was, now)
     if was == now:
         return True
     if type(was) is not tuple or type(now) is not tuple:
         return False
-    before, after = cast("tuple[Any, ...]", was), cast("tuple[Any, ...]", now)
+    before, after = cast("tuple[Operand, ...]", was), cast("tuple[Operand, ...]", now)
     if len(before) != len(after):
         return False
-    sizes = all(type(each) is int for each in (*before, *after))
+    sizes = all(type(each) is Number and each.kind is int for each in (*before, *after))
     return all(
         _scaled(one, two, sources) if sizes else _alike(one, two, sources)
         for one, two in zip(before, after, strict=True)
     )
 
 
-def _scaled(was: int, now: int, sources: Sequence[PaddedAxis]) -> bool:
-    return was == now or any(was * source.padded == now * source.size for source in sources)
+def _same_tensor(was: Token, now: Token) -> bool:
+    return (was.origin, was.dtype, was.on_host) == (now.origin, now.dtype, now.on_host)
+
+
+def _scaled(was: Number, now: Number, sources: Sequence[PaddedAxis]) -> bool:
+    return was == now or any(
+        was.bits * source.padded == now.bits * source.size  # pyright: ignore[reportOperatorIssue]
+        for source in sources
+    )

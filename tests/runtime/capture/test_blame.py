@@ -6,7 +6,8 @@ import torch
 
 from rote.base.location import NOWHERE, Site
 from rote.runtime.capture.blame import first_line, of_error, of_segment
-from rote.runtime.program.events import CAPTURED, Event
+from rote.runtime.program import Operation
+from rote.runtime.program.operations import CAPTURED
 
 STATUS = "CUDA error: operation not permitted when stream is capturing\nCUDA kernel errors might be ..."
 
@@ -68,7 +69,7 @@ def test_several_lines_are_not_quoted():
 
 def test_the_last_operation_is_named():
     site = Site("policy.py", 12, "act")
-    last = Event(CAPTURED, "aten::mul.Tensor", (), (), "one", site)
+    last = Operation.called(CAPTURED, "aten::mul.Tensor", (), (), site)
     status = f"{STATUS.splitlines()[0]}; the last operation captured was aten::mul.Tensor"
     assert of_error(RuntimeError(STATUS), last)[0] == f"RuntimeError: {status}"
     assert of_segment(STATUS, last) == (status, site)

@@ -6,9 +6,9 @@ import torch
 from torch.library import _scoped_library
 
 import rote
-from rote.base.floats import float_bits
 from rote.runtime.capture.overloads import Overload
-from rote.runtime.program.events import operands_of, tensors_of
+from rote.runtime.operators import tensors_of
+from rote.runtime.program import number_of, operands_of
 from rote.runtime.program.storages import StorageTable
 from rote.runtime.program.torch_private import replaced_kernels
 
@@ -33,11 +33,12 @@ def test_somebody_elses_kernel_may_run_in_any_operation():
 def test_operands_in_order():
     x, y, z = (torch.zeros(n) for n in (1, 2, 3))
     args, kwargs = (x, 2, [y, None], [1, 2], True), {"other": z, "alpha": 0.5}
-    tensors, tokens, operands = operands_of(args, kwargs, StorageTable().token)
+    tensors, tokens, operands, named = operands_of(args, kwargs, StorageTable().token)
     assert [id(each) for each in tensors] == [id(each) for each in tensors_of(args, kwargs)]
     assert [token.shape for token in tokens] == [(1,), (2,), (3,)]
-    assert operands[0][1:] == (2, (tokens[1], None), (1, 2), ("bool", True))
-    assert operands[1] == (("other", tokens[2]), ("alpha", float_bits(0.5)))
+    one, two = number_of(1), number_of(2)
+    assert operands == (tokens[0], two, (tokens[1], None), (one, two), number_of(True))
+    assert named == (("other", tokens[2]), ("alpha", number_of(0.5)))
 
 
 def test_code_that_an_operation_calls_for_its_operands_is_seen(device):

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from ...runtime.operators import facts_of, is_mask
-from ...runtime.program import tensors_of
+from ...runtime.operators import facts_of, is_mask, tensors_of
 from ..fake import LARGEST, host_copy
 from .operands import replaced
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from ...runtime.operators import Facts
-from ...runtime.program import tensors_of
+from ...runtime.operators import Facts, tensors_of
 from ..fake import FakeTensor, StandIns, fake_device
 from .operands import replaced
 

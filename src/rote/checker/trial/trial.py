@@ -21,8 +21,15 @@ import torch
 from ...base import user_site
 from ...hazards import rules
 from ...hazards.rules import Severity
-from ...runtime.operators import Facts, composite_call, facts_of, filled_in, is_mask, written_operands
-from ...runtime.program import tensors_of
+from ...runtime.operators import (
+    Facts,
+    composite_call,
+    facts_of,
+    filled_in,
+    is_mask,
+    tensors_of,
+    written_operands,
+)
 from ...runtime.pytorch import DispatchMode
 from ..fake import (
     LARGEST,

@@ -17,13 +17,13 @@ from types import CodeType, FrameType
 from ...base import NOWHERE, Site, cut, is_internal, is_own, traceback_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..program import Event
+from ..program import Operation
 
 WIDEST = 60
 """Characters of a source text that are shown."""
 
 
-def of_error(error: BaseException, last: Event | None) -> tuple[str, Site]:
+def of_error(error: BaseException, last: Operation | None) -> tuple[str, Site]:
     """Blame what the callable called when an exception came.
 
     Args:
@@ -39,7 +39,7 @@ def of_error(error: BaseException, last: Event | None) -> tuple[str, Site]:
     return text + _after(last), traceback_site(error.__traceback__)
 
 
-def of_segment(status: str, last: Event | None) -> tuple[str, Site]:
+def of_segment(status: str, last: Operation | None) -> tuple[str, Site]:
     """Blame the last operation for a segment that was refused as a whole.
 
     Args:
@@ -58,8 +58,8 @@ def first_line(text: str) -> str:
     return lines[0] if lines else "the device gave no reason"
 
 
-def _after(last: Event | None) -> str:
-    return f"; the last operation captured was {last.operation}" if last is not None else ""
+def _after(last: Operation | None) -> str:
+    return f"; the last operation captured was {last.name}" if last is not None else ""
 
 
 def _called(error: BaseException) -> str:

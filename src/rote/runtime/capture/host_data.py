@@ -32,15 +32,17 @@ from ...hazards.rules import Rule, reason
 from ..autograd import GradientUse
 from ..objects import pointer_of
 from ..program import (
-    Event,
+    HostBytes,
+    HostValues,
+    Operation,
     below_transforms,
-    comparable,
     history_of,
+    operand_of,
     replaced_kernels,
     saving_is_hooked,
     unwrapped,
 )
-from ..program import events as ev
+from ..program import operations as ops
 from ..pytorch import is_wrapped
 from .composites import COMPOSITES, call_composite
 from .path import Mode
@@ -181,7 +183,7 @@ class HostDataMode(TorchFunctionMode):
         data = args[position] if len(args) > position else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, torch.Tensor):
             return func(*args, **kwargs)
-        options = (args[position + 1 :], tuple(sorted((k, str(v)) for k, v in kwargs.items() if k != "data")))
+        options = [*args[position + 1 :], *sorted((k, str(v)) for k, v in kwargs.items() if k != "data")]
         contents = _read_tensors(data)
         with below_transforms() as wrap:
             if isinstance(data, numpy.ndarray):
@@ -198,9 +200,10 @@ class HostDataMode(TorchFunctionMode):
             tracer.cursor.block(
                 reason(rules.HOST_DATA, "a tensor built in the call requires grad", user_site())
             )
-        data = comparable(contents, tracer.cursor.storages)
-        token = (func.__name__, data, options, str(tensor.dtype), tensor.device.type)
-        built = tracer.host.host_tensor(detached, func.__name__, token)
+        token = tracer.cursor.storages.token
+        values, others = operand_of(contents, token), operand_of(options, token)
+        data = HostValues(values, others, tensor.dtype, tensor.device.type)
+        built = tracer.host.host_tensor(detached, func.__name__, data)
         return tensor if tensor.requires_grad else built
 
     def _from_array(self, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -212,12 +215,11 @@ class HostDataMode(TorchFunctionMode):
             if tensor.is_cpu and tensor.data_ptr() == pointer_of(data):
                 return tracer.host.lend_array(tensor, name) if made else tracer.host.alias_array(tensor)
             if made:  # its numbers, as they lie in the array: a tensor on a device cannot be read here
-                form = (data.shape, data.dtype.str, data.tobytes(), tensor.dtype, tensor.device.type)
-                return tracer.host.host_tensor(tensor, name, form)
-        event = Event(
-            ev.HOST, func.__name__, comparable(data, tracer.cursor.storages), (), "one", user_site()
-        )
-        return tracer.host.copy_array(event, pointer_of(data), lambda: func(*args, **kwargs))
+                kept = (data.shape, data.dtype.str, data.tobytes(), tensor.dtype, tensor.device.type)
+                return tracer.host.host_tensor(tensor, name, HostBytes(*kept))
+        memory = operand_of(data, tracer.cursor.storages.token)
+        operation = Operation.called(ops.HOST, name, (memory,), (), user_site())
+        return tracer.host.copy_array(operation, pointer_of(data), lambda: func(*args, **kwargs))
 
     # ------------------------------------------------------------------ out
 
@@ -249,8 +251,9 @@ class HostDataMode(TorchFunctionMode):
     def _read(self, tensor: torch.Tensor, name: str, look: Callable[[Any], Any], rule: Rule) -> Any:
         """The host reads a tensor: what it gets is a branch of the path."""
         tracer = self._tracer
-        event = Event(ev.LIST, name, tracer.cursor.storages.token(tensor), (), "none", user_site())
-        for why in tracer.cursor.quietly(lambda: tracer.unwritten.reasons(name, [tensor], event.site)):
+        operands = (tracer.cursor.storages.token(tensor),)
+        operation = Operation.called(ops.LIST, name, operands, (), user_site())
+        for why in tracer.cursor.quietly(lambda: tracer.unwritten.reasons(name, [tensor], operation.site)):
             tracer.cursor.block(why)
         alias = tracer.cursor.quietly(lambda: tracer.cursor.aliases.keep(tensor))
 
@@ -258,7 +261,7 @@ class HostDataMode(TorchFunctionMode):
             return look(alias)
 
         return tracer.reads.branch(
-            event, lambda: tracer.host.aside(read), lambda: read, shaped=False, rule=rule
+            operation, lambda: tracer.host.aside(read), lambda: read, shaped=False, rule=rule
         )
 
     def _escape(self, func: Callable[..., Any]) -> None:

@@ -16,8 +16,8 @@ import torch
 from ...base import Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..program import Event, content_of
-from ..program import events as ev
+from ..program import ArrayMemory, Operand, Operation, content_of
+from ..program import operations as ops
 from ..pytorch import unseen_functions
 from .path import CHANGED, Cursor, Follower, Mode, Writes
 
@@ -78,15 +78,15 @@ class HostTensors:
         cursor = self._cursor
         site = user_site()
         self.arrays[tensor.data_ptr()] = site
-        operands = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
-        event = Event(ev.HOST, "from_numpy", operands, (), "one", site)
+        memory = ArrayMemory(tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        operation = Operation.called(ops.HOST, "from_numpy", (memory,), (), site)
         cursor.storages.add_host_memory(tensor)
-        event.results = (cursor.storages.token(tensor),)
+        token = cursor.storages.token(tensor)
         if cursor.mode is Mode.FOLLOW:
-            cursor.expect(event)
+            cursor.expect(operation)
             cursor.passed()
         else:
-            cursor.meet(event)
+            cursor.meet(operation.ended("one", (token,)))
         return tensor
 
     def is_made(self, pointer: int) -> bool:
@@ -94,16 +94,16 @@ class HostTensors:
         cursor = self._cursor
         if self._has_made is not None:
             return self._has_made(pointer)
-        events = cursor.node.events  # nothing is noted: as in the call that this one is known by
-        return cursor.index < len(events) and events[cursor.index].kind == ev.CONST
+        known = cursor.node.operations  # nothing is noted: as in the call that this one is known by
+        return cursor.index < len(known) and known[cursor.index].kind == ops.CONST
 
-    def lend_array(self, tensor: torch.Tensor, operation: str) -> torch.Tensor:
+    def lend_array(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A tensor over the memory of an array that the call has made."""
         cursor = self._cursor
         with unseen_functions():  # PyTorch makes it where functions are seen, and ours are none of the call's
             kept = self.aside(tensor.clone)
             self._lent.append(Lent(tensor, kept, user_site()))
-            made = self.host_tensor(tensor if cursor.mode is Mode.OBSERVE else kept, operation, kept)
+            made = self.host_tensor(tensor if cursor.mode is Mode.OBSERVE else kept, name)
             self._writes.know_array(made)
             return made
 
@@ -113,43 +113,44 @@ class HostTensors:
         self._lent.clear()  # or they were alive after the call
         return [reason(rules.HOST_DATA, CHANGED, site) for site in changed]
 
-    def copy_array(self, event: Event, pointer: int, build: Any) -> torch.Tensor:
+    def copy_array(self, operation: Operation, pointer: int, build: Any) -> torch.Tensor:
         """A tensor copied from a numpy array: copied again at each replay."""
         cursor = self._cursor
-        self.arrays[pointer] = event.site
+        self.arrays[pointer] = operation.site
         if cursor.mode is Mode.FOLLOW:
-            tensor = self._follower.recall(cursor.expect(event).results[0], [], event)
+            tensor = self._follower.recall(cursor.expect(operation).results[0], [], operation)
             cursor.passed()
             return tensor
         if cursor.mode is Mode.RECORD:
             cursor.node.pure = False
-            tensor = self._rebuilt(event, build)
+            tensor = self._rebuilt(operation, build)
         else:
             tensor = self.aside(build)
-        event.results = (cursor.storages.result(tensor, event.operation, event.site),)
-        cursor.meet(event)
+        token = cursor.storages.result(tensor, operation.name, operation.site)
+        cursor.meet(operation.ended("one", (token,)))
         return tensor
 
-    def host_tensor(self, tensor: torch.Tensor, operation: str, data: Any) -> torch.Tensor:
+    def host_tensor(self, tensor: torch.Tensor, name: str, data: Operand | None = None) -> torch.Tensor:
         """A tensor built from plain host data, which are constant as long as the guard holds.
 
         The recording keeps the tensor and makes a fresh copy of it at each replay, since the callable may
         write into what it got.
         """
         cursor = self._cursor
-        content = cursor.quietly(lambda: content_of(data))  # we may be above the dispatcher here
-        event = Event(ev.CONST, operation, content, (), "one", user_site())
+        # We may be above the dispatcher here.
+        content = data if data is not None else cursor.quietly(lambda: content_of(tensor))
+        operation = Operation.called(ops.CONST, name, (content,), (), user_site())
         if cursor.mode is Mode.FOLLOW:
-            tensor = self._follower.recall(cursor.expect(event).results[0], [], event)
+            tensor = self._follower.recall(cursor.expect(operation).results[0], [], operation)
             self._writes.know_constant(tensor)
             cursor.passed()
             return tensor
         if cursor.mode is Mode.RECORD:
             cursor.node.constants[cursor.index] = tensor
             tensor = self._copy_constant(tensor)
-        event.results = (cursor.storages.result(tensor, event.operation, event.site),)
+        token = cursor.storages.result(tensor, operation.name, operation.site)
         self._writes.know_constant(tensor)
-        cursor.meet(event)
+        cursor.meet(operation.ended("one", (token,)))
         return tensor
 
     def _copy_constant(self, constant: torch.Tensor) -> torch.Tensor:
@@ -159,14 +160,14 @@ class HostTensors:
         clone = torch.ops.aten.clone.default  # we may be above the dispatcher here
         return cursor.quietly(lambda: cursor.recorder.capture(clone, (constant,), {}))
 
-    def _rebuilt(self, event: Event, build: Any) -> torch.Tensor:
+    def _rebuilt(self, operation: Operation, build: Any) -> torch.Tensor:
         written, now = self._writes.on_host(), lambda: self.aside(build)
         tape = self._cursor.recorder
-        return self._cursor.quietly(lambda: tape.rebuild(event, now, build, is_written=written))
+        return self._cursor.quietly(lambda: tape.rebuild(operation, now, build, is_written=written))
 
     def lifted(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor made from host data below the dispatcher: from an index list, or an array's memory."""
         if tensor.is_cpu and not tensor.untyped_storage().resizable():
             made = self.is_made(tensor.data_ptr())
             return self.lend_array(tensor, "from_numpy") if made else self.alias_array(tensor)
-        return self.host_tensor(tensor, "torch.tensor", tensor)
+        return self.host_tensor(tensor, "torch.tensor")

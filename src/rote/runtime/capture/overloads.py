@@ -29,7 +29,7 @@ class Overload:
         parts: Takes it apart, if it has no kernel of its own.
         seen: Its kernel may be Python code of the user's, which is watched.
         seeds: It takes the seeds of an attention.
-        special: An alias or a literal, which are no events like others.
+        special: An alias or a literal, which are no operations like others.
         repeats: Where it runs depends on its tensors alone, so it can be told by them from another.
         alias: It only looks at memory of its operands, so what it gives follows from what they look like.
         quiet: It does nothing but make results.

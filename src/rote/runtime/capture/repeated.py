@@ -1,6 +1,6 @@
 """Operations that are what an earlier call did at the same place, told without describing them anew.
 
-An operation is compared between calls by its description: an event, with a token for each tensor. To make one
+An operation is compared between calls by its description, with a token for each tensor. To make one
 takes as long as to run a small operation. But from the second call on there is one already, made by the call
 before, and to say whether an operation fits it takes half as long. So that is asked first, of the operations
 that most of a call consists of: they read tensors on the device and return tensors. Whatever does not fit is
@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
-from ..operators import Facts
-from ..program import CAPTURED, VIEWED, Event, Token, Value, is_same_plain, tensors_of
+from ..operators import Facts, tensors_of
+from ..program import Operand, Operation, Token, Value, is_same_operand
+from ..program import operations as ops
 from .path import Cursor, Mode
 from .placed import Placer
 
@@ -34,8 +35,8 @@ class Repeats:
         self._cursor = cursor
         self._placer = placer
 
-    def find(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Event | None:
-        """The event that another call had here, if this operation has its operands; None says nothing.
+    def find(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation | None:
+        """The operation that another call had here, if this one has its operands; None says nothing.
 
         Args:
             facts: An operation that runs where its tensors are.
@@ -44,32 +45,30 @@ class Repeats:
         """
         cursor = self._cursor
         node, index = cursor.node, cursor.index
-        if index >= len(node.events) or cursor.mode is _FOLLOW:
+        if index >= len(node.operations) or cursor.mode is _FOLLOW:
             return None
         if cursor.difference is not None or cursor.blockers:
             return None
-        was = node.events[index]
+        was = node.operations[index]
         if (
-            was.operation != facts.name
-            or (was.kind != CAPTURED and was.kind != VIEWED)
+            was.name != facts.name
+            or (was.kind != ops.CAPTURED and was.kind != ops.VIEWED)
             or index in node.refused
         ):
             return None
         if self._placer.index < 0 and not cursor.on_host:
             return None
-        operands, named = was.operands, None
-        if kwargs:
-            if len(operands) != 2:
-                return None
-            operands, named = operands
+        operands, named = was.operands, was.named
+        if len(operands) != len(args) or len(named) != len(kwargs):
+            return None
         # In the order in which they are described: tensors made outside are numbered as they are met.
-        if len(operands) != len(args) or not self._are_again(args, operands):
+        if not self._are_again(args, operands):
             return None
         if kwargs and not self._are_named_again(kwargs, named):
             return None
         storages = cursor.storages
         if len(storages.external_sites) < len(storages.externals):
-            storages.note_readers(was.operation, was.site)
+            storages.note_readers(was.name, was.site)
         return was
 
     def _are_again(self, values: Any, expected: Any) -> bool:
@@ -85,31 +84,30 @@ class Repeats:
             elif kind is list and value and isinstance(value[0], _Tensor):
                 if type(one) is not tuple or len(one) != len(value) or not self._are_again(value, one):
                     return False
-            elif not is_same_plain(value, one):
+            elif not is_same_operand(value, one):
                 return False
         return True
 
-    def _are_named_again(self, kwargs: dict[str, Any], named: Any) -> bool:
-        if type(named) is not tuple or len(named) != len(kwargs) or "device" in kwargs:
+    def _are_named_again(self, kwargs: dict[str, Any], named: tuple[tuple[str, Operand], ...]) -> bool:
+        if "device" in kwargs or list(kwargs) != [name for name, _ in named]:
             return False
-        for name, pair in zip(kwargs, named, strict=True):
-            if type(pair) is not tuple or len(pair) != 2 or pair[0] != name:
-                return False
-        return self._are_again(kwargs.values(), [pair[1] for pair in named])
+        return self._are_again(kwargs.values(), [operand for _, operand in named])
 
-    def is_made(self, was: Event, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
-        """Note the result of an operation that has the operands of an event, if it has its result too.
+    def is_made(self, was: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
+        """Note the result of an operation that has the operands of another call's, if it has its result too.
 
         If it has not, some of it may have been noted, as it would be in any case.
         """
-        shape, results, viewed = was.shape, was.results, was.kind == VIEWED
-        if type(out) is _Tensor and shape == "one" and type(results[0]) is Token:  # as most
+        structure, results, viewed = was.structure, was.results, was.kind == ops.VIEWED
+        if type(out) is _Tensor and structure == "one" and type(results[0]) is Token:  # as most
             if viewed and _is_among(out, args, kwargs):
                 return False
-            return self._cursor.storages.is_made_again(out, results[0], was.operation, was.site)
-        if isinstance(out, _Tensor) and shape == "one":
+            return self._cursor.storages.is_made_again(out, results[0], was.name, was.site)
+        if isinstance(out, _Tensor) and structure == "one":
             parts: Any = (out,)
-        elif (shape == "tuple" and isinstance(out, tuple)) or (shape == "list" and isinstance(out, list)):
+        elif (structure == "tuple" and isinstance(out, tuple)) or (
+            structure == "list" and isinstance(out, list)
+        ):
             parts = out
         else:
             return False
@@ -119,7 +117,7 @@ class Repeats:
             if type(one) is Token:
                 if type(part) is not _Tensor or (viewed and _is_among(part, args, kwargs)):
                     return False
-                if not self._cursor.storages.is_made_again(part, one, was.operation, was.site):
+                if not self._cursor.storages.is_made_again(part, one, was.name, was.site):
                     return False
             elif type(one) is Value:
                 if isinstance(part, _Tensor) or one != Value.of(part):
@@ -127,7 +125,9 @@ class Repeats:
             elif one is None:
                 if part is not None:
                     return False
-            elif tensors_of(args, kwargs)[one] is not part:
+            elif tensors_of(args, kwargs)[one.operand] is not part or (
+                one.token is not None and self._cursor.storages.token(part) != one.token
+            ):
                 return False
         return True
 

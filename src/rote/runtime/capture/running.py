@@ -9,8 +9,8 @@ from ...base import CaptureError, MemoryShortageError
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..autograd.graph import seeds_on_host
-from ..operators import Placement, facts_of, rule_of
-from ..program import Event, tensors_of
+from ..operators import Placement, facts_of, rule_of, tensors_of
+from ..program import Operation
 from ..pytorch import Running
 from .overloads import Overload
 from .path import Cursor, Mode, RestartError, SegmentTape
@@ -54,7 +54,7 @@ class Runner:
 
     def run(
         self,
-        event: Event,
+        operation: Operation,
         known: Overload,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -64,18 +64,18 @@ class Runner:
         self.running = known.running
         try:
             if self._cursor.mode is not _OBSERVE and placement is not _ANYWHERE:
-                return self._recorded(event, known, args, kwargs, placement)
+                return self._recorded(operation, known, args, kwargs, placement)
             if known.seeds:
                 args, kwargs = seeds_on_host(known.func, args, kwargs)
             return self.seen(known.raw, *args, **kwargs) if known.seen else known.raw(*args, **kwargs)
         except Exception as error:  # the callable may go on from it, which no recording could
-            text = f"{event.operation} raised {type(error).__name__}"
-            self._cursor.block(reason(rules.OPERATION_RAISES, text, event.site))
+            text = f"{operation.name} raised {type(error).__name__}"
+            self._cursor.block(reason(rules.OPERATION_RAISES, text, operation.site))
             raise
 
     def _recorded(
         self,
-        event: Event,
+        operation: Operation,
         known: Overload,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -95,12 +95,12 @@ class Runner:
             except CaptureError:
                 cursor.node.refused.add(cursor.index)
                 if not tape.executes:
-                    raise RestartError(event.operation) from None
+                    raise RestartError(operation.name) from None
         # Where what was captured so far has run, a refused operation ends a segment.
         refused = known.apart or cursor.index in cursor.node.refused
         code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         cursor.node.pure = False
-        return self.seen(tape.island, event, func, args, kwargs, code, early=placement is Placement.EARLY)
+        return self.seen(tape.island, operation, func, args, kwargs, code, early=placement is Placement.EARLY)
 
     def _without_memory(
         self, tape: SegmentTape, error: MemoryShortageError, func: Any, args: Any, kwargs: dict[str, Any]

@@ -34,6 +34,7 @@ from ..operators import (
     Placement,
     facts_of,
     tensors_in,
+    tensors_of,
     without_dropout,
     without_vectors,
     written_operands,
@@ -41,10 +42,11 @@ from ..operators import (
 from ..program import (
     EXTERNAL,
     NEW,
-    Event,
     Generators,
     Look,
+    Operation,
     Raised,
+    Reference,
     Token,
     UnsupportedTensorError,
     Value,
@@ -52,13 +54,10 @@ from ..program import (
     exchanged,
     generator_in,
     is_of_host,
-    is_view,
     operands_of,
     results_of,
-    tensors_of,
-    tokens_in,
 )
-from ..program import events as ev
+from ..program import operations as ops
 from ..pytorch import DispatchMode, count_versions, is_lazy_zero, resolve_lazily
 from ..state import our_profiler
 from .host_tensors import HostTensors
@@ -215,14 +214,14 @@ class Tracer(DispatchMode):
                 return self.host.lifted(args[0])
         if facts.seeded and (generator := generator_in(args, kwargs)) is not None:
             return self._draw(known, generator, args, kwargs)
-        event, tensors, tokens, placement = self._before(known, args, kwargs)
+        operation, tensors, tokens, placement = self._before(known, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
-            return self.runner.seen(self._branch, event, func, args, kwargs)
+            return self.runner.seen(self._branch, operation, func, args, kwargs)
         if mode is _FOLLOW:
-            out = self.runner.seen(self.follower.run, event, func, args, kwargs, tensors)
+            out = self.runner.seen(self.follower.run, operation, func, args, kwargs, tensors)
         else:
-            out = self.runner.run(event, known, args, kwargs, placement)
-            self._after(event, facts, tensors, tokens, out)
+            out = self.runner.run(operation, known, args, kwargs, placement)
+            self._after(operation, facts, tensors, tokens, out)
         if facts.blank:
             self.unwritten.made(facts.name, out)
         return out
@@ -234,12 +233,16 @@ class Tracer(DispatchMode):
         cursor = self.cursor
         generators, node = self.generators, cursor.node
         drawn = generators.drawn(generator, user_site())
-        event, tensors, tokens, placement = self._before(known, *exchanged(args, kwargs, generator, drawn))
+        operation, tensors, tokens, placement = self._before(
+            known, *exchanged(args, kwargs, generator, drawn)
+        )
         if placement in _READS:
-            cursor.block(reason(rules.GENERATOR_INSIDE, f"{event.operation} draws on the host", event.site))
+            cursor.block(
+                reason(rules.GENERATOR_INSIDE, f"{operation.name} draws on the host", operation.site)
+            )
             return self.runner.seen(known.func, *args, **kwargs)
         if cursor.mode is _FOLLOW:
-            out = self.runner.seen(self.follower.run, event, known.func, args, kwargs, tensors)
+            out = self.runner.seen(self.follower.run, operation, known.func, args, kwargs, tensors)
             generators.follow(generator, node.stands)
             return out
         stand = generator
@@ -250,19 +253,21 @@ class Tracer(DispatchMode):
                     cursor.tape.close()
                 cursor.tape.prepare(reseed)
         try:
-            out = self.runner.run(event, known, *exchanged(args, kwargs, generator, stand), placement)
+            out = self.runner.run(operation, known, *exchanged(args, kwargs, generator, stand), placement)
         finally:
             if stand is not generator and is_of_host(generator):
                 generator.set_state(stand.get_state())
         generators.note(generator)
-        self._after(event, known.facts, tensors, tokens, out)
+        self._after(operation, known.facts, tensors, tokens, out)
         return out
 
-    def _repeat(self, was: Event, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _repeat(self, was: Operation, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What :meth:`_dispatch` does with an operation that another call ran here, on the same operands."""
         cursor = self.cursor
         facts, complexes = known.facts, cursor.storages.looks.complex
-        if known.alias and was.kind == ev.VIEWED and not complexes:  # nothing is launched, and nothing is new
+        if (
+            known.alias and was.kind == ops.VIEWED and not complexes
+        ):  # nothing is launched, and nothing is new
             out = known.raw(*args, **kwargs)
             cursor.met_again()
             return out
@@ -274,21 +279,21 @@ class Tracer(DispatchMode):
             self._note_effects(facts, args, kwargs)
         out = self.runner.run(was, known, args, kwargs, _CAPTURED)
         if facts.reshapes:
-            self._check_metadata(was, tensors_of(args, kwargs), tokens_in(was.operands))
+            self._check_metadata(was, tensors_of(args, kwargs), was.tokens)
         if not cursor.blockers and self._repeats.is_made(was, args, kwargs, out):
             cursor.met_again()
             return out
-        event, tensors, tokens, _ = self._before(known, args, kwargs)
-        self._after(event, facts, tensors, tokens, out)
+        operation, tensors, tokens, _ = self._before(known, args, kwargs)
+        self._after(operation, facts, tensors, tokens, out)
         return out
 
     def _before(
         self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Event, list[torch.Tensor], list[Token], Placement]:
+    ) -> tuple[Operation, list[torch.Tensor], list[Token], Placement]:
         """All that is noted of an operation before it runs."""
         cursor = self.cursor
         storages, facts = cursor.storages, known.facts
-        tensors, tokens, operands = operands_of(args, kwargs, storages.token)
+        tensors, tokens, operands, named = operands_of(args, kwargs, storages.token)
         if (
             facts.simple
             and tensors
@@ -304,14 +309,14 @@ class Tracer(DispatchMode):
                 placement = Placement.ISLAND
             self.placer.note_devices(tensors)
         site = self._sites.here()
-        event = Event(placement._value_, facts.name, operands, (), "none", site)
+        operation = Operation.called(placement._value_, facts.name, operands, named, site)
         if len(storages.external_sites) < len(storages.externals):
             storages.note_readers(facts.name, site)
         if self.unwritten.makers:
             self._note_contents(known, args, kwargs, site)
         if facts.seeded or facts.written:
             self._note_effects(facts, args, kwargs)
-        return event, tensors, tokens, placement
+        return operation, tensors, tokens, placement
 
     def _note_contents(
         self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
@@ -328,7 +333,7 @@ class Tracer(DispatchMode):
             self.writes.note(written_operands(facts, args, kwargs), counted=facts.mutable)
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
-        """An alias is no event: autograd makes some of its own, and not the same ones under hooks."""
+        """An alias is no operation: autograd makes some of its own, and not the same ones under hooks."""
         cursor = self.cursor
         storages = cursor.storages
         storages.token(tensor)
@@ -353,44 +358,52 @@ class Tracer(DispatchMode):
         return self.runner.seen(func, *args, **kwargs)
 
     def _after(
-        self, event: Event, facts: Facts, tensors: list[torch.Tensor], tokens: list[Token], out: Any
+        self, operation: Operation, facts: Facts, tensors: list[torch.Tensor], tokens: list[Token], out: Any
     ) -> None:
         """All that is noted of an operation once it has run."""
         cursor = self.cursor
         if facts.reshapes:
-            self._check_metadata(event, tensors, tokens)
+            self._check_metadata(operation, tensors, tokens)
         made = cursor.storages.made
         first = tokens[0][1] if tokens else None
         if type(out) is torch.Tensor:
-            event.shape = "one"
-            event.results = (self._result(event, out, tensors, first, 0),)
+            structure, results = "one", (self._result(operation, facts, out, tensors, first, 0),)
         else:
-            event.shape, parts = results_of(out)
-            event.results = tuple(
-                [self._result(event, part, tensors, first, position) for position, part in enumerate(parts)]
-            )
-        new = cursor.storages.made - made == len(event.results)  # then none of them is a view
-        if not new and event.kind == ev.CAPTURED and not facts.mutable and is_view(event, tokens):
-            event.kind = ev.VIEWED
-        cursor.meet(event)
+            structure, parts = results_of(out)
+            results = tuple([
+                self._result(operation, facts, part, tensors, first, position)
+                for position, part in enumerate(parts)
+            ])  # fmt: skip
+        new = cursor.storages.made - made == len(results)  # then none of them is a view
+        operation = operation.ended(structure, results)
+        if not new and operation.kind == ops.CAPTURED and not facts.mutable and operation.looks_only(tokens):
+            operation = operation.ended(structure, results, ops.VIEWED)
+        cursor.meet(operation)
 
-    def _check_metadata(self, event: Event, tensors: list[torch.Tensor], tokens: list[Token]) -> None:
+    def _check_metadata(self, operation: Operation, tensors: list[torch.Tensor], tokens: list[Token]) -> None:
         """An operation that gives a tensor made outside another shape would do so to a copy of it."""
         cursor = self.cursor
         for tensor, token in zip(tensors, tokens, strict=True):
             if token[0][0] is NEW or not token.shape:
                 continue
             if tensor.shape != token.shape or tensor.stride() != token.stride:
-                text = f"{event.operation} changes the shape of a tensor made outside the call"
-                cursor.block(reason(rules.RESHAPED, text, event.site))
+                text = f"{operation.name} changes the shape of a tensor made outside the call"
+                cursor.block(reason(rules.RESHAPED, text, operation.site))
 
     def _result(
-        self, event: Event, part: Any, tensors: list[torch.Tensor], first: Look | None, number: int
+        self,
+        operation: Operation,
+        facts: Facts,
+        part: Any,
+        tensors: list[torch.Tensor],
+        first: Look | None,
+        number: int,
     ) -> Any:
-        """A token; the position of the operand that the result is; a value; or None where there is none.
+        """A token; a reference to the operand that the result is; a value; or None where there is none.
 
         Args:
-            event: The operation.
+            operation: The operation.
+            facts: What is known of it.
             part: The result, or one of several.
             tensors: The operands.
             first: What the first of them looks like, as do results of most operations.
@@ -398,33 +411,38 @@ class Tracer(DispatchMode):
         """
         cursor = self.cursor
         if not isinstance(part, torch.Tensor):
-            return None if part is None or event.kind == ev.ANYWHERE else self._value(event, part)
+            return None if part is None or operation.kind == ops.ANYWHERE else self._value(operation, part)
         for position, tensor in enumerate(tensors):
             if tensor is part:
-                return position
+                return Reference(position, self._moved(part) if facts.relocates else None)
         if part.is_meta:
             return None
         if first is None:
-            return cursor.storages.result(part, event.operation, event.site)
-        guess = (event.operation, number)
+            return cursor.storages.result(part, operation.name, operation.site)
+        guess = (operation.name, number)
         like = first.guesses.get(guess, first)
-        token = cursor.storages.result(part, event.operation, event.site, like=like)
+        token = cursor.storages.result(part, operation.name, operation.site, like=like)
         if token[1] is not like:
             first.guesses[guess] = token[1]
         return token
 
-    def _value(self, event: Event, part: Any) -> Value:
+    def _moved(self, tensor: torch.Tensor) -> Token | None:
+        """What an operand has become that lies elsewhere now, or has another shape."""
+        storages = self.cursor.storages
+        return storages.token(tensor) if not tensor.is_meta and storages.knows(tensor) else None
+
+    def _value(self, operation: Operation, part: Any) -> Value:
         """A result that is no tensor: worked out from operands, it is given back where a path is followed."""
         cursor = self.cursor
         if isinstance(part, torch.ScriptObject):
-            text = f"{event.operation} returns a {type(part).__name__}, which a replay could not make"
-            cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, event.site))
+            text = f"{operation.name} returns a {type(part).__name__}, which a replay could not make"
+            cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, operation.site))
         return Value.of(part)
 
-    def _branch(self, event: Event, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _branch(self, operation: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         cursor = self.cursor
-        if event.kind == ev.READ and args and cursor.mode is not Mode.FOLLOW:
-            self._note_optimizer(args[0], event.site)
+        if operation.kind == ops.READ and args and cursor.mode is not Mode.FOLLOW:
+            self._note_optimizer(args[0], operation.site)
         checks, beside = facts_of(func).checks, facts_of(func).beside
         read = caught(func) if checks else func
 
@@ -435,7 +453,7 @@ class Tracer(DispatchMode):
             return kept_call(read, args, kwargs, cursor.aliases)
 
         rule = rules.REFUSED if checks else rules.HOST_READ if beside else None
-        out = self.reads.branch(event, run, keep, shaped=event.kind == ev.SHAPED, rule=rule)
+        out = self.reads.branch(operation, run, keep, shaped=operation.kind == ops.SHAPED, rule=rule)
         if isinstance(out, Raised):
             raise out.again()
         return out

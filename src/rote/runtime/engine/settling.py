@@ -505,7 +505,7 @@ def crowded(recording: Recording, limits: Limits, site: Site) -> Reason | None:
     if paths <= limits.max_paths:
         return None
     widest = max(recording.root.walk(), key=lambda node: len(node.edges))
-    where = widest.events[-1].site if widest.events else site
+    where = widest.operations[-1].site if widest.operations else site
     return widest.excess or reason(rules.TOO_MANY_PATHS, f"{paths} ways were seen", where)
 
 

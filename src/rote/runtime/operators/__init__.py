@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from .boundaries import Placement, place, rule_of
-from .facts import Facts, facts_of, short
+from .facts import Facts, facts_of, overload_named, short
 from .operands import (
     PLAIN_VALUES,
     filled_in,
     is_mask,
     read_operands,
     tensors_in,
+    tensors_of,
     without_dropout,
     without_vectors,
     written_operands,
+    written_values,
 )
 from .table import rows_with
 from .torch_private import composite_call, schema_of

@@ -140,6 +140,21 @@ def facts_of(func: Any) -> Facts:
     )
 
 
+@cache
+def overload_named(name: str) -> Any:
+    """The overload of a qualified name, ``namespace::name.overload``.
+
+    Raises:
+        LookupError: No library that is loaded has it.
+    """
+    namespace, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+    except AttributeError:
+        raise LookupError(f"no library that is loaded has the operator {name}") from None
+
+
 def short(name: str) -> str:
     """A name as people write it: ``add`` for ``aten::add.Tensor``."""
     return name.removeprefix("aten::").partition(".")[0]

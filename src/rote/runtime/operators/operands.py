@@ -34,17 +34,26 @@ def tensors_in(values: Iterable[Any], found: list[torch.Tensor]) -> list[torch.T
     return found
 
 
-def written_operands(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The tensors that an operation writes."""
+def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensor operands of an operation, in order."""
+    return tensors_in((*args, *kwargs.values()) if kwargs else args, [])
+
+
+def written_values(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """What an operation is given in the places that it writes, lists opened."""
     at = facts.training
     if at is not None and not (args[at] if at < len(args) else kwargs["training"]):
         return []
-    found: list[torch.Tensor] = []
+    found: list[Any] = []
     for position, name in facts.written:
         value = args[position] if position < len(args) else kwargs.get(name)
-        items = value if isinstance(value, (list, tuple)) else (value,)
-        found.extend(item for item in items if isinstance(item, torch.Tensor))
+        found.extend(value if isinstance(value, (list, tuple)) else (value,))
     return found
+
+
+def written_operands(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors that an operation writes."""
+    return [each for each in written_values(facts, args, kwargs) if isinstance(each, torch.Tensor)]
 
 
 def read_operands(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:

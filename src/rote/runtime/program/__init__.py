@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from . import events
+from . import operations
 from .arrays import lying_in, within
 from .counted import COUNTS_ALL, Counted
 from .edges import Raised, caught, edge_of, result_along, value_of
-from .events import (
-    CAPTURED,
-    VIEWED,
-    Event,
-    Value,
-    assemble,
-    comparable,
-    first_difference,
-    is_same_plain,
-    operands_of,
-    results_of,
-    tensors_of,
-    tokens_in,
-)
 from .generators import (
     Generators,
     Reseed,
@@ -32,7 +18,24 @@ from .generators import (
 )
 from .gradients import UNNAMED, GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
 from .log import BackwardLog, Tally
-from .operands import content_of, is_view, number_of
+from .operations import (
+    ArrayMemory,
+    HostBytes,
+    HostValues,
+    Number,
+    Operand,
+    Operation,
+    Reference,
+    Value,
+    assemble,
+    content_of,
+    first_difference,
+    is_same_operand,
+    number_of,
+    operand_of,
+    operands_of,
+    results_of,
+)
 from .placement import (
     BUFFER,
     OTHER,

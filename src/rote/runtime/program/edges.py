@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...base import bits_of
-from .events import Value, assemble, results_of
+from .operations import Value, assemble, results_of
 
 
 class Raised:

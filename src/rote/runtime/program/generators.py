@@ -27,43 +27,8 @@ from ...hazards.rules import Reason, reason
 from ..arguments import Call, address_of, is_default
 from ..backends.protocol import CopyingSegment
 from ..reads.trace import Setting
+from .operations import Drawn
 from .storages import StorageTable
-
-
-class Drawn:
-    """A generator as an operand.
-
-    Args:
-        order: The number of the state, among those in which the call has set a generator.
-        seed: What it was seeded with last.
-        state: That state, where it is drawn from first; of one from outside where the call has set it.
-        identity: Of the object, if it is known to live outside.
-        number: Which argument it is, if it may be another one in each call.
-    """
-
-    def __init__(
-        self, order: int, seed: int, state: bytes | None, identity: int | None, number: int | None = None
-    ) -> None:
-        self.order, self.state, self.identity, self.number = order, state, identity, number
-        self._seed = seed
-
-    @property
-    def is_outside(self) -> bool:
-        """Whether it was made outside."""
-        return self.identity is not None or self.number is not None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Drawn) and self._parts() == other._parts()
-
-    def __hash__(self) -> int:
-        return hash(self._parts())
-
-    def _parts(self) -> tuple[Any, ...]:
-        order = self.order if self.identity is None else None
-        return self.identity, self.number, self.state, order
-
-    def __repr__(self) -> str:
-        return f"a generator seeded with {self._seed}"
 
 
 class Reseed:

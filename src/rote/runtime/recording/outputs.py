@@ -26,8 +26,8 @@ from ..program import (
     OutputLeaf,
     StorageTable,
     Template,
-    comparable,
     history_of,
+    operand_of,
 )
 from ..pytorch import is_lazy_zero, is_wrapped
 from .opaque import opaque_object, opaque_tensor
@@ -94,7 +94,7 @@ def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> 
 
 def _value_token(leaf: Any, storages: StorageTable) -> Any:
     if isinstance(leaf, _VALUES):
-        return (type(leaf), comparable(leaf, storages))
+        return (type(leaf), operand_of(leaf, storages.token))
     return (type(leaf), id(leaf))
 
 

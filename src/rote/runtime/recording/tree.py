@@ -1,6 +1,6 @@
 """The tree of a recording: segments and islands, joined by the values the host saw.
 
-A node is a stretch of a call without a host read. Its events are known from observation; once recorded it
+A node is a stretch of a call without a host read. Its operations are known from observation; once recorded it
 also has steps that replay them. It ends either in a branch (the host reads a value or a shape, and each value
 leads to another node) or in a leaf (the callable returned). The same tree holds what was only observed and
 what was recorded: a node is recorded when it has been observed often enough, so a value seen once costs
@@ -19,7 +19,7 @@ from ...base import Site
 from ...hazards.rules import Reason
 from ..autograd import Backward
 from ..backends.protocol import CopyingSegment
-from ..program import COUNTS_ALL, Counted, Event, GradientEffect, Looks, Template
+from ..program import COUNTS_ALL, Counted, GradientEffect, Looks, Operation, Template
 
 
 class Step(Protocol):
@@ -89,7 +89,7 @@ class Node:
     """A stretch of a call, from a branch (or the start) to the next branch or the end.
 
     Attributes:
-        events: What was observed.
+        operations: What was observed.
         complete: Whether the end of the stretch was reached.
         seen: Agreeing observations in a row.
         edges: Continuations by observed value.
@@ -100,9 +100,9 @@ class Node:
         steps: What replays the stretch; None while it is not recorded.
         branch: The end of a recorded stretch that does not end the call.
         held: Storages alive at the branch, by number: what the continuation may read.
-        constants: Hoisted host data, by event index.
+        constants: Hoisted host data, by the index of the operation.
         stands: Generators drawn from instead of those that the call makes; see :mod:`..program.generators`.
-        refused: Event indices of operations found to be refused by a capture.
+        refused: Indices of operations found to be refused by a capture.
         backward: The graph of the result, if the stretch ends the call and backward may be called on it.
         pure: The stretch writes nothing but its own memory, draws no random number and has no island.
         counted: What the way to the end of the call writes with a change of version.
@@ -110,7 +110,7 @@ class Node:
         excess: What to say if too many values are read at its end, if more is known than that.
     """
 
-    events: list[Event] = field(default_factory=list[Event])
+    operations: list[Operation] = field(default_factory=list[Operation])
     complete: bool = False
     seen: int = 0
     edges: dict[Any, Node] = field(default_factory=dict[Any, "Node"])
@@ -136,8 +136,8 @@ class Node:
         return self.steps is not None
 
     def forget(self, index: int) -> None:
-        """Drop what was observed from an event on: a later call did something else."""
-        del self.events[index:]
+        """Drop what was observed from an operation on: a later call did something else."""
+        del self.operations[index:]
         self.complete = False
         self.seen = 0
         self.edges = {}
@@ -167,7 +167,7 @@ class Node:
         edges = {value: child.bare() for value, child in self.edges.items()}
         template = self.template.bare() if self.template is not None else None
         return Node(
-            events=list(self.events),
+            operations=list(self.operations),
             complete=self.complete,
             seen=self.seen,
             edges=edges,

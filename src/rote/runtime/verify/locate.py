@@ -2,8 +2,8 @@
 
 The replay kept none of its intermediate values, so the callable runs again, from the same start:
 
-1. Observed, and compared with the events of the recording. The first operation that is another one, or has
-   another operand, froze something that rote cannot see.
+1. Observed, and compared with the recording. The first operation that is another one, or has another
+   operand, froze something that rote cannot see.
 2. If all operations agree, a tensor made outside that the plain call wrote and no operation did was written
    out of sight (by another thread, another library); the first operation that reads it is named.
 3. If the observed call gives other values than the plain one: a second plain call tells whether the callable
@@ -36,7 +36,7 @@ from ..autograd.graph import line_that_changes
 from ..backends.protocol import Backend
 from ..capture import Observation, Plan, TracedCall
 from ..engine import Specialization
-from ..program import REPLAYED, Event, Origin, Token
+from ..program import REPLAYED, Operation
 from ..recording import Node, Recording
 from ..state import ExecutedCode
 from .mismatch import Mismatch, compare_leaves, compare_tensors
@@ -129,7 +129,7 @@ class Locator:
         written: Tensors,
         site: Site,
     ) -> Located:
-        recorded = {id(node): list(node.events) for node in self._recording.root.walk()}
+        recorded = {id(node): list(node.operations) for node in self._recording.root.walk()}
         surface.write(before, on_host=True)
         outcome = self._observe(site)
         found = self._other_operation(outcome, recorded) or _read_after(outcome, written)
@@ -158,8 +158,8 @@ class Locator:
 
     # ------------------------------------------------------------------ what they tell
 
-    def _other_operation(self, outcome: Observation, recorded: dict[int, list[Event]]) -> Located | None:
-        """The first event that is not the recorded one, or what else about the call is new."""
+    def _other_operation(self, outcome: Observation, recorded: dict[int, list[Operation]]) -> Located | None:
+        """The first operation that is not the recorded one, or what else about the call is new."""
         if outcome.difference is not None:
             frozen = outcome.difference.code == rules.OPERAND_DIFFERS.code
             rule = rules.HIDDEN_VALUE if frozen else rules.HIDDEN_BRANCH
@@ -178,7 +178,7 @@ class Locator:
         surface.write(before, on_host=True)
         witnessed = Witnessed(self._function)
         self._run_plainly(witnessed)
-        observed = {event.operation for node in outcome.nodes for event in node.events}
+        observed = {each.name for node in outcome.nodes for each in node.operations}
         other = next((seen for seen in witnessed.seen if seen[0] not in observed), None)
         text = "the callable computes something else when it is observed, as it was for the recording"
         if other is None:
@@ -224,12 +224,12 @@ class Locator:
         return found or Located(reason(rules.STALE_RECORDING, text, site))
 
 
-def _first_other(nodes: list[Node], recorded: dict[int, list[Event]]) -> str | None:
+def _first_other(nodes: list[Node], recorded: dict[int, list[Operation]]) -> str | None:
     """The first operation that is not the recorded one (what agrees is kept as the same object)."""
     for node in nodes:
-        for was, now in zip_longest(recorded.get(id(node), ()), node.events):
+        for was, now in zip_longest(recorded.get(id(node), ()), node.operations):
             if was is not now:
-                return (now or was).operation
+                return (now or was).name
     return None
 
 
@@ -239,17 +239,11 @@ def _read_after(outcome: Observation, written: Tensors) -> Located | None:
         origin = outcome.storages.origin(tensor)
         text = f"{name} is written by the plain call, but by no operation that can be seen"
         for node in outcome.nodes:
-            for event in node.events:
-                if origin is not None and _mentions(event.operands, origin):
-                    return Located(reason(rules.HIDDEN_WRITE, text, event.site), event.operation)
+            for operation in node.operations:
+                if origin in [token.origin for token in operation.tokens]:
+                    return Located(reason(rules.HIDDEN_WRITE, text, operation.site), operation.name)
         return Located(reason(rules.HIDDEN_WRITE, text))
     return None
-
-
-def _mentions(operands: Any, origin: Origin) -> bool:
-    if isinstance(operands, Token):
-        return operands.origin == origin
-    return isinstance(operands, tuple) and any(_mentions(item, origin) for item in operands)
 
 
 def _repeats(surface: Surface, leaves: list[Any], after: Moment, again: Any) -> bool:

@@ -9,8 +9,8 @@ import torch
 
 from ...base import Site, user_site
 from ..capture import Tracer
-from ..operators import composite_call, facts_of, written_operands
-from ..program import mode_below, results_of, tensors_of
+from ..operators import composite_call, facts_of, tensors_of, written_operands
+from ..program import mode_below, results_of
 from ..pytorch import DispatchMode, resolve_lazily
 
 _lift = torch.ops.aten.lift_fresh.default

@@ -1,7 +1,7 @@
-"""Where a traced call is: the node and event it has come to, and what it does with the next operation.
+"""Where a traced call is: the node and operation it has come to, and what it does with the next operation.
 
-A call *follows* what has just been replayed, *records*, or *observes*; see :mod:`..tracer`. Each event is
-compared here with what earlier calls did at the same place.
+A call *follows* what has just been replayed, *records*, or *observes*; see :mod:`..tracer`. Each operation
+is compared here with what earlier calls did at the same place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ....base import InternalError, MisuseError
 from ....hazards import rules
 from ....hazards.rules import Reason, reason
 from ...backends.protocol import OWNING, Aliases
-from ...program import CAPTURED, Event, GradientWatch, StorageTable, first_difference
+from ...program import GradientWatch, Operation, StorageTable, first_difference
+from ...program import operations as ops
 from ...recording import Node
 from .tape import SegmentTape
 from .unseen import UnseenValue
@@ -34,11 +35,11 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Stop:
-    """The event up to which a call is followed: everything before it has run.
+    """The operation up to which a call is followed: everything before it has run.
 
     Attributes:
         node: The stretch of the call.
-        index: How many events of it have run.
+        index: How many of its operations have run.
     """
 
     node: Node
@@ -60,7 +61,7 @@ class Cursor:
 
     Attributes:
         node: The stretch of the call that is being run.
-        index: Events of it that have been met.
+        index: Operations of it that have been met.
         nodes: All stretches so far.
         path: The values of the branches between them.
         mode: What happens with the next operation.
@@ -154,10 +155,10 @@ class Cursor:
         """Behind a branch that was observed."""
         self.mode = Mode.OBSERVE
 
-    # ------------------------------------------------------------------ events
+    # ------------------------------------------------------------------ operations
 
     def passed(self) -> None:
-        """An event that has run before was met again."""
+        """An operation that has run before was met again."""
         self.index += 1
         self._check_stop()
 
@@ -173,20 +174,20 @@ class Cursor:
         """The edge was known, so there may be more to follow."""
         self._check_stop()
 
-    def expect(self, event: Event) -> Event:
-        """The event that has run here, which has to be this one.
+    def expect(self, operation: Operation) -> Operation:
+        """The operation that has run here, which has to be this one.
 
         Raises:
             MisuseError: The callable took another way on the same inputs.
         """
-        events = self.node.events
-        was = events[self.index] if self.index < len(events) else None
-        if was is None or (was.operation, was.operands) != (event.operation, event.operands):
-            expected = was.operation if was is not None else "the end"
+        known = self.node.operations
+        was = known[self.index] if self.index < len(known) else None
+        if was is None or not was.is_called_as(operation):
+            expected = was.name if was is not None else "the end"
             raise MisuseError(
-                f"the callable took another way on the same inputs at {event.site}: {event.operation} where "
-                f"{expected} was recorded. What it depends on is neither an argument nor state that rote can "
-                "see; pass it in as an argument."
+                f"the callable took another way on the same inputs at {operation.site}: {operation.name} "
+                f"where {expected} was recorded. What it depends on is neither an argument nor state that "
+                "rote can see; pass it in as an argument."
             )
         return was
 
@@ -199,43 +200,38 @@ class Cursor:
         if child is None:
             known = self.node.edges and self.difference is None and not self.blockers
             if known and self.unseen is None:
-                self.unseen = UnseenValue.of(self.node, self.node.events[self.index - 1], value)
+                self.unseen = UnseenValue.of(self.node, self.node.operations[self.index - 1], value)
             child = self.node.edges[value] = Node()
         self.path.append(value)
         self.node, self.index = child, 0
         self.nodes.append(child)
 
-    def meet(self, event: Event) -> None:
-        """Compare an event with what was seen here before; remember it if nothing was."""
+    def meet(self, operation: Operation) -> None:
+        """Compare an operation with what was seen here before; remember it if nothing was."""
         node, index = self.node, self.index
-        events = node.events
+        known = node.operations
         self.index = index + 1
         if self.difference is not None or self.blockers:
             if self.difference is not None:
-                events.append(event)
+                known.append(operation)
             return
-        was = events[index] if index < len(events) else None
-        if was is None and index == len(events) and not node.complete:
-            events.append(event)
+        was = known[index] if index < len(known) else None
+        if was is None and index == len(known) and not node.complete:
+            known.append(operation)
             return
-        if (
-            was is not None
-            and was.operation == event.operation
-            and was.operands == event.operands
-            and was.results == event.results
-        ):
+        if was is not None and was.agrees(operation):
             return
-        self._differ(was, event)
+        self._differ(was, operation)
         node.forget(index)
-        events.append(event)
+        known.append(operation)
 
-    def _differ(self, was: Event | None, now: Event) -> None:
+    def _differ(self, was: Operation | None, now: Operation) -> None:
         text = first_difference(was, now) if was is not None else None
         if text is not None:
             self.difference = reason(rules.OPERAND_DIFFERS, text, now.site)
             return
-        before = was.operation if was is not None else "the end of the call"
-        text = f"the call ran {now.operation} where earlier calls had {before}"
+        before = was.name if was is not None else "the end of the call"
+        text = f"the call ran {now.name} where earlier calls had {before}"
         self.difference = reason(rules.OPERATIONS_DIFFER, text, now.site)
 
     def block(self, why: Reason) -> None:
@@ -257,15 +253,15 @@ class Cursor:
             )
         if self.blockers:
             return
-        if self.difference is None and self.index < len(node.events):
-            end = Event("end", "the end of the call", (), (), "none", node.events[self.index].site)
-            self._differ(node.events[self.index], end)
+        if self.difference is None and self.index < len(node.operations):
+            was = node.operations[self.index]
+            self._differ(was, Operation.called("end", "the end of the call", (), (), was.site))
             node.forget(self.index)
         node.complete = True
 
-    def last_captured(self) -> Event | None:
+    def last_captured(self) -> Operation | None:
         """The last operation of the current stretch that was captured."""
-        done = [event for event in self.node.events[: self.index] if event.kind == CAPTURED]
+        done = [each for each in self.node.operations[: self.index] if each.kind == ops.CAPTURED]
         return done[-1] if done else None
 
     def quietly(self, call: Callable[[], Any]) -> Any:

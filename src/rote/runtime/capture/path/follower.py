@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ...program import NEW, Event, Token, Value, assemble, number_of, results_of
-from ...program import events as ev
+from ...program import NEW, Operation, Reference, Token, Value, assemble, results_of
+from ...program import operations as ops
 from ...recording import Node
 from .cursor import Cursor, Mode, Stop
 
@@ -43,7 +43,7 @@ class Follower:
 
     def run(
         self,
-        event: Event,
+        operation: Operation,
         func: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -51,29 +51,29 @@ class Follower:
     ) -> Any:
         """The results of an operation that has run."""
         cursor = self._cursor
-        was = cursor.expect(event)
-        if was.kind in (ev.VIEWED, ev.ANYWHERE):
+        was = cursor.expect(operation)
+        if was.kind in (ops.VIEWED, ops.ANYWHERE):
             out = func(*args, **kwargs)
             for part, token in zip(results_of(out)[1], was.results, strict=True):
                 if isinstance(token, Token):
-                    cursor.storages.result(part, event.operation, event.site, number_of(token))
+                    cursor.storages.result(part, operation.name, operation.site, token.made)
         elif torch.Tag.inplace_view in func.tags:  # memory is as replayed, the tensor is not
             out = func(*args, **kwargs)
         else:
-            parts = [self.recall(result, tensors, event) for result in was.results]
-            out = assemble(was.shape, parts)
+            parts = [self.recall(result, tensors, operation) for result in was.results]
+            out = assemble(was.structure, parts)
         cursor.passed()
         return out
 
-    def recall(self, result: Any, tensors: list[torch.Tensor], event: Event) -> Any:
+    def recall(self, result: Any, tensors: list[torch.Tensor], operation: Operation) -> Any:
         """One recorded result of an operation that has run."""
-        if result is None or isinstance(result, int):
-            return None if result is None else tensors[result]
+        if result is None or isinstance(result, Reference):
+            return None if result is None else tensors[result.operand]
         if isinstance(result, Value):
             return result.value
         # Quietly, since host data is met above the dispatcher.
         tensor = self._cursor.quietly(lambda: self._from_memory(result))
-        self._cursor.storages.result(tensor, event.operation, event.site, number_of(result))
+        self._cursor.storages.result(tensor, operation.name, operation.site, result.made)
         return tensor
 
     def _from_memory(self, token: Token) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from ....hazards import rules
 from ....hazards.rules import Rule
-from ...program import Event, Generators, edge_of, result_along, value_of
+from ...program import Generators, Operation, edge_of, result_along, value_of
 from .cursor import Cursor, Mode
 from .follower import Follower
 
@@ -30,7 +30,7 @@ class HostReads:
 
     def branch(
         self,
-        event: Event,
+        operation: Operation,
         run: Callable[[], Any],
         keep: Callable[[], Callable[[], Any]],
         *,
@@ -40,7 +40,7 @@ class HostReads:
         """Compare a read, read, and go along the edge.
 
         Args:
-            event: The read.
+            operation: The read.
             run: Reads now.
             keep: Makes a function that reads again at a replay.
             shaped: The edge is the shape of the result, not its value.
@@ -48,13 +48,15 @@ class HostReads:
         """
         cursor = self._cursor
         if cursor.mode is Mode.FOLLOW:
-            return self._follow(event, run, shaped=shaped)
-        cursor.meet(event)
+            return self._follow(operation, run, shaped=shaped)
+        cursor.meet(operation)
         recording = cursor.mode is Mode.RECORD
         if recording:
-            read = rules.LIST_READ if event.operation == "tolist" else rules.HOST_READ
+            read = rules.LIST_READ if operation.name == "tolist" else rules.HOST_READ
             rule = rule or (rules.DYNAMIC_SHAPE if shaped else read)
-            out = cursor.recorder.branch(event, run, keep(), rule.code, lambda read: edge_of(read, shaped))
+            out = cursor.recorder.branch(
+                operation, run, keep(), rule.code, lambda read: edge_of(read, shaped)
+            )
             self._generators.catch_up()
         else:
             out = run()
@@ -64,7 +66,7 @@ class HostReads:
         cursor.enter(value)
         node = cursor.node
         for number, tensor in enumerate(_tensors(parts) if shaped else ()):
-            cursor.storages.result(tensor, event.operation, event.site)
+            cursor.storages.result(tensor, operation.name, operation.site)
             if recording and number >= len(node.arrivals):
                 node.arrivals.append(tensor.detach())
         if not recording:
@@ -75,29 +77,29 @@ class HostReads:
             node.arrivals = []
         return out
 
-    def _follow(self, event: Event, run: Callable[[], Any], *, shaped: bool) -> Any:
+    def _follow(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
         cursor, path = self._cursor, self._follower.path
-        cursor.expect(event)
+        cursor.expect(operation)
         cursor.pass_branch()
         if not path:
-            return self._leave(event, run, shaped=shaped)
+            return self._leave(operation, run, shaped=shaped)
         value = path.pop(0)
         cursor.enter(value)
         tensors = list(cursor.node.arrivals)
         for tensor in tensors:
-            cursor.storages.result(tensor, event.operation, event.site)
+            cursor.storages.result(tensor, operation.name, operation.site)
         out = result_along(value, tensors) if shaped else value_of(value)
         cursor.arrive()
         return out
 
-    def _leave(self, event: Event, run: Callable[[], Any], *, shaped: bool) -> Any:
+    def _leave(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
         """The last branch of the path: its value is new here, so the call goes on from it."""
         out = run()
         value, parts = edge_of(out, shaped)
         self._cursor.enter(value)
         tensors = _tensors(parts)
         for tensor in tensors:
-            self._cursor.storages.result(tensor, event.operation, event.site)
+            self._cursor.storages.result(tensor, operation.name, operation.site)
         self._cursor.go_on([tensor.detach() for tensor in tensors] if shaped else None)
         return out
 

@@ -19,7 +19,8 @@ import torch
 from ....base import CaptureError, MemoryShortageError
 from ....hazards import rules
 from ...backends.protocol import OWNING, Aliases, Backend, Session
-from ...program import Event, results_of, tensors_of
+from ...operators import tensors_of
+from ...program import Operation, results_of
 from ...pytorch import plain_functions
 from ...recording import Branch, Island, Node, Step
 
@@ -33,7 +34,7 @@ class Checkpoint:
 
     Attributes:
         node: The stretch of the call.
-        index: Events of it that had run.
+        index: Operations of it that had run.
         steps: Steps of it that existed.
         held: Storages alive then.
         depth: Number of branches passed.
@@ -88,7 +89,7 @@ class SegmentTape:
         self._steps: list[Step] = []
 
     def start(self, node: Node) -> None:
-        """Begin to record a node from its first event."""
+        """Begin to record a node from its first operation."""
         self._steps = []
         if node not in self.recorded:
             self.recorded.append(node)
@@ -116,7 +117,7 @@ class SegmentTape:
             place.node, place.index, len(self._steps), place.storages.alive(), len(place.nodes) - 1
         )
         try:
-            self._quietly(partial(self.session.begin, len(place.node.events)))
+            self._quietly(partial(self.session.begin, len(place.node.operations)))
         except BaseException:  # an interrupt may come when the capture has begun
             self._quietly(self.session.abort)
             raise
@@ -169,7 +170,7 @@ class SegmentTape:
 
     def island(
         self,
-        event: Event,
+        operation: Operation,
         func: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -199,7 +200,7 @@ class SegmentTape:
         def call() -> list[Any]:
             return results_of(again())[1]
 
-        self._steps.append(Island(call, results, event.operation, event.site, code))
+        self._steps.append(Island(call, results, operation.name, operation.site, code))
         return out
 
     def prepare(self, step: Step) -> None:
@@ -208,7 +209,7 @@ class SegmentTape:
 
     def rebuild(
         self,
-        event: Event,
+        operation: Operation,
         now: Callable[[], torch.Tensor],
         again: Callable[[], torch.Tensor],
         *,
@@ -217,7 +218,7 @@ class SegmentTape:
         """Build a tensor from host memory that may change: an island before the open segment, or behind it.
 
         Args:
-            event: What builds it.
+            operation: What builds it.
             now: Builds it.
             again: Builds it at a replay.
             is_written: The call may have written the memory.
@@ -227,12 +228,12 @@ class SegmentTape:
             self._backend.synchronize()
         tensor = now()
         code = rules.HOST_DATA.code
-        self._steps.append(Island(lambda: [again()], [tensor.detach()], event.operation, event.site, code))
+        self._steps.append(Island(lambda: [again()], [tensor.detach()], operation.name, operation.site, code))
         return tensor
 
     def branch(
         self,
-        event: Event,
+        operation: Operation,
         run: Callable[[], Any],
         reread: Callable[[], Any],
         code: str,
@@ -244,7 +245,7 @@ class SegmentTape:
         out = run()
         place = self.place
         assert place is not None
-        self.end_node(place.node, Branch(lambda: edge(reread()), event.operation, event.site, code))
+        self.end_node(place.node, Branch(lambda: edge(reread()), operation.name, operation.site, code))
         return out
 
     def end_node(self, node: Node, branch: Branch | None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ....base import cut
 from ....hazards import rules
 from ....hazards.rules import Reason, reason
-from ...program import Event, Raised, Value, value_of
+from ...program import Operation, Raised, Value, value_of
 from ...recording import Node
 
 SHOWN = 3
@@ -49,7 +49,7 @@ class UnseenValue(NamedTuple):
         remedy: What to write instead, as far as nothing more is known.
     """
 
-    read: Event
+    read: Operation
     value: str
     before: tuple[str, ...]
     more: int
@@ -57,7 +57,7 @@ class UnseenValue(NamedTuple):
     remedy: str = REMEDY
 
     @classmethod
-    def of(cls, node: Node, read: Event, edge: Any) -> UnseenValue:
+    def of(cls, node: Node, read: Operation, edge: Any) -> UnseenValue:
         """Note a value before it gets an edge.
 
         Args:
@@ -91,7 +91,7 @@ class UnseenValue(NamedTuple):
         return f"before: {', '.join(self.before)}{others}"
 
     def __str__(self) -> str:
-        return f"{self.read.operation} gave {self.value}"
+        return f"{self.read.name} gave {self.value}"
 
 
 def _shown(edge: Any) -> str:

@@ -53,6 +53,11 @@ class Token(NamedTuple):
         """Whether it is a CPU tensor."""
         return self.look.on_host
 
+    @property
+    def made(self) -> int | None:
+        """Number of the storage, if the call made it."""
+        return self.origin[1] if self.origin[0] == NEW else None
+
 
 _OTHER = -1
 """The offset of tokens that say how a tensor looks, but not where: that of an argument is its own."""

@@ -1,0 +1,36 @@
+"""An operation of a call as data: the overload, its operands, its results, where it ran, the user's line."""
+
+from __future__ import annotations
+
+from .difference import first_difference
+from .host_data import HostBytes, HostValues, content_of
+from .operands import (
+    ArrayMemory,
+    Drawn,
+    Number,
+    NumpyScalar,
+    Opaque,
+    Operand,
+    Setting,
+    is_same_operand,
+    number_of,
+    numbers_in,
+    operand_of,
+    operands_of,
+    rebuilt,
+    tokens_in,
+)
+from .operation import (
+    ANYWHERE,
+    CAPTURED,
+    CONST,
+    EARLY,
+    HOST,
+    ISLAND,
+    LIST,
+    READ,
+    SHAPED,
+    VIEWED,
+    Operation,
+)
+from .results import Reference, Structure, Value, assemble, results_of

@@ -1,0 +1,52 @@
+"""Host data that become tensors, as operands."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from .operands import Operand
+
+
+class HostValues(NamedTuple):
+    """Plain values of Python's, in lists as a rule, that a function makes a tensor of.
+
+    Attributes:
+        values: The values.
+        options: What else the function was given: by position, and by name as text.
+        dtype: Type of the tensor.
+        device: Type of its device.
+    """
+
+    values: Operand
+    options: tuple[Operand, ...]
+    dtype: torch.dtype
+    device: str
+
+
+class HostBytes(NamedTuple):
+    """Memory of the host with what was in it when it became a tensor.
+
+    Attributes:
+        shape: Sizes.
+        source: Type of the members, as numpy writes it, or as PyTorch does.
+        content: The bytes, in order.
+        dtype: Type of the tensor.
+        device: Type of its device; None for that of the memory.
+    """
+
+    shape: tuple[int, ...]
+    source: Any
+    content: bytes
+    dtype: torch.dtype
+    device: str | None = None
+
+
+def content_of(tensor: torch.Tensor) -> HostBytes:
+    """What a tensor holds."""
+    content = tensor.detach()
+    if content.device.type != "cpu":
+        content = content.cpu()
+    flat = content.contiguous().view(-1).view(torch.uint8)
+    return HostBytes(tuple(tensor.shape), tensor.dtype, flat.numpy().tobytes(), tensor.dtype)

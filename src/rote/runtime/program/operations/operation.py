@@ -1,0 +1,179 @@
+"""One operation of a call, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, NamedTuple, Self
+
+from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
+from ..storages import Token
+from .operands import Drawn, Number, Operand, numbers_in, rebuilt, tokens_in
+from .results import Structure, Value
+
+CAPTURED, VIEWED, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
+    "captured", "view", "island", "early", "read", "shaped", "anywhere", "constant", "host data", "list",
+)  # fmt: skip
+_OF_THE_HOST = frozenset({CONST, HOST, LIST})
+
+_tuple = tuple.__new__  # half the time of a named tuple's own constructor, at every operation
+
+
+class _At(int):
+    """The position of a tensor operand, where the tensor would stand."""
+
+
+class Operation(NamedTuple):
+    """One operation of a call.
+
+    Before it has run it has no results; see :meth:`ended`.
+
+    Attributes:
+        kind: Where it ran, one of the names above: in a segment (``CAPTURED``, ``VIEWED`` if it only looks
+            at memory of its operands), between two or before one (``ISLAND``, ``EARLY``), at the end of a
+            stretch (``READ``, ``SHAPED``, ``LIST``), whenever Python runs (``ANYWHERE``). Host data become
+            tensors of fixed content (``CONST``), or are read anew (``HOST``).
+        name: The qualified name of its overload; of what makes host data a tensor, or a tensor host data,
+            the name of the function.
+        operands: By position.
+        named: The others, by name.
+        results: In order: a token, a reference to a tensor operand, a value that is no tensor, or None.
+        structure: How it returns them.
+        site: The user's line.
+    """
+
+    kind: str
+    name: str
+    operands: tuple[Operand, ...]
+    named: tuple[tuple[str, Operand], ...]
+    results: tuple[Any, ...]
+    structure: Structure
+    site: Any
+
+    @classmethod
+    def called(
+        cls,
+        kind: str,
+        name: str,
+        operands: tuple[Operand, ...],
+        named: tuple[tuple[str, Operand], ...],
+        site: Any,
+    ) -> Self:
+        """An operation that is about to run."""
+        return _tuple(cls, (kind, name, operands, named, (), "none", site))
+
+    def ended(self, structure: Structure, results: tuple[Any, ...], kind: str | None = None) -> Operation:
+        """The same, once it has run.
+
+        Args:
+            structure: How it has returned its results.
+            results: The results.
+            kind: Where it ran, if that is known only now.
+        """
+        was, name, operands, named, _, _, site = self
+        return _tuple(Operation, (kind or was, name, operands, named, results, structure, site))
+
+    # ------------------------------------------------------------------ compared with another call's
+
+    def is_called_as(self, other: Operation) -> bool:
+        """Whether another operation is the same one on the same operands."""
+        return self.name == other.name and self.operands == other.operands and self.named == other.named
+
+    def agrees(self, other: Operation) -> bool:
+        """Whether it has the same results, too."""
+        return (
+            self.name == other.name
+            and self.operands == other.operands
+            and self.results == other.results
+            and self.named == other.named
+        )
+
+    # ------------------------------------------------------------------ what it takes
+
+    @property
+    def every_operand(self) -> tuple[Operand, ...]:
+        """All operands, those with names behind the others."""
+        return (*self.operands, *[operand for _, operand in self.named]) if self.named else self.operands
+
+    @property
+    def tokens(self) -> list[Token]:
+        """The tensor operands in order, lists opened."""
+        return tokens_in(self.every_operand)
+
+    @property
+    def numbers(self) -> list[Number]:
+        """The numbers in order, lists opened; a number's place among them is its index."""
+        return numbers_in(self.every_operand)
+
+    @property
+    def generator(self) -> Drawn | None:
+        """The generator that it was given, if it was given one."""
+        return next((each for each in self.every_operand if isinstance(each, Drawn)), None)
+
+    def arguments(self, leaf: Callable[[Operand], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The operands as they are handed to the overload.
+
+        Args:
+            leaf: Makes what is handed over of each operand that is no list, in order.
+        """
+        positional = tuple([rebuilt(operand, leaf) for operand in self.operands])
+        return positional, {name: rebuilt(operand, leaf) for name, operand in self.named}
+
+    # ------------------------------------------------------------------ what its schema and the table say
+
+    @property
+    def is_of_aten(self) -> bool:
+        """Whether it is an overload, and no function that makes tensors of host data or the other way."""
+        return self.kind not in _OF_THE_HOST
+
+    @property
+    def overload(self) -> Any:
+        """The overload itself.
+
+        Raises:
+            LookupError: It is none, or no library that is loaded has it.
+        """
+        return overload_named(self.name)
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the overload."""
+        return facts_of(self.overload)
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """Which of the tensor operands it writes."""
+        if not self.is_of_aten or not self.facts.written:
+            return ()
+        numbered = count()
+        args, kwargs = self.arguments(
+            lambda each: _At(next(numbered)) if type(each) is Token else _plain(each)
+        )
+        return tuple([int(each) for each in written_values(self.facts, args, kwargs) if type(each) is _At])
+
+    @property
+    def draws(self) -> bool:
+        """Whether it may draw random numbers: from :attr:`generator`, or else from the default one."""
+        if not self.is_of_aten or not self.facts.seeded:
+            return False
+        return not without_dropout(self.facts, *self.arguments(_plain))
+
+    # ------------------------------------------------------------------ what it gives
+
+    def looks_only(self, tokens: list[Token]) -> bool:
+        """Whether all results look at memory of operands (it is known to write nothing).
+
+        Args:
+            tokens: Its tensor operands.
+        """
+        for result in self.results:
+            kind = type(result)
+            if result is None or kind is Value:
+                return False
+            if kind is Token and result[0] not in [token[0] for token in tokens]:
+                return False
+        return bool(self.results)
+
+
+def _plain(operand: Operand) -> Any:
+    return operand.value if type(operand) is Number else operand
