@@ -17,9 +17,12 @@ from .generators import (
     unknown_states,
 )
 from .gradients import UNNAMED, GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
+from .graph import GivenNode, to_fx
 from .log import BackwardLog, Tally
+from .of_graph import of_fx
 from .operations import (
     ArrayMemory,
+    Drawn,
     HostBytes,
     HostValues,
     Number,
@@ -53,6 +56,7 @@ from .placement import (
     shared_groups,
     sharing_reasons,
 )
+from .program import Edge, Ending, NumberPlace, Program, ResultLeaf, Stretch, Way
 from .result import EAGER, PLAINLY, RECORDED, REPLAYED, Result
 from .storages import (
     EXTERNAL,

@@ -19,7 +19,19 @@ from ...base import Site
 from ...hazards.rules import Reason
 from ..autograd import Backward
 from ..backends.protocol import CopyingSegment
-from ..program import COUNTS_ALL, Counted, GradientEffect, Looks, Operation, Template
+from ..program import (
+    COUNTS_ALL,
+    Counted,
+    Ending,
+    GradientEffect,
+    Looks,
+    Operation,
+    Program,
+    Stretch,
+    Template,
+    Token,
+    Way,
+)
 
 
 class Step(Protocol):
@@ -97,6 +109,7 @@ class Node:
         effects: Gradient slots that the call replaces, if the stretch ends it.
         effects_key: What two observations of the effects are compared by.
         arrivals: Recorded results of the branch that led here (shapes), to copy fresh ones into.
+        arrived: What those results are called: the tensors that the stretch begins with.
         steps: What replays the stretch; None while it is not recorded.
         branch: The end of a recorded stretch that does not end the call.
         held: Storages alive at the branch, by number: what the continuation may read.
@@ -118,6 +131,7 @@ class Node:
     effects: list[GradientEffect] = field(default_factory=list[GradientEffect])
     effects_key: Any = None
     arrivals: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    arrived: tuple[Token, ...] = ()
     steps: list[Step] | None = None
     branch: Branch | None = None
     held: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
@@ -173,10 +187,21 @@ class Node:
             edges=edges,
             template=template,
             effects_key=self.effects_key,
+            arrived=self.arrived,
             refused=set(self.refused),
             pure=self.pure,
             looks=self.looks,
         )
+
+    def program(self) -> Program:
+        """What was observed from here on, as data."""
+        return Program(self._stretch())
+
+    def _stretch(self) -> Stretch:
+        template = self.template
+        ending = Ending.of(template, self.effects_key or ()) if template is not None else None
+        ways = [Way(edge, child._stretch()) for edge, child in self.edges.items()]
+        return Stretch(tuple(self.operations), self.arrived, tuple(ways), ending)
 
     def paths(self) -> int:
         """Number of observed ways from here to an end."""

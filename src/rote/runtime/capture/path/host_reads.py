@@ -9,7 +9,7 @@ import torch
 
 from ....hazards import rules
 from ....hazards.rules import Rule
-from ...program import Generators, Operation, edge_of, result_along, value_of
+from ...program import Generators, Operation, Token, edge_of, result_along, value_of
 from .cursor import Cursor, Mode
 from .follower import Follower
 
@@ -65,8 +65,8 @@ class HostReads:
             cursor.node.complete = True
         cursor.enter(value)
         node = cursor.node
+        node.arrived = self._arrived(parts if shaped else [], operation)
         for number, tensor in enumerate(_tensors(parts) if shaped else ()):
-            cursor.storages.result(tensor, operation.name, operation.site)
             if recording and number >= len(node.arrivals):
                 node.arrivals.append(tensor.detach())
         if not recording:
@@ -97,11 +97,15 @@ class HostReads:
         out = run()
         value, parts = edge_of(out, shaped)
         self._cursor.enter(value)
+        self._cursor.node.arrived = self._arrived(parts, operation)
         tensors = _tensors(parts)
-        for tensor in tensors:
-            self._cursor.storages.result(tensor, operation.name, operation.site)
         self._cursor.go_on([tensor.detach() for tensor in tensors] if shaped else None)
         return out
+
+    def _arrived(self, parts: list[Any], operation: Operation) -> tuple[Token, ...]:
+        """Describe the tensors that a read has given."""
+        result = self._cursor.storages.result
+        return tuple([result(tensor, operation.name, operation.site) for tensor in _tensors(parts)])
 
 
 def _tensors(parts: list[Any]) -> list[torch.Tensor]:
