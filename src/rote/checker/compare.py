@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from types import CodeType
 from typing import Any, NamedTuple, cast
 
-import torch
-
 from ..base import Site
 from ..hazards import rules
 from ..hazards.rules import Rule, Severity
@@ -17,11 +15,12 @@ from ..runtime.capture import HostRandom
 from ..runtime.engine import NEXT
 from ..runtime.objects import TensorMark, mark
 from ..runtime.operators import short
+from ..runtime.program import Number, Operand
 from ..runtime.state import ATTRIBUTE, LENGTH, Difference, Entry, Snapshot, same, show
 from .differing import differences
 from .fake import is_module_dict
 from .surroundings import AGAIN
-from .trial import CodePlace, TrialNotes
+from .trial import CodePlace, ShapedTensor, TracedOperation, TrialNotes
 
 SHOWN = 24
 """Differences of the state that are reported."""
@@ -38,7 +37,7 @@ COUNTING = frozenset({"RT411"})
 _OF_ARGUMENT = re.compile(r"(args|kwargs)\[[^]]+\]\.\w+")
 """An attribute of an object that is an argument."""
 
-Trace = list[tuple[str, Any]]
+Trace = list[TracedOperation]
 
 
 def state(
@@ -225,19 +224,19 @@ def differing(earlier: Trace, later: Trace) -> list[int]:
     for index, (was, now) in enumerate(zip(earlier, later, strict=False)):
         if was == now:
             continue
-        if not found or (was[0] == now[0] and _plain_only(was[1], now[1])):
+        if not found or (was.name == now.name and _plain_only(was.every_operand, now.every_operand)):
             found.append(index)
-        if was[0] != now[0] or len(found) >= PLACES:
+        if was.name != now.name or len(found) >= PLACES:
             break
     return found or [min(len(earlier), len(later))]
 
 
-def _plain_only(was: Any, now: Any) -> bool:
+def _plain_only(was: Operand, now: Operand) -> bool:
     """Whether two operands are the same but for plain values in them."""
-    if not isinstance(was, tuple) or not isinstance(now, tuple):
-        return True
-    if was and isinstance(was[0], torch.dtype):  # a tensor
+    if isinstance(was, ShapedTensor):
         return was == now
+    if type(was) is not tuple or type(now) is not tuple:
+        return True
     return len(was) == len(now) and all(_plain_only(a, b) for a, b in zip(was, now, strict=True))
 
 
@@ -245,35 +244,32 @@ def traces(
     notes: TrialNotes, earlier: Trace, later: Trace, index: int, place: CodePlace, explained: bool
 ) -> None:
     """Operations or their plain operands differ from call to call."""
-    was = earlier[index] if index < len(earlier) else ("the end of the call", None)
-    now = later[index] if index < len(later) else ("the end of the call", None)
-    if was[0] == now[0]:
-        text = f"{short(was[0])} gets another plain operand in every call; a graph keeps the first"
-        differing = [f"{_text(a)} became {_text(b)}" for a, b in _pairs(was[1], now[1]) if a != b]
+    was = earlier[index] if index < len(earlier) else TracedOperation("the end of the call")
+    now = later[index] if index < len(later) else TracedOperation("the end of the call")
+    if was.name == now.name:
+        text = f"{short(was.name)} gets another plain operand in every call; a graph keeps the first"
+        pairs = _pairs(was.every_operand, now.every_operand)
+        differing = [f"{_text(a)} became {_text(b)}" for a, b in pairs if a != b]
         notes.add(rules.OPERAND_DIFFERS, text, evidence="; ".join(differing[:2]), place=place)
     elif not explained:
         text = "other operations run in every call; a graph repeats those of one"
         notes.add(
-            rules.OPERATIONS_DIFFER, text, evidence=f"{short(was[0])} became {short(now[0])}", place=place
+            rules.OPERATIONS_DIFFER, text, evidence=f"{short(was.name)} became {short(now.name)}", place=place
         )
 
 
-def _pairs(was: Any, now: Any) -> Iterable[tuple[Any, Any]]:
-    """Operands in pairs, nested ones opened."""
-    if isinstance(was, tuple) and isinstance(now, tuple) and len(was) == len(now):
+def _pairs(was: Operand, now: Operand) -> Iterable[tuple[Operand, Operand]]:
+    """Operands in pairs, lists and tensors opened."""
+    opened = type(was) in (tuple, ShapedTensor) and type(now) is type(was)
+    if opened and len(was) == len(now):
         for one, other in zip(was, now, strict=True):
             yield from _pairs(one, other)
     else:
         yield was, now
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        try:
-            return repr(float.fromhex(value))
-        except ValueError:
-            return value
-    return show(value)
+def _text(operand: Operand) -> str:
+    return show(operand.value if isinstance(operand, Number) else operand)
 
 
 def _place(site: Site | None, line: CodePlace) -> CodePlace:

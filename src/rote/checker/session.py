@@ -32,7 +32,7 @@ from .differing import differences
 from .fake import script_line
 from .isolation import TimeUp
 from .surroundings import SurroundingEffect, Surroundings, handed_back
-from .trial import UNKNOWN, CodePlace, Note, TrialNotes
+from .trial import UNKNOWN, CodePlace, Note, TracedOperation, TrialNotes
 from .walk import StateWalk
 from .watched import WatchedCode
 
@@ -90,7 +90,7 @@ class Run:
     """
 
     notes: TrialNotes
-    trace: list[tuple[str, Any]]
+    trace: list[TracedOperation]
     before: Snapshot
     after: Snapshot
     random: tuple[HostRandom, HostRandom]

@@ -182,6 +182,12 @@ def test_a_pass_may_drop_and_change_nodes():
     assert of_fx(to_fx(after)) == after
 
 
+def test_what_a_token_does_not_tell_is_refused():
+    observed = observe(subject(lambda x, y, w: (x * 1j).conj() * y))
+    with pytest.raises(ValueError, match="aten::_conj at "):
+        to_fx(observed.program)
+
+
 def test_a_node_that_nobody_describes_is_refused():
     observed = observe(subject(lambda x, y, w: x + 1))
     module = to_fx(observed.program)

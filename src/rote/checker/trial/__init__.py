@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .notes import Note, TrialNotes
-from .operands import replaced, shown
+from .operands import ShapedTensor, TracedOperation, replaced, shown
 from .places import UNKNOWN, CodePlace, here
 from .trial import Trial

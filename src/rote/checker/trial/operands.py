@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
+
+from ...runtime.program import Operand, operand_of
 
 
 def operand(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
@@ -38,14 +40,43 @@ def shown(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
-def plain(value: Any) -> Any:
-    """A comparable form of an operand: numbers by value, tensors by type and shape, other things by type."""
-    if isinstance(value, torch.Tensor):
-        return (value.dtype, tuple(value.shape))
-    if isinstance(value, float):
-        return value.hex()
-    if isinstance(value, (bool, int, str, complex, torch.dtype, torch.device, type(None))):
-        return (type(value).__name__, value)
-    if isinstance(value, (list, tuple)):
-        return tuple([plain(item) for item in cast("list[Any]", value)])
-    return type(value).__name__
+class ShapedTensor(NamedTuple):
+    """A tensor operand in the trace of a check, which compares no memory.
+
+    Attributes:
+        dtype: Its type.
+        shape: Its sizes.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> ShapedTensor:
+        """What is compared of a tensor."""
+        return cls(tensor.dtype, tuple(tensor.shape))
+
+
+class TracedOperation(NamedTuple):
+    """An operation in the trace of a check: as in a program, without storages, results and lines.
+
+    Attributes:
+        name: The qualified name of its overload.
+        operands: By position.
+        named: The others, by name.
+    """
+
+    name: str
+    operands: tuple[Operand, ...] = ()
+    named: tuple[tuple[str, Operand], ...] = ()
+
+    @classmethod
+    def of(cls, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedOperation:
+        """An operation of a run."""
+        named = [(key, operand_of(value, ShapedTensor.of)) for key, value in kwargs.items()]
+        return cls(name, operand_of(args, ShapedTensor.of), tuple(named))
+
+    @property
+    def every_operand(self) -> tuple[Operand, ...]:
+        """All operands, positional ones first."""
+        return (*self.operands, *self.named)

@@ -46,7 +46,7 @@ from ..fake import (
 from .dynamic import largest, of_host_kernel, without_masks
 from .known import KnownValues
 from .notes import TrialNotes
-from .operands import like, operand, plain, replaced, shown
+from .operands import TracedOperation, like, operand, replaced, shown
 from .places import CodePlace, here
 from .raised import RaisedOperation
 from .steps import is_step_count
@@ -68,7 +68,7 @@ class Trial(DispatchMode):
     Attributes:
         notes: What the current run has met.
         raised: What operations of the current run raised.
-        trace: Name and plain operands of the operations of the current run.
+        trace: The operations of the current run.
         made: Host memory that was allocated in the current run.
         pinned: Pinned memory.
         building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
@@ -95,7 +95,7 @@ class Trial(DispatchMode):
         """A new run begins."""
         self.notes = TrialNotes()
         self.raised = RaisedOperation()
-        self.trace: list[tuple[str, Any]] = []
+        self.trace: list[TracedOperation] = []
         self.standins.keep(self.made)  # what an earlier run made on the host and left somewhere
         self.made, self.pinned, self._numbers = FakeMemory(), FakeMemory(), Numbers(self.on_device)
         self.wanted = wanted
@@ -239,7 +239,7 @@ class Trial(DispatchMode):
     def _trace(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(self.trace) in self.wanted:
             self.places[len(self.trace)] = here()
-        self.trace.append((facts.name, (plain(args), plain(tuple(kwargs.items())))))
+        self.trace.append(TracedOperation.of(facts.name, args, kwargs))
 
     def _faked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs.get("generator") is not None:  # a generator of the host; nothing is drawn anyway

@@ -47,6 +47,8 @@ META = "rote"
 TENSOR, ARGUMENT, GENERATOR, ARRAY, NUMBER = "tensor", "argument", "generator", "array", "number"
 
 _aten = torch.ops.aten
+_LAZY = frozenset({"aten::_conj", "aten::_neg_view"})
+"""Views that differ from their operand in nothing that a token says."""
 _CONSTANTS = (int, float, bool, complex, str, type(None), torch.dtype, torch.device)
 
 
@@ -222,6 +224,9 @@ class _GraphWriter:
     # ------------------------------------------------------------------ operations
 
     def _write(self, operation: Operation) -> None:
+        if operation.name in _LAZY:
+            text = f"{operation.name} at {operation.site} gives a tensor that is not told from its operand"
+            raise ValueError(text)
         if operation.kind == ANYWHERE:
             self._aside.append(operation)
         else:

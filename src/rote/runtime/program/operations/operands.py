@@ -155,7 +155,7 @@ def number_of(value: complex) -> Number:
     return _float(float_bits(value)) if kind is float else Number(complex, bits_of(value))
 
 
-def operand_of(value: Any, token: Callable[[torch.Tensor], Token]) -> Operand:
+def operand_of(value: Any, token: Callable[[torch.Tensor], Operand]) -> Operand:
     """An operand as data; numbers and lists that become a tensor have the same form.
 
     Args:
@@ -204,7 +204,7 @@ def operands_of(
 
 
 def _operand(
-    value: Any, tensors: list[torch.Tensor], tokens: list[Token], token: Callable[[torch.Tensor], Token]
+    value: Any, tensors: list[torch.Tensor], tokens: list[Any], token: Callable[[torch.Tensor], Operand]
 ) -> Operand:
     kind = type(value)
     if kind in _SETTINGS:
