@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
 from ..storages import Token
@@ -50,17 +50,16 @@ class Operation(NamedTuple):
     structure: Structure
     site: Any
 
-    @classmethod
+    @staticmethod
     def called(
-        cls,
         kind: str,
         name: str,
         operands: tuple[Operand, ...],
         named: tuple[tuple[str, Operand], ...],
         site: Any,
-    ) -> Self:
+    ) -> Operation:
         """An operation that is about to run."""
-        return _tuple(cls, (kind, name, operands, named, (), "none", site))
+        return _tuple(Operation, (kind, name, operands, named, (), "none", site))
 
     def ended(self, structure: Structure, results: tuple[Any, ...], kind: str | None = None) -> Operation:
         """The same, once it has run.
