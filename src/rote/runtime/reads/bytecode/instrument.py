@@ -26,7 +26,7 @@ from types import CodeType
 from typing import Any
 
 from .lines import handlers_of
-from .opcodes import BINARY, INTRINSICS, NOTED, OPAQUE, OPERATORS, SILENT, NotedOpcode
+from .opcodes import BINARY, IMPORT_STAR, NOTED, OPAQUE, SILENT, UNARY_POSITIVE, NotedOpcode
 from .placing import Instruction, Piece, instructions_of, placed, write
 
 _LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
@@ -233,10 +233,9 @@ def _call(count: int) -> bytes:
 
 def _intrinsic(argument: int) -> NotedOpcode | None:
     """What is noted before a function of the interpreter's own."""
-    name = INTRINSICS.get(argument, "")
-    if name == "INTRINSIC_IMPORT_STAR":
+    if argument == IMPORT_STAR:
         raise OpaqueError("IMPORT_STAR")
-    return OPERATORS.get(name)
+    return NOTED["UNARY_POSITIVE"] if argument == UNARY_POSITIVE else None
 
 
 def _replaced(each: Instruction) -> bytes:
