@@ -8,7 +8,6 @@ import sys
 from rote.runtime.reads.bytecode import opcodes
 from rote.runtime.reads.handlers.notes import Notes
 
-
 VERSIONS = ((3, 11), (3, 12), (3, 13))
 """Versions of Python that were tried."""
 

@@ -33,7 +33,7 @@ BINARY = (*_ROWS["operators"], *[f"INPLACE_{name}" for name in _ROWS["operators"
 """Operators by the argument of ``BINARY_OP``."""
 
 IMPORT_STAR, UNARY_POSITIVE = 2, 5
-"""Functions of the interpreter's own that read, by the argument of ``CALL_INTRINSIC_1`` (since Python 3.12)."""
+"""Functions of the interpreter that read, by the argument of ``CALL_INTRINSIC_1`` since Python 3.12."""
 
 SILENT = frozenset[str](_ROWS["silent"])
 """Opcodes that move values, make new ones, or store where only the call's own code looks."""

@@ -7,16 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...objects import is_python, said_name
-from ..table import lookup
+from ..table import NAMES, lookup
 from ..trace import Trace, is_in_c, is_readable
 from .attributes import everything
 from .containers import content, find_held, whole
 
-TAKING = frozenset({
-    "__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__getstate__", "__reduce__",
-    "__reduce_ex__",
-})  # fmt: skip
-"""Methods that give the parts of an object, or another one that is made of them."""
+TAKING = NAMES["parts"]
 _ASKED = (*sorted(TAKING), "__iter__", "items")
 """Methods that C calls on the way."""
 

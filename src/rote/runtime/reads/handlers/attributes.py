@@ -23,7 +23,7 @@ import torch.autograd.function
 from ....base import identity, is_own
 from ...objects import PROXIES, UNSET, Content, is_of_pybind
 from ...state import ASKED, ATTRIBUTE, ITEM, KIND, ORDER, SAID, answer
-from ..table import lookup
+from ..table import NAMES, lookup
 from ..trace import (
     C_FUNCTIONS,
     CLASS,
@@ -40,17 +40,10 @@ from ..trace import (
 )
 
 _MISSING = lookup.MISSING
-_IDENTIFYING = frozenset({
-    "data_ptr", "storage_offset", "_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks",
-    "_cdata", "_is_view", "retains_grad", "names", "_python_dispatch",
-    "is_inference", "is_shared", "is_pinned", "__cuda_array_interface__", "__array_interface__",
-})  # fmt: skip
-"""What says of a tensor where and how it lies, what it is a view of, or who watches it."""
-_COUNTING = frozenset({"_version", "_backward_hooks", "_post_accumulate_grad_hooks", "retains_grad"})
-"""What changes of a tensor that stays where it is."""
+_IDENTIFYING = NAMES["identifying"]
+_COUNTING = NAMES["counting"]
 _GETATTRIBUTE = object.__dict__["__getattribute__"]
-_IN_NAMESPACE = frozenset({"__abstractmethods__", "__module__", "__annotations__", "__type_params__"})
-"""What C says of a class from its namespace."""
+_IN_NAMESPACE = NAMES["namespace"]
 _FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeType)
 """Types whose instances say the same for ever."""
 _PYTHON = frozenset({FunctionType, MethodType, staticmethod, classmethod})
@@ -62,14 +55,10 @@ _FIELD: Any = type(namedtuple("_Named", "field").field)  # pyright: ignore[repor
 _OF_COMPILER = "__dynamo_disable"
 """Under which name PyTorch keeps, with a function of its own, what calls it past the compiler."""
 _NODE = torch.autograd.function.BackwardCFunction
-_OF_NODES = frozenset({"saved_tensors", "saved_variables", "needs_input_grad", "next_functions"})
-"""What the node of a graph says of itself: it stays for the node's life, in a tuple that is new each time."""
-_OF_ARRAYS = frozenset({"dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
-"""What an array says of itself, and nothing of its numbers."""
-_STANDING = frozenset({"f_code", "f_globals", "f_builtins", "__class__"})
-"""What a frame says of itself for as long as it lives."""
-_OF_CLASSES = frozenset({"_is_param", "_is_buffer"})
-"""By which tensors of classes of one's own say that they are parameters; asked by isinstance."""
+_OF_NODES = NAMES["nodes"]
+_OF_ARRAYS = NAMES["arrays"]
+_STANDING = NAMES["frames"]
+_OF_CLASSES = NAMES["parameters"]
 
 
 def attribute(trace: Trace, name: str, value: Any) -> None:

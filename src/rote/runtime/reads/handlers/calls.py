@@ -23,7 +23,7 @@ from ...objects import (
 )
 from ...pytorch import SCRIPTS, is_quiet
 from ...state import SUBCLASS
-from ..table import REFUSED, UNKNOWN, is_nobody, lookup, name_of
+from ..table import NAMES, REFUSED, UNKNOWN, is_nobody, lookup, name_of
 from ..trace import (
     CLASS,
     CONTAINERS,
@@ -46,21 +46,9 @@ from .containers import change, content, merged, special, spread, text, whole
 from .importing import before_import_module
 
 _BUILTIN = ("builtins", "torch")
-_HARMLESS = frozenset({
-    *(f"builtins.{name}" for name in (
-        "len", "bool", "str", "repr", "min", "max", "sum", "any", "all", "list", "tuple", "set", "frozenset",
-        "dict",
-        "zip", "map", "filter", "enumerate", "reversed", "sorted", "iter", "hash", "isinstance", "issubclass",
-        "object.__init__", "type",
-    )),
-    *("builtins.dict.get", "builtins.dict.__getitem__", "builtins.dict.__contains__"),
-    "builtins.list.__getitem__",
-    "operator.itemgetter()", "operator.itemgetter",
-})  # fmt: skip
-"""Callables that look into what they are given and no further, which counts as read when C is given it."""
-_OF_CYTHON = frozenset({"cython_function_or_method", "fused_cython_function"})
-_KEEPING = frozenset({"builtins.list.append", "builtins.list.insert", "collections.deque.append"})
-"""Callables that put what they are given into a container, and ask nothing of it."""
+_HARMLESS = NAMES["harmless"]
+_OF_CYTHON = NAMES["cython"]
+_KEEPING = NAMES["keeping"]
 _GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "builtins.list.append": lambda given: 1,
     "collections.deque.append": lambda given: 1,
@@ -68,8 +56,7 @@ _GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "collections.deque.extend": lambda given: _number_of(given),
 }
 """Callables that add members at the end of a container, and by how many it grows."""
-_TELL_MODES = frozenset({"torch.overrides", "torch.utils._python_dispatch"})
-"""Modules of PyTorch's that tell others which modes are in force."""
+_TELL_MODES = NAMES["modules_of_modes"]
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
     "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
 }  # fmt: skip

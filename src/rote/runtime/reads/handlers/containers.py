@@ -24,7 +24,7 @@ import torch
 from ....base import identity, is_internal, is_own
 from ...objects import Content, has_parts_in_c, is_python, members, said_module, said_name
 from ...state import BULK, ITEM, LENGTH, ORDER
-from ..table import lookup, name_of
+from ..table import NAMES, lookup, name_of
 from ..trace import (
     CLASS,
     CONTAINER,
@@ -51,12 +51,7 @@ from ..trace import (
 from .attributes import attribute, bind, everything, looks_through, plain_attribute
 
 _WITHOUT_METHODS = frozenset({PLAIN, TENSOR, CONTAINER, MODULE, FUNCTION, METHOD, IN_C})
-_SAID_OF_CLASSES = frozenset({
-    "__annotations__", "__classcell__", "__dict__", "__doc__", "__firstlineno__", "__init__", "__module__",
-    "__new__", "__parameters__", "__qualname__", "__slots__", "__static_attributes__", "__type_params__",
-    "__weakref__",
-})  # fmt: skip
-"""Names of classes that are no methods, or are looked at when an object is made."""
+_SAID_OF_CLASSES = NAMES["classes"]
 _OF_GENERATORS = ("send", "throw", "close")
 _HASHING = ("__hash__", "__eq__")
 _EQUAL = ("__eq__",)

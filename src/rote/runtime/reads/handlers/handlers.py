@@ -22,7 +22,7 @@ import torch.autograd.function
 from ....base import COLLECTOR, identity, is_internal
 from ...objects import UNSET, Content, asked_key, cached_in, is_standard, remembered
 from ...state import ASKED, CACHED, ORDER, REFERENT, VARIABLE, answer
-from ..table import handled, lookup, name_of
+from ..table import NAMES, handled, lookup, name_of
 from ..trace import PLAIN, TENSOR, Trace, is_in_c, prints, writes
 from .apart import pickled, taken_apart
 from .attributes import (
@@ -59,12 +59,8 @@ from .containers import (
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
-_USUAL_CODING = frozenset({
-    "utf-8", "utf8", "UTF-8", "ascii", "latin-1", "strict", "ignore", "replace", "surrogateescape",
-    "surrogatepass", "backslashreplace", "xmlcharrefreplace", "namereplace",
-})  # fmt: skip
-"""Names by which Python's own codecs are known, and what they do about errors."""
-_READS_STORAGE = frozenset({"__getitem__", "__setitem__", "tolist", "__iter__", "fill_"})
+_USUAL_CODING = NAMES["codecs"]
+_READS_STORAGE = NAMES["storages"]
 _MOST_CACHED = 20_000
 Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
 
@@ -441,14 +437,9 @@ def _gets_each(trace: Trace, getter: Any, given: tuple[Any, ...]) -> bool:
     return None not in found
 
 
-_HAND_OUT = frozenset({"list", "tuple", "zip", "enumerate", "reversed"})
-"""Builtins that hand out the members of what they are given, and do not look into them."""
+_HAND_OUT = NAMES["hand_out"]
 
-_ITERATE = frozenset({
-    *("list", "tuple", "zip", "enumerate", "reversed", "sorted", "min", "max", "sum", "any", "all"),
-    *("set", "frozenset", "dict"),
-})  # fmt: skip
-"""Builtins that iterate over what they are given by position, and call nothing of it."""
+_ITERATE = NAMES["iterate"]
 
 _BY_MEMBERS = {
     "sorted": ("__lt__", "__gt__"), "min": ("__lt__", "__gt__"), "max": ("__lt__", "__gt__"),
@@ -584,8 +575,8 @@ def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
             trace.makes_tensor(each)
 
 
-_STATE_READ = frozenset({"get_state", "get_offset", "clone_state", "__reduce__", "graphsafe_get_state"})
-_SHARING_STATE = frozenset({"seed", "graphsafe_get_state", "graphsafe_set_state"})
+_STATE_READ = NAMES["states"]
+_SHARING_STATE = NAMES["shared_states"]
 
 
 def _generator(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

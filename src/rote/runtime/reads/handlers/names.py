@@ -8,22 +8,11 @@ from typing import Any
 
 from ....base import identity
 from ...state import CELL, ITEM, MISSING
+from ..table import NAMES
 from ..trace import Trace, is_compilers
 
-_STARTING = ("torch.cuda", "torch.xpu", "torch.mtia")
 _BUILTINS = vars(builtins)
-_LEFT_OUT = frozenset({
-    ("torch.nn.utils.parametrize", "_cache"),  # made anew around each use of it
-    ("linecache", "cache"),  # lines of source, for messages
-    *((module, name) for module in _STARTING for name in ("_lazy_seed_tracker", "_queued_calls")),
-    *((f"torch._functorch.{module}", "DECOMPOSITIONS_LOADED") for module in ("predispatch", "vmap")),
-    *(("torch.autograd.profiler", f"_cupti_monitor_{name}") for name in ("checked", "module")),
-})  # fmt: skip
-"""Globals that are no condition and no effect: what Python and PyTorch keep for themselves.
-
-Devices that have not started queue what is to be done when they do. All of it sets random numbers, which
-makes a call eager anyway.
-"""
+_LEFT_OUT = NAMES["left_out"]
 
 
 def name(trace: Trace, name: str, table: dict[str, Any]) -> None:
@@ -50,9 +39,9 @@ def of_globals(trace: Trace, name: str, table: dict[str, Any]) -> Any:
 
 
 def _is_left_out(table: dict[str, Any], name: str) -> bool:
-    """Whether a global is a compiler's, or one of :data:`_LEFT_OUT`."""
+    """Whether a global is a compiler's, or one that Python and PyTorch keep for themselves."""
     module = table.get("__name__")
-    return is_compilers(module) or (type(module) is str and (module, name) in _LEFT_OUT)
+    return is_compilers(module) or (type(module) is str and f"{module}.{name}" in _LEFT_OUT)
 
 
 def store_name(trace: Trace, name: str, table: dict[str, Any], *_: Any) -> None:

@@ -3,4 +3,5 @@
 from __future__ import annotations
 
 from . import lookup
+from .names import NAMES, types_in
 from .table import REFUSED, UNKNOWN, Rows, handled, is_nobody, name_of

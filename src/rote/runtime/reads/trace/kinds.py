@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import re
-import struct
-import weakref
-import zoneinfo
-from contextvars import ContextVar
-from datetime import date, time, timedelta, tzinfo
-from decimal import Decimal
-from functools import lru_cache, partial
-from operator import attrgetter, itemgetter, methodcaller
 from types import (
     BuiltinFunctionType,
-    CellType,
     ClassMethodDescriptorType,
-    CodeType,
     FunctionType,
-    GenericAlias,
-    GetSetDescriptorType,
-    MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
-    TracebackType,
-    UnionType,
     WrapperDescriptorType,
 )
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy
 import torch
+
+from ..table import types_in
 
 PLAIN, TENSOR, CONTAINER, DERIVED, MODULE, CLASS, FUNCTION, METHOD, IN_C, OTHER = range(10)
 """A value that cannot change; a tensor; a builtin container; an instance of a subclass of one; a Python
 module; a class; a Python function; a bound method; a function of C; anything else."""
 
-PLAIN_TYPES = frozenset({
-    int, float, bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented), range, slice,
-    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
-})  # fmt: skip
+PLAIN_TYPES = frozenset(types_in("plain_types"))
 """Types of values that cannot change."""
 
 CONTAINERS = (dict, list, tuple, set, frozenset)
@@ -70,16 +52,7 @@ class _Kinds(dict[type, int]):
         return found
 
 
-FIXED = (
-    *PLAIN_TYPES, *C_FUNCTIONS, type, ModuleType, FunctionType, MethodType, CodeType, GenericAlias, UnionType,
-    CellType,
-    property, staticmethod, classmethod, BaseException, re.Pattern, re.Match, date, time, timedelta, tzinfo,
-    weakref.ref, partial, lru_cache(len).__class__, itemgetter, attrgetter, methodcaller, numpy.generic,
-    numpy.dtype,
-    numpy.ufunc, torch.Generator, torch.finfo, torch.iinfo, ContextVar, super,
-    torch.Stream, torch.Event, GetSetDescriptorType, MemberDescriptorType, TracebackType, struct.Struct,
-    TypeVar, zoneinfo.ZoneInfo, Decimal,
-)  # fmt: skip
+FIXED = (*PLAIN_TYPES, *C_FUNCTIONS, *types_in("fixed_types"))
 """Types whose instances do not change, or of which what changes is known by other means."""
 
 

@@ -16,27 +16,13 @@ from typing import Any
 from ....base import NOWHERE, Site, identity, is_internal
 from ...objects import said_module, said_name
 from ...state import ITEM
-from ..table import lookup
+from ..table import NAMES, lookup
 from .noted import Output
 from .trace import Trace
 
-_LIBRARIES = frozenset({"logging", "rich", "tqdm"})
-"""Libraries that read clocks and frames for what they write."""
-
-_WRITES = frozenset({
-    "debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log", "handle",
-    "__new__", "__init__", "__iter__", "__enter__", "__exit__", "__del__", "__next__", "update", "close",
-    "refresh",
-    "clear", "reset", "unpause", "display", "write", "moveto", "set_description", "set_description_str",
-    "set_postfix", "set_postfix_str", "trange", "set_lock", "get_lock", "print", "print_json", "rule", "out",
-})  # fmt: skip
-"""Functions by which a program has such a library write something."""
-
-_WHEN = frozenset({
-    "created", "msecs", "relativeCreated", "asctime", "process", "__dict__", "start_t", "last_print_t",
-    "last_print_n", "miniters", "_ema_dn", "_ema_dt", "_ema_miniters", "delay",
-})  # fmt: skip
-"""Attributes in which such a library keeps when something was written."""
+_LIBRARIES = NAMES["libraries"]
+_WRITES = NAMES["writing_functions"]
+_WHEN = NAMES["times"]
 
 _TELLS = frozenset({"update"})
 """Those that return whether something was shown this time, which the clock says."""
@@ -44,15 +30,9 @@ _TELLS = frozenset({"update"})
 _HOMES = tuple({f"{get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 """Where such libraries lie; a user's own file may have the name of one."""
 
-SAID_OF_OUTPUT = frozenset({"clock", "environment", "ambient", "shared"})
-"""Rows of the table that say nothing of a result where such a library calls them: a lock around its lines is
-one that processes share."""
-
-
-_WRITING = frozenset({"write", "writelines"})
-_HARMLESS = frozenset({"fileno", "flush", "isatty", "readable", "seekable", "writable"})
-"""Methods of streams that write nothing."""
-
+SAID_OF_OUTPUT = NAMES["said_of_output"]
+_WRITING = NAMES["writing_methods"]
+_HARMLESS = NAMES["harmless_methods"]
 
 _POP, _CACHE = opmap["POP_TOP"], opmap["CACHE"]
 _CALLS = frozenset(opmap[name] for name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX") if name in opmap)

@@ -15,17 +15,13 @@ through their namespaces.
 
 from __future__ import annotations
 
-import ctypes
-import decimal
 import gc
 import random
 import sys
 import weakref
-from array import array
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from mmap import mmap
 from operator import is_
 from types import (
     BuiltinMethodType,
@@ -105,7 +101,7 @@ from ...state import (
     show,
 )
 from ..bytecode import Swaps
-from ..table import Rows, lookup
+from ..table import Rows, lookup, types_in
 from .given import Given
 from .kinds import CLASS, CONTAINER, FUNCTION, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
 from .noted import Effect, Noted, Output, Setting, UnseenCode
@@ -122,12 +118,7 @@ OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 """Attributes by which an object becomes one of another class, has other attributes, or runs other code."""
 _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
-_BY_CONTENT = (
-    torch.Tensor, numpy.ndarray, numpy.void, set, frozenset, bytearray, array, random.Random,
-    numpy.random.RandomState, numpy.random.Generator, numpy.random.BitGenerator, memoryview, mmap,
-    BuiltinMethodType, MethodWrapperType, ctypes.Structure.__mro__[1], defaultdict, decimal.Context,
-    type(decimal.DefaultContext.flags),
-)  # fmt: skip
+_BY_CONTENT = types_in("types_by_content")
 """Types that :func:`...objects.marks.mark` compares by what they hold; iterators are such, too."""
 
 _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
