@@ -21,7 +21,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import is_
 from types import (
     BuiltinMethodType,
@@ -135,6 +135,9 @@ GLOBAL_GENERATORS: tuple[Any, ...] = (
 anyway."""
 
 
+_Addresses = Collection[tuple[str, int, Any]]
+
+
 class _Written(NamedTuple):
     """One slot, or all of a container, before it was first written."""
 
@@ -145,15 +148,47 @@ class _Written(NamedTuple):
     owner: int
     site: Site
 
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is, among those of one call."""
+        return self.kind, identity(self.container), self.key
+
+    @property
+    def suffix(self) -> str:
+        """What the user writes behind the name of the owner."""
+        if self.kind == CELL:
+            return ""
+        member = self.kind == ITEM and self.owner == identity(self.container)
+        return f"[{self.key!r}]" if member else f".{self.key}"
+
+    def now(self) -> Any:
+        """What lies in it; UNSET or MISSING if nothing does."""
+        try:
+            return read_from(self.kind, self.container, self.key)
+        except (KeyError, IndexError, ValueError, AttributeError):
+            return UNSET if self.kind == ATTRIBUTE else MISSING
+
 
 @dataclass
 class _Growing:
-    """A list or a deque outside to which members are added."""
+    """A list or a deque outside to which members are added: what it was, and how many are added."""
 
-    container: Any
-    was: tuple[Any, ...]
-    site: Site
+    written: _Written
     count: int = 0
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """Slots that a call has bound, and what lies in them, in the form in which a result is taken apart."""
+
+    marking: Marking
+    targets: list[Target] = field(default_factory=list[Target])
+    parts: list[Any] = field(default_factory=list[Any])
+
+    def add(self, target: Target, part: Any) -> None:
+        """Something lies in a slot."""
+        self.targets.append(target)
+        self.parts.append(self.marking.mark(part))
 
 
 class Trace:
@@ -257,12 +292,14 @@ class Trace:
 
     def held(self, value: Any) -> None:
         """Note what an object outside holds, as a whole."""
+        if not any(value is each for each in GLOBAL_GENERATORS):
+            self._read_held(value)
+
+    def _read_held(self, value: Any) -> None:
         address = (HELD, identity(value), None)
-        if address not in self._reads and not any(value is each for each in GLOBAL_GENERATORS):
-            form = mark(value)
-            if form is not value:
-                self._reads[address] = Read(HELD, value, None, form, identity(value), "", self._names)
-                self._read_numbers(value)
+        if address not in self._reads and (form := mark(value)) is not value:
+            self._reads[address] = Read(HELD, value, None, form, identity(value), "", self._names)
+            self._read_numbers(value)
 
     def _find_again(self, value: Any, owner: Any, suffix: str) -> None:
         """Something outside leads to an argument that is taken apart, which is another one in each call."""
@@ -287,8 +324,8 @@ class Trace:
         error = sys.exc_info()[1]
         self.handled = None if error is None else identity(error)
         for each in self._growing.values():  # an attempt that is made again
-            each.container.clear()
-            each.container.extend(each.was)
+            each.written.container.clear()
+            each.written.container.extend(each.written.was)
         self._growing.clear()
         for written in (self._written, self._changed):
             for address, each in list(written.items()):
@@ -534,8 +571,9 @@ class Trace:
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         read = self._reads.get(address)  # as it was then: what lies there may have been filled since
-        was = read.value if read is not None else self._form(_look(kind, container, key))
-        self._written[address] = _Written(kind, container, key, was, identity(owner), self._site())
+        slot = _Written(kind, container, key, None, identity(owner), self._site())
+        was = read.value if read is not None else self._form(slot.now())
+        self._written[address] = slot._replace(was=was)
         self._held.append(container)
 
     def _forget_classes(self) -> None:
@@ -571,10 +609,9 @@ class Trace:
             self._forget_told(container)
         if outside and identity(container) not in self._changed:
             growing = self._growing.get(identity(container))
-            was = contents(container) if growing is None else growing.was
-            self._changed[identity(container)] = _Written(
-                "", container, None, was, identity(container), self._site()
-            )
+            was = contents(container) if growing is None else growing.written.was
+            slot = _Written("", container, None, was, identity(container), self._site())
+            self._changed[identity(container)] = slot
 
     def appends(self, container: Any, count: int) -> bool:
         """Members are about to be added to a list or a deque; whether a replay can add its own.
@@ -590,7 +627,8 @@ class Trace:
             return False
         if where not in self._growing:
             self.pin(container)
-            self._growing[where] = _Growing(container, members.keys(container), self._site())
+            was = members.keys(container)
+            self._growing[where] = _Growing(_Written("", container, None, was, where, self._site()))
         self._forget_told(container)
         self._growing[where].count += count
         return True
@@ -646,14 +684,13 @@ class Trace:
         return found or identity(tensor) in self.arguments
 
     def draws(self, generator: Any) -> None:
-        """The call draws a number from a generator of the process, or sets it."""
+        """The call draws a number from a generator of the process, or sets it.
+
+        A call that leaves the generator as it was is right where it is that.
+        """
         self._draws = self._draws or self._site()
-        address = (HELD, identity(generator), None)
-        if address not in self._reads:  # a call that leaves it as it was is right where it is that
-            name = f"the generator of {type(generator).__module__.partition('.')[0]}"
-            self.find(generator, None, name)
-            form = mark(generator)
-            self._reads[address] = Read(HELD, generator, None, form, identity(generator), "", self._names)
+        self.find(generator, None, f"the generator of {type(generator).__module__.partition('.')[0]}")
+        self._read_held(generator)
 
     def failed(self, note: str, error: Exception) -> None:
         """A note was not taken: whatever the call is for, it is not known what it has read."""
@@ -752,25 +789,15 @@ class Trace:
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts = tuple(self._scripts.values())
         noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact)
-        for held in (
-            self.outside,
-            self._reads,
-            self._written,
-            self._changed,
-            self._growing,
-            self._scripts,
-            self._namespaces,
-            self._slots,
-            self._found,
-            self._carriers,
-            self._arrays,
-        ):
+        for held in (self.outside, self._reads, self._written, self._changed, self._growing, self._scripts):
+            held.clear()
+        for held in (self._namespaces, self._slots, self._found, self._carriers, self._arrays):
             held.clear()
         self._held.clear()
         self.given = Given()
         return noted
 
-    def bound(self, value: Any, often: Collection[tuple[str, int, Any]] = (), *, others: bool = True) -> Any:
+    def bound(self, value: Any, often: _Addresses = (), *, others: bool = True) -> Any:
         """The call has returned: its result, with the slots outside that it has bound to something else.
 
         A slot that it has read before holds what an earlier call has left, and is no such slot.
@@ -780,44 +807,26 @@ class Trace:
             often: Slots that calls have often bound to something else; bound if nothing changes, too.
             others: Whether other slots are bound as well.
         """
-        targets, parts = list[Target](), list[Any]()
-        marking = Marking(self.given.number_of, self.has)
-        value = marking.mark(value)
+        binding = _Binding(Marking(self.given.number_of, self.has))
+        value = binding.marking.mark(value)
         for each in self._written.values():
-            now = _look(each.kind, each.container, each.key)
-            address = (each.kind, identity(each.container), each.key)
-            if identity(each.container) in self._carriers:
-                self._tag(each, value, now, targets, parts, marking)
-                continue
             number = self.given.branch(each.container)
-            if number is not None:
-                self._bind_given(each, number, now, targets, parts, marking)
-                continue
-            can = address not in self._reads and self._can_bind(each, now, marking)
-            if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
-                continue
-            if address in often or (others and not _same(each.was, self._form(now))):
-                name = self._names.path(each.owner, _suffix(each))
-                targets.append(Target(each.kind, each.container, each.key, name))
-                parts.append(marking.mark(now))
-                if can:
-                    self._bound.add(address)
+            if identity(each.container) in self._carriers:
+                self._tag(binding, each, value)
+            elif number is not None:
+                self._bind_given(binding, each, number)
+            else:
+                self._bind(binding, each, often, others)
         for each in self._changed.values():
             number = self.given.branch(each.container)
             if number is not None:
-                self._fill_given(each, number, targets, parts, marking)
-            elif self._can_fill(each, marking):
-                found = each.container
-                keys = tuple(found) if type(found) is dict else None
-                target = Target(CONTENTS, found, keys, self._names.path(each.owner, ""))
-                if others or target.address in often:
-                    targets.append(target)
-                    parts.append(marking.mark(tuple(found) if keys is None else tuple(found.values())))
-                    self._bound.add(("", identity(found), None))
+                self._fill_given(binding, each, number)
+            else:
+                self._fill(binding, each, often, others)
         for each in self._growing.values():
-            self._grow(each, targets, parts, marking, often if not others else None)
-        self._pin_inside((value, parts))
-        return Bound(value, tuple(targets), tuple(parts)) if targets else value
+            self._grow(binding, each, often, others)
+        self._pin_inside((value, binding.parts))
+        return Bound(value, tuple(binding.targets), tuple(binding.parts)) if binding.targets else value
 
     def _pin_inside(self, value: Any) -> None:
         """What a replay hands out or binds is the object that it is."""
@@ -833,84 +842,78 @@ class Trace:
             elif is_readable(part):
                 left.extend(members.values(part))
 
-    def _tag(
-        self,
-        each: _Written,
-        value: Any,
-        now: Any,
-        targets: list[Target],
-        parts: list[Any],
-        marking: Marking,
-    ) -> None:
+    def _bind(self, binding: _Binding, each: _Written, often: _Addresses, others: bool) -> None:
+        """A slot outside was written."""
+        now = each.now()
+        can = each.address not in self._reads and self._can_bind(each, now, binding.marking)
+        if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
+            return
+        if each.address in often or (others and not _same(each.was, self._form(now))):
+            name = self._names.path(each.owner, each.suffix)
+            binding.add(Target(each.kind, each.container, each.key, name), now)
+            if can:
+                self._bound.add(each.address)
+
+    def _tag(self, binding: _Binding, each: _Written, value: Any) -> None:
         """An attribute of a tensor was set: if that is part of the result, what is set is a part, too."""
-        tensor = self._carriers[identity(each.container)]()
+        now, tensor = each.now(), self._carriers[identity(each.container)]()
         position = next((place for place, leaf in enumerate(_leaves_of(value)) if leaf is tensor), None)
         known = tensor is None or identity(tensor) in self.arguments or each.was is not MISSING
-        if known or position is None or not self._can_be_made(now, marking):
+        if known or position is None or not self._can_be_made(now, binding.marking):
             return
-        targets.append(Tag(position, each.key, f"result.{each.key}"))
-        parts.append((tensor, marking.mark(now)))
-        self._bound.add((each.kind, identity(each.container), each.key))
+        binding.targets.append(Tag(position, each.key, f"result.{each.key}"))
+        binding.parts.append((tensor, binding.marking.mark(now)))
+        self._bound.add(each.address)
 
-    def _grow(
-        self,
-        each: _Growing,
-        targets: list[Target],
-        parts: list[Any],
-        marking: Marking,
-        often: Collection[tuple[str, int, Any]] | None,
-    ) -> None:
+    def _grow(self, binding: _Binding, each: _Growing, often: _Addresses, others: bool) -> None:
         """Members were added to a list or a deque, and it was not read afterwards: they are parts."""
-        found, where = each.container, identity(each.container)
+        found, where = each.written.container, identity(each.written.container)
         now = members.keys(found)
         size = found.maxlen if type(found) is deque else None
         count = each.count if size is None else min(each.count, size)
         added = now[len(now) - count :]
-        kept = (*each.was, *added)
+        kept = (*each.written.was, *added)
         expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
         as_added = len(now) == len(expected) and all(map(is_, now, expected))
         if where in self._looked or where in self._changed or not as_added or not count:
             return
-        if any(
-            [
-                isinstance(leaf, torch.Tensor) and leaf.requires_grad
-                for leaf in _leaves_of(marking.mark(added))
-            ]
-        ):
+        leaves = _leaves_of(binding.marking.mark(added))
+        if any([isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
             return  # what keeps the graphs of all calls alive
         target = Target(APPENDED, found, count, self.name(found))
-        if self._can_be_made(added, marking) and (often is None or target.address in often):
-            targets.append(target)
-            parts.append(marking.mark(added))
+        if self._can_be_made(added, binding.marking) and (others or target.address in often):
+            binding.add(target, added)
             self._bound.add((APPENDED, where, None))
 
-    def _bind_given(
-        self,
-        each: _Written,
-        number: int,
-        now: Any,
-        targets: list[Target],
-        parts: list[Any],
-        marking: Marking,
-    ) -> None:
+    def _bind_given(self, binding: _Binding, each: _Written, number: int) -> None:
         """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
         if identity(each.container) in self._changed or each.kind not in (ITEM, ATTRIBUTE):
             return
+        now = each.now()
         gone = now is MISSING or now is UNSET
-        can = gone or self._can_be_made(now, marking)
+        can = gone or self._can_be_made(now, binding.marking)
         if not (can or self.given.rebuilt):
             return
         table = each.container is not self.given.of(number)
-        name = self.given.names[number] + _suffix(each)
-        kind = DELETED if gone else each.kind
-        targets.append(GivenTarget(kind, number, each.key, name, table=table))
-        parts.append(None if gone else marking.mark(now))
+        kind, name = DELETED if gone else each.kind, self.given.names[number] + each.suffix
+        binding.add(GivenTarget(kind, number, each.key, name, table=table), None if gone else now)
         if can:
-            self._bound.add((each.kind, identity(each.container), each.key))
+            self._bound.add(each.address)
 
-    def _fill_given(
-        self, each: _Written, number: int, targets: list[Target], parts: list[Any], marking: Marking
-    ) -> None:
+    def _fill(self, binding: _Binding, each: _Written, often: _Addresses, others: bool) -> None:
+        """A list or dict outside was changed: all it holds is a part, if nothing of it was read before."""
+        found = each.container
+        if type(found) not in (list, dict) or any(address[1] == identity(found) for address in self._reads):
+            return
+        keys = tuple(found) if type(found) is dict else None
+        held = tuple(found) if keys is None else tuple(found.values())
+        plain = all([type(key) in PLAIN_TYPES for key in keys or ()])
+        target = Target(CONTENTS, found, keys, self._names.path(each.owner, ""))
+        if plain and self._can_be_made(held, binding.marking) and (others or target.address in often):
+            binding.add(target, held)
+            self._bound.add(each.address)
+
+    def _fill_given(self, binding: _Binding, each: _Written, number: int) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""
         found = each.container
         table = found is not self.given.of(number)
@@ -918,17 +921,14 @@ class Trace:
         if not (own or type(found) is dict) or _same_members(each.was, contents(found)):
             return
         held = members.values(found)
-        can = not table and self._can_be_made(held, marking)
-        can = can and (
-            isinstance(found, list) or all([type(key) in PLAIN_TYPES for key in members.keys(found)])
-        )
+        keys = members.keys(found) if isinstance(found, dict) else None
+        can = not table and self._can_be_made(held, binding.marking)
+        can = can and all([type(key) in PLAIN_TYPES for key in keys or ()])
         if not (can or self.given.rebuilt):
             return
-        keys = members.keys(found) if isinstance(found, dict) else None
-        targets.append(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table))
-        parts.append(marking.mark(held))
+        binding.add(GivenTarget(CONTENTS, number, keys, self.given.names[number], table=table), held)
         if can:
-            self._bound.add(("", identity(found), None))
+            self._bound.add(each.address)
 
     def _can_bind(self, each: _Written, now: Any, marking: Marking) -> bool:
         if each.kind == ITEM and type(each.container) not in (dict, list):
@@ -954,16 +954,6 @@ class Trace:
             return False
         return all([self._can_be_made(part, marking, (*inside, identity(value))) for part in parts])
 
-    def _can_fill(self, each: _Written, marking: Marking) -> bool:
-        """Whether a list or dict was emptied before anything in it was read, and holds what can be bound."""
-        found = each.container
-        if type(found) not in (list, dict) or any(address[1] == identity(found) for address in self._reads):
-            return False
-        keys = all(type(key) in PLAIN_TYPES for key in found) if type(found) is dict else True
-        return keys and self._can_be_made(
-            tuple(found) if type(found) is list else tuple(found.values()), marking
-        )
-
     def _kept(self, read: Read) -> Read:
         """What was read, with the object in the form in which it is kept."""
         if identity(read.container) not in self.anchored:
@@ -975,33 +965,35 @@ class Trace:
         kind, value = each.kind, now
         if now is MISSING and kind == ITEM:
             kind, value = DEFINED, Content(False)
-        return Read(kind, each.container, each.key, value, each.owner, _suffix(each), self._names)
+        return Read(kind, each.container, each.key, value, each.owner, each.suffix, self._names)
 
     def _as_it_was(self, found: Any, was: Any) -> Iterable[Read]:
         """What has to be so before a replay, where a container is changed and left as it was."""
-        whose = identity(found)
+
+        def read(kind: str, key: Any, value: Any, suffix: str = "") -> Read:
+            return Read(kind, found, key, value, identity(found), suffix, self._names)
+
         if type(was) is not tuple:
-            yield Read(HELD, found, None, was, whose, "", self._names)
+            yield read(HELD, None, was)
             return
         if issubclass(type(found), (set, frozenset)):
-            yield Read(BULK, found, None, Content(was), whose, "", self._names)
+            yield read(BULK, None, Content(was))
             return
-        yield Read(LENGTH, found, None, Content(len(was)), whose, " (length)", self._names)
+        yield read(LENGTH, None, Content(len(was)), " (length)")
         pairs: Iterable[tuple[Any, Any]] = enumerate(was)
         if issubclass(type(found), dict):
-            yield Read(
-                ORDER, found, None, Content(tuple([key for key, _ in was])), whose, " (order)", self._names
-            )
+            yield read(ORDER, None, Content(tuple([key for key, _ in was])), " (order)")
             pairs = was
         for key, value in pairs:
-            yield Read(ITEM, found, key, self._form(value), whose, f"[{key!r}]", self._names)
+            yield read(ITEM, key, self._form(value), f"[{key!r}]")
 
     def _identify_kept(self) -> None:
         """What is state and taken apart lies in another slot now: which object it is matters there."""
         if not self.given.slots:
             return
-        written = [_look(each.kind, each.container, each.key) for each in self._written.values()]
-        filled = [contents(each.container) for each in (*self._changed.values(), *self._growing.values())]
+        written = [each.now() for each in self._written.values()]
+        grown = [each.written for each in self._growing.values()]
+        filled = [contents(each.container) for each in (*self._changed.values(), *grown)]
         members = [part for each in filled if type(each) is tuple for part in each]
         pairs = [part for each in members if type(each) is tuple for part in each]
         for value in (*written, *members, *pairs):
@@ -1009,57 +1001,50 @@ class Trace:
                 self.identify(value, "keeps it somewhere else, too")
 
     def _effects(self) -> Iterable[Effect]:
-        for where, each in self._growing.items():
-            if (APPENDED, where, None) in self._bound:
-                continue
-            now = contents(each.container)
-            if _same_members(each.was, now):
-                as_it_was = self._as_it_was(each.container, each.was)
-                self._reads.update([((read.kind, where, read.key), read) for read in as_it_was])
-            else:
-                suffix, was, now = _changed(each.container, each.was, now)
-                name = self.name(each.container) + suffix
-                address = address_of("", each.container, None)
-                yield Effect(name, _text(was), _text(now), each.site, address)
+        for where, grown in self._growing.items():
+            if (APPENDED, where, None) not in self._bound:
+                yield from self._changes(grown.written)
         for each in self._written.values():
-            if (each.kind, identity(each.container), each.key) in self._bound:
-                continue
             carrier = self._carriers.get(identity(each.container))
-            if carrier is not None and carrier() is None:
-                continue  # the call has made it, and nobody has it
-            now = self._form(_look(each.kind, each.container, each.key))
-            if _same(each.was, now) and self.given.branch(each.container) is not None:
-                read = self._as_it_is(each, now)
-                self.given.read(read.kind, read.container, read.key, now, read.name)
-            elif _same(each.was, now):  # a replay leaves it as the call does, if it is so before
-                read = self._as_it_is(each, now)
-                self._reads.setdefault((read.kind, identity(read.container), read.key), read)
-            else:
-                number = self.given.branch(each.container)
-                suffix = _suffix(each)
-                path = self._names.path(each.owner, suffix)
-                name = path if number is None else self.given.names[number] + suffix
-                address = address_of(each.kind, each.container, each.key)
-                yield Effect(name, _text(each.was), _text(now), each.site, address, number is not None)
-        for each in self._changed.values():
-            if ("", identity(each.container), None) in self._bound:
+            if each.address in self._bound or (carrier is not None and carrier() is None):
+                continue  # the latter: the call has made it, and nobody has it
+            now = self._form(each.now())
+            if not _same(each.was, now):
+                yield self._effect(each, each.suffix, each.was, now)
                 continue
-            now = contents(each.container)
-            if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
-                held = now._replace(asked=True)
-                asked = Read(HELD, each.container, None, held, each.owner, "", self._names)
-                self._reads[HELD, identity(each.container), None] = asked
-            elif _same_members(each.was, now):  # what is emptied at first is not read by that
-                given = self.given.branch(each.container) is not None
-                for read in () if given else self._as_it_was(each.container, each.was):
-                    self._reads.setdefault((read.kind, identity(read.container), read.key), read)
+            read = self._as_it_is(each, now)  # a replay leaves it as the call does, if it is so before
+            if self.given.branch(each.container) is not None:
+                self.given.read(read.kind, read.container, read.key, now, read.name)
             else:
-                suffix, was, now = _changed(each.container, each.was, now)
-                address = address_of("", each.container, None)
-                given = self.given.branch(each.container)
-                path = self._names.path(each.owner, suffix)
-                name = path if given is None else self.given.names[given] + suffix
-                yield Effect(name, _text(was), _text(now), each.site, address, given is not None)
+                self._reads.setdefault(_key(read), read)
+        for each in self._changed.values():
+            if each.address not in self._bound:
+                yield from self._changes(each)
+
+    def _changes(self, each: _Written) -> Iterable[Effect]:
+        """The effect on a container, if it is not as it was."""
+        now = contents(each.container)
+        if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
+            held = now._replace(asked=True)
+            read = Read(HELD, each.container, None, held, each.owner, "", self._names)
+            self._reads[_key(read)] = read
+        elif not _same_members(each.was, now):
+            yield self._effect(each, *_changed(each.container, each.was, now))
+        elif self.given.branch(each.container) is None:  # what is emptied at first is not read by that
+            for read in self._as_it_was(each.container, each.was):
+                self._reads.setdefault(_key(read), read)
+
+    def _effect(self, each: _Written, suffix: str, was: Any, now: Any) -> Effect:
+        number = self.given.branch(each.container)
+        path = self._names.path(each.owner, suffix)
+        name = path if number is None else self.given.names[number] + suffix
+        address = address_of(each.kind, each.container, each.key)
+        return Effect(name, _text(was), _text(now), each.site, address, number is not None)
+
+
+def _key(read: Read) -> tuple[str, int, Any]:
+    """Which slot was read, among the reads of one call."""
+    return read.kind, identity(read.container), read.key
 
 
 def _leaves_of(value: Any) -> list[Any]:
@@ -1141,13 +1126,6 @@ def contents(value: Any) -> Any:
     return mark(value)
 
 
-def _look(kind: str, container: Any, key: Any) -> Any:
-    try:
-        return read_from(kind, container, key)
-    except (KeyError, IndexError, ValueError, AttributeError):
-        return UNSET if kind == ATTRIBUTE else MISSING
-
-
 def _same(was: Any, now: Any) -> bool:
     if was is now:
         return True
@@ -1186,13 +1164,6 @@ def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
         return f"[{index}]", was[index], now[index]
     (key, value), (other, later) = was[index], now[index]
     return (f"[{key!r}]", value, later) if _same(key, other) else (" (order)", key, other)
-
-
-def _suffix(each: _Written) -> str:
-    if each.kind == CELL:
-        return ""
-    member = each.kind == ITEM and each.owner == identity(each.container)
-    return f"[{each.key!r}]" if member else f".{each.key}"
 
 
 def _text(value: Any) -> str:
