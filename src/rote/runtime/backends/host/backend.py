@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 
 import torch
 
-from ..protocol import OWNING, SHARED, Aliases, Capabilities, HostTiming, Lock, Sharing
+from ..protocol import OWNING, SHARED, Aliases, Capabilities, HostTiming, Sharing
 from .operations import Catalog
 from .pool import HostPool
 from .session import HostSession
@@ -20,33 +20,17 @@ class HostBackend:
         pool: The memory that recordings share.
     """
 
+    name = "host"
+    capabilities = Capabilities(asynchronous=False, executes_while_capturing=True)
+
     def __init__(self) -> None:
+        self.device = torch.device("cpu")
+        self.lock = threading.RLock()
         self.pool = HostPool()
         self._catalog = Catalog()
-        self._lock = threading.RLock()
         self.tracing = False
         self.entered: int | None = 0
         self.current_stream: Callable[[], int] | None = None
-
-    @property
-    def name(self) -> str:
-        """``"host"``."""
-        return "host"
-
-    @property
-    def device(self) -> torch.device:
-        """The CPU."""
-        return torch.device("cpu")
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Nothing is queued, and operations run when they are captured."""
-        return Capabilities(asynchronous=False, executes_while_capturing=True)
-
-    @property
-    def lock(self) -> Lock:
-        """Reentrant; shared by everything that uses the pool."""
-        return self._lock
 
     def open(
         self,

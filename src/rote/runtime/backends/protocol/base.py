@@ -115,7 +115,6 @@ class Segment(Protocol):
 
     def replay(self) -> None:
         """Run the operations again, on the current stream, into the same memory."""
-        ...
 
     def with_copies(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
@@ -138,7 +137,6 @@ class Session(Protocol):
         Args:
             expected: The most operations that it will have, if that is known.
         """
-        ...
 
     def run(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture one ATen operation into the open segment and return its output tensors.
@@ -165,7 +163,6 @@ class Session(Protocol):
 
     def abort(self) -> None:
         """Throw the open segment away and restore stream, random state and allocator. Idempotent."""
-        ...
 
     def finish(self) -> None:
         """Freeze the recording.
@@ -174,7 +171,6 @@ class Session(Protocol):
         the others is planned and may be shared with other recordings of the same pool. Segments of
         this session must not be replayed before this.
         """
-        ...
 
     def regions(self) -> tuple[Hashable, ...]:
         """The regions of memory that the recording lies in; see :meth:`Backend.regions`."""
@@ -182,7 +178,6 @@ class Session(Protocol):
 
     def release(self) -> None:
         """Give all memory of the recording back. Its segments must not be replayed again. Idempotent."""
-        ...
 
     def stream(self) -> AbstractContextManager[Any]:
         """The context in which the callable runs while the session is open."""
@@ -198,7 +193,6 @@ class Timing(Protocol):
 
     def stop(self) -> None:
         """The call has returned. Does not wait for the device."""
-        ...
 
     def seconds(self) -> float | None:
         """The larger of the host's time and the device's; None while the device is not done.
@@ -217,7 +211,6 @@ class Lock(AbstractContextManager[Any], Protocol):
 
     def release(self) -> None:
         """Give it back."""
-        ...
 
 
 @runtime_checkable
@@ -277,7 +270,6 @@ class Backend(Protocol):
 
     def synchronize(self) -> None:
         """Wait for the work queued on the current stream."""
-        ...
 
     def start_timing(self, spent: float = 0.0) -> Timing:
         """Time a call that begins now.
@@ -301,7 +293,6 @@ class Backend(Protocol):
         Raises:
             EnvironmentError_: The device does not work there.
         """
-        ...
 
     def enter_call(self) -> int:
         """Order this call after the last replay on the device, whatever stream that used.
@@ -313,7 +304,6 @@ class Backend(Protocol):
 
     def leave_call(self) -> None:
         """Note where on the current stream this call's work ends."""
-        ...
 
     def regions(self) -> Mapping[Hashable, int]:
         """Bytes of each region of pool memory that live recordings hold.
@@ -324,7 +314,6 @@ class Backend(Protocol):
 
     def trim(self) -> None:
         """Give memory that no recording needs any more back to the device. May be slow."""
-        ...
 
     def bytes_held(self) -> int:
         """Bytes of pool memory held by live recordings (shared memory counted once)."""
