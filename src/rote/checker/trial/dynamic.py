@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from ...runtime.operators import facts_of, is_mask, tensors_of
+from ...runtime.operators import is_mask
 from ..fake import LARGEST, host_copy
-from .operands import replaced
+from .operands import TrialCall
 
 _long = torch.long
 
@@ -29,27 +29,19 @@ def without_masks(indices: Any) -> list[Any]:
     return found
 
 
-def largest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def largest(call: TrialCall) -> Any:
     """The largest result that an operation can have."""
-    make = _LARGEST.get(facts_of(func).short)
+    make = _LARGEST.get(call.facts.short)
     if make is not None:
-        return make(*args, **kwargs)
-    tensors = tensors_of(args, kwargs)
-    results = [tensors[0].new_empty(tensors[0].shape) for _ in func._schema.returns]
+        return make(*call.args, **call.kwargs)
+    like = call.tensors[0]
+    results = [like.new_empty(like.shape) for _ in call.facts.op._schema.returns]
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def of_host_kernel(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def of_host_kernel(call: TrialCall) -> Any:
     """What an operation's kernel for the host returns for ones; None if there is none, or they are many."""
-    if sum(tensor.numel() for tensor in tensors_of(args, kwargs)) > LARGEST:
-        return None
-    operands, options = replaced(args, host_copy), replaced({**kwargs}, host_copy)
-    if "device" in options:
-        options["device"] = torch.device("cpu")
-    try:
-        return func(*operands, **options)
-    except Exception:  # it has no host kernel, or not for ones
-        return None
+    return None if sum(each.numel() for each in call.tensors) > LARGEST else call.on_host(host_copy)
 
 
 def _nonzero(x: torch.Tensor) -> torch.Tensor:

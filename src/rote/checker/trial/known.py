@@ -15,7 +15,7 @@ import torch
 
 from ...runtime.operators import Facts, tensors_of
 from ..fake import FakeTensor, StandIns, fake_device
-from .operands import replaced
+from .operands import TrialCall, replaced
 
 SMALL = 256
 """Elements of all operands, or of what is made of none, up to which an operation is computed."""
@@ -37,34 +37,22 @@ class KnownValues:
             return False
         return self._value(tensors[0]) is not None if tensors else "made" in facts.row
 
-    def remember(
-        self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-    ) -> None:
+    def remember(self, call: TrialCall, out: Any) -> None:
         """Remember the values of what an operation returned, if they can be known."""
         parts = tensors_of((out,), {})
-        values = self._computed(facts, func, args, kwargs, sum(part.numel() for part in parts))
-        for part, value in zip(parts, tensors_of((values,), {}), strict=False):
-            self._standins.know_value(part, value)
+        if sum(part.numel() for part in parts) <= SMALL:
+            for part, value in zip(parts, tensors_of((self._computed(call),), {}), strict=False):
+                self._standins.know_value(part, value)
 
-    def true(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def true(self, call: TrialCall) -> Any:
         """What an operation returns, as fake tensors of the true shapes; None if that is not known."""
-        values = self._computed(facts, func, args, kwargs)
+        values = self._computed(call)
         return None if values is None else replaced(values, self._standins.like)
 
-    def _computed(
-        self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], made: int = 0
-    ) -> Any:
-        """What an operation returns, as host tensors; None if that is not known.
-
-        Args:
-            facts: Its facts.
-            func: The operation.
-            args: Its operands.
-            kwargs: Those with names.
-            made: Elements of what it returns, if that is known already.
-        """
-        tensors = tensors_of(args, kwargs)
-        if facts.written or facts.seeded or made > SMALL or not (tensors or "made" in facts.row):
+    def _computed(self, call: TrialCall) -> Any:
+        """What an operation returns, as host tensors; None if that is not known."""
+        facts, tensors = call.facts, call.tensors
+        if facts.written or facts.seeded or not (tensors or "made" in facts.row):
             return None
         if sum(tensor.numel() for tensor in tensors) > SMALL:
             return None
@@ -72,15 +60,9 @@ class KnownValues:
         if not moves and any(x.is_floating_point() or x.is_complex() for x in tensors):
             return None
         values = {id(tensor): self._value(tensor) for tensor in tensors}
-        if any(value is None for value in values.values()) or kwargs.get("pin_memory"):
+        if any(value is None for value in values.values()) or call.kwargs.get("pin_memory"):
             return None
-        operands, options = replaced((args, {**kwargs}), lambda tensor: values.get(id(tensor)))
-        if "device" in options:
-            options["device"] = torch.device("cpu")
-        try:
-            return func(*operands, **options)
-        except Exception:  # what it raises, it raises on fake tensors as well
-            return None
+        return call.on_host(lambda tensor: values.get(id(tensor)))
 
     def _value(self, tensor: torch.Tensor) -> torch.Tensor | None:
         if not isinstance(tensor, FakeTensor):

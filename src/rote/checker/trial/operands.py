@@ -8,12 +8,42 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
+from ...runtime.operators import Facts, tensors_of
 from ...runtime.program import Operand, operand_of
 
 
-def operand(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
-    """The operand at a position or under a name; None if it is not given."""
-    return args[position] if position < len(args) else kwargs.get(name)
+class TrialCall(NamedTuple):
+    """An operation with its operands."""
+
+    facts: Facts
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors among the operands."""
+        return tensors_of(self.args, self.kwargs)
+
+    def run(self) -> Any:
+        """What the operation returns."""
+        return self.facts.op(*self.args, **self.kwargs)
+
+    def replaced(self, change: Callable[[torch.Tensor], Any]) -> TrialCall:
+        """The operation with every tensor among its operands changed."""
+        return self._replace(args=replaced(self.args, change), kwargs=replaced(self.kwargs, change))
+
+    def on_host(self, change: Callable[[torch.Tensor], Any]) -> Any:
+        """What the operation returns on the host for other tensors; None if it raises.
+
+        It has no host kernel, or what it raises it raises on fake tensors as well.
+        """
+        call = self.replaced(change)
+        if "device" in self.kwargs:
+            call = call._replace(kwargs={**call.kwargs, "device": torch.device("cpu")})
+        try:
+            return call.run()
+        except Exception:
+            return None
 
 
 def like(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

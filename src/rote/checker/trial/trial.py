@@ -46,7 +46,7 @@ from ..fake import (
 from .dynamic import largest, of_host_kernel, without_masks
 from .known import KnownValues
 from .notes import TrialNotes
-from .operands import TracedOperation, like, operand, replaced, shown
+from .operands import TracedOperation, TrialCall, like, replaced, shown
 from .places import CodePlace, here
 from .raised import RaisedOperation
 from .steps import is_step_count
@@ -128,17 +128,15 @@ class Trial(DispatchMode):
         if parts is not None:
             with self:  # they come back here, one by one
                 return parts(*args, **kwargs)
-        tensors = tensors_of(args, kwargs)
+        call = TrialCall(facts, args, kwargs)
+        tensors = call.tensors
         if func is _aten.lift_fresh.default and not isinstance(tensors[0], FakeTensor):
             return self._keep(func(*args))  # of Python data, by torch.FloatTensor([...])
         if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
-            operands: Any = replaced(args, self._adopted)
-            args, kwargs = operands, cast("dict[str, Any]", replaced(kwargs, self._adopted))
-            tensors = tensors_of(args, kwargs)
-        target = kwargs.get("device")
-        if any(self.on_device(tensor) for tensor in tensors) or _is_pretended(target):
-            return self._on_device(facts, func, args, kwargs, tensors)
-        return self._on_host(facts, func, args, kwargs, tensors)
+            call = call.replaced(self._adopted)
+        if any(self.on_device(tensor) for tensor in call.tensors) or _is_pretended(kwargs.get("device")):
+            return self._on_device(call)
+        return self._on_host(call)
 
     @contextmanager
     def aside(self) -> Generator[None]:
@@ -158,27 +156,21 @@ class Trial(DispatchMode):
 
     # ------------------------------------------------------------------ host
 
-    def _on_host(
-        self,
-        facts: Facts,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        tensors: list[torch.Tensor],
-    ) -> Any:
+    def _on_host(self, call: TrialCall) -> Any:
+        facts, tensors = call.facts, call.tensors
         fake = any(isinstance(tensor, FakeTensor) for tensor in tensors)
         if facts.seeded and facts.dropout is None and not self.building:
             self.notes.add(rules.HOST_RANDOM, f"{facts.short} draws on the host, once for all replays")
         if fake and facts.reads:
-            return self._answer(func, tensors[0])
+            return self._answer(facts.op, tensors[0])
         if facts.written and not self.building:
-            self._note_host_writes(facts, args, kwargs)
+            self._note_host_writes(call)
         if not fake and tensors:
-            return self._keep(func(*args, **kwargs))
-        out = self._faked(facts, func, args, kwargs)
+            return self._keep(call.run())
+        out = self._faked(call)
         if fake or any(part.numel() > _SMALL for part in tensors_of((out,), {})):
             return self._keep(out)
-        return self._keep(func(*args, **kwargs))
+        return self._keep(call.run())
 
     def _keep(self, out: Any) -> Any:
         if not self.building:
@@ -186,97 +178,91 @@ class Trial(DispatchMode):
                 self.made.add(part)
         return out
 
-    def _note_host_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for tensor in written_operands(facts, args, kwargs):
+    def _note_host_writes(self, call: TrialCall) -> None:
+        for tensor in written_operands(*call):
             if tensor.layout is torch.strided and tensor not in self.made:
                 if is_step_count(self.notes, tensor, Severity.WRONG):
                     return
-                text = f"{facts.short} changes a host tensor, which a replay does not repeat"
+                text = f"{call.facts.short} changes a host tensor, which a replay does not repeat"
                 self.notes.add(rules.HOST_OPERATION, text, evidence=shown(tensor), severity=Severity.WRONG)
 
     # ------------------------------------------------------------------ device
 
-    def _on_device(
-        self,
-        facts: Facts,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        tensors: list[torch.Tensor],
-    ) -> Any:
+    def _on_device(self, call: TrialCall) -> Any:
+        facts, tensors = call.facts, call.tensors
         if (facts.reads or facts.beside) and tensors:
             self._note_read(tensors[0], facts)
         if facts.reads and tensors:
-            return self._answer(func, tensors[0])
+            return self._answer(facts.op, tensors[0])
         if not self.building:
-            self._trace(facts, args, kwargs)
-            self._numbers.note(self.notes, facts, args)
-        if func in _COPIES:
-            copied = self._copy(func, args, kwargs)
+            self._trace(call)
+            self._numbers.note(self.notes, facts, call.args)
+        if facts.op in _COPIES:
+            copied = self._copy(call)
             if copied is not None:
                 return copied
         if facts.written:
-            self._note_writes(facts, args, kwargs)
+            self._note_writes(call)
         if any(not self.on_device(tensor) for tensor in tensors):
-            args, kwargs = self._with_host_operands(facts, args, kwargs, tensors)
-        if facts.indexed and any(is_mask(index) for index in args[1]):
-            return self._masked(facts, func, args, kwargs)
-        if facts.dynamic and not (facts.indexed or facts.beside) and kwargs.get("output_size") is None:
+            call = self._with_host_operands(call)
+        if facts.indexed and any(is_mask(index) for index in call.args[1]):
+            return self._masked(call)
+        if facts.dynamic and not (facts.indexed or facts.beside) and call.kwargs.get("output_size") is None:
             self._note_dynamic(facts, tensors)
-            return self._largest(facts, func, args, kwargs)
+            return self._largest(call)
         if facts.refused is not None:
             shapes = ", ".join(shown(tensor) for tensor in tensors[:2])
             text = f"{facts.short} {facts.refused}"
             self.notes.add(rules.REFUSED, text, evidence=shapes, severity=Severity.STOPS)
-        out = self._faked(facts, func, args, kwargs)
+        out = self._faked(call)
         if self.known.may_be(facts, tensors):
-            self.known.remember(facts, func, args, kwargs, out)
+            self.known.remember(call, out)
         self.inventor.meet(facts.name, tensors, out)
-        if func is _aten.scalar_tensor.default:
+        if facts.op is _aten.scalar_tensor.default:
             self._numbers.add(out)
         return out
 
-    def _trace(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _trace(self, call: TrialCall) -> None:
         if len(self.trace) in self.wanted:
             self.places[len(self.trace)] = here()
-        self.trace.append(TracedOperation.of(facts.name, args, kwargs))
+        self.trace.append(TracedOperation.of(call.facts.name, call.args, call.kwargs))
 
-    def _faked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if kwargs.get("generator") is not None:  # a generator of the host; nothing is drawn anyway
-            kwargs = {**kwargs, "generator": None}
+    def _faked(self, call: TrialCall) -> Any:
+        if call.kwargs.get("generator") is not None:  # a generator of the host; nothing is drawn anyway
+            call = call._replace(kwargs={**call.kwargs, "generator": None})
         try:
             with self.fake:
-                return func(*args, **kwargs)
+                return call.run()
         except Exception as error:
             if depends_on_data(error):
-                self._note_dynamic(facts, tensors_of(args, kwargs))
-                return self._largest(facts, func, args, kwargs)
+                self._note_dynamic(call.facts, call.tensors)
+                return self._largest(call)
             if not lacks_fake(error):
                 raise
-        return self._without_fake(facts, func, args, kwargs)
+        return self._without_fake(call)
 
-    def _largest(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _largest(self, call: TrialCall) -> Any:
         """A result whose shape depends on values: the true one if they are known, else the largest."""
-        true = self.known.true(facts, func, args, kwargs)
+        true = self.known.true(call)
         if true is not None:
             return true
         with self.fake:
-            return largest(func, args, kwargs)
+            return largest(call)
 
-    def _without_fake(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _without_fake(self, call: TrialCall) -> Any:
         """Nobody said what an operator returns: ask its host kernel, or guess."""
+        func = call.facts.op
         if not func._schema.returns:  # a fused optimizer
             return None
-        found = of_host_kernel(func, args, kwargs)
+        found = of_host_kernel(call)
         if func.namespace != "aten":
             guessed = "" if found is not None else "; its result is taken to be like its first operand"
-            text = f"{facts.name} has no fake implementation: nobody can say what a capture does{guessed}"
-            evidence = ", ".join(shown(tensor) for tensor in tensors_of(args, kwargs)[:3])
-            self.notes.add(rules.NO_FAKE, text, evidence=evidence)
+            text = (
+                f"{call.facts.name} has no fake implementation: nobody can say what a capture does{guessed}"
+            )
+            self.notes.add(rules.NO_FAKE, text, evidence=", ".join(map(shown, call.tensors[:3])))
         with self.fake:
-            if found is None:
-                return largest(func, args, kwargs)
-            return replaced(found, lambda made: like(made, self.device))
+            return largest(call) if found is None else replaced(found, lambda made: like(made, self.device))
 
     def _higher_order(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         text = f"{func} takes Python functions: what it runs is not looked into"
@@ -312,21 +298,23 @@ class Trial(DispatchMode):
 
     # ------------------------------------------------------------------ copies
 
-    def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _copy(self, call: TrialCall) -> Any:
         """A copy between host and device; None for one that stays on the device."""
-        source = args[1] if func is _aten.copy_.default else args[0]
-        blocking = not operand(args, kwargs, 2, "non_blocking")
-        if func is _aten.copy_.default:
-            if not self.on_device(args[0]):
+        args, kwargs = call.args, call.kwargs
+        into = args[0] if call.facts.op is _aten.copy_.default else None
+        source = args[0] if into is None else args[1]
+        blocking = not (args[2] if len(args) > 2 else kwargs.get("non_blocking"))
+        if into is not None:
+            if not self.on_device(into):
                 self._note_to_host(source, blocking)
-                return args[0].fill_(1) if not isinstance(args[0], FakeTensor) else args[0]
-            if not self.on_device(source) or self._numbers.are_copied(source, args[0]):
+                return into.fill_(1) if not isinstance(into, FakeTensor) else into
+            if not self.on_device(source) or self._numbers.are_copied(source, into):
                 self._note_to_device(source, blocking)
             if self.on_device(source):
                 return None
-            self._note_writes(facts_of(func), args, kwargs)
-            self.standins.forget_value(args[0])
-            return args[0]
+            self._note_writes(call)
+            self.standins.forget_value(into)
+            return into
         target = kwargs.get("device")
         if self.on_device(source):
             if target is None or _is_pretended(target):
@@ -334,7 +322,7 @@ class Trial(DispatchMode):
             self._note_to_host(source, blocking)
             return self.to_host(source, kwargs.get("dtype") or source.dtype)
         self._note_to_device(source, blocking)
-        out = self._faked(facts_of(func), func, args, kwargs)
+        out = self._faked(call)
         if not isinstance(source, FakeTensor):
             self.standins.know_value(out, source.to(out.dtype))
         return out
@@ -359,18 +347,13 @@ class Trial(DispatchMode):
 
     # ------------------------------------------------------------------ operands, shapes, writes
 
-    def _with_host_operands(
-        self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[torch.Tensor]
-    ) -> tuple[Any, Any]:
+    def _with_host_operands(self, call: TrialCall) -> TrialCall:
         """Host tensors among the operands of a device operation: noted, then taken to lie on the device."""
-        for tensor in tensors:
-            if self.on_device(tensor):
-                continue
+        apart = [tensor for tensor in call.tensors if not self.on_device(tensor)]
+        for tensor in apart:
             is_argument = self.standins.is_host_argument(tensor)
-            note_operand(self.notes, facts, tensor, is_argument=is_argument, is_building=self.building)
-        if any(tensor.dim() and not self.on_device(tensor) for tensor in tensors):
-            return replaced(args, self._moved), replaced(kwargs, self._moved)
-        return args, kwargs
+            note_operand(self.notes, call.facts, tensor, is_argument=is_argument, is_building=self.building)
+        return call.replaced(self._moved) if any(tensor.dim() for tensor in apart) else call
 
     def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
         if self.on_device(tensor) or not tensor.dim():
@@ -378,32 +361,33 @@ class Trial(DispatchMode):
         with self.fake:
             return like(tensor, self.device)
 
-    def _masked(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _masked(self, call: TrialCall) -> Any:
+        facts, args = call.facts, call.args
         masks = [index for index in args[1] if is_mask(index)]
         if facts.stores:
-            if not self._numbers.is_number(filled_in(facts, args, kwargs)):
+            if not self._numbers.is_number(filled_in(*call)):
                 text = "a store through a mask counts the elements on the host"
                 self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"mask {shown(masks[0])}")
             with self.fake:
                 return args[0] if facts.mutable else args[0].clone()
         self._note_dynamic(facts, masks, "a mask selects elements, and the host has to know how many")
-        true = self.known.true(facts, func, args, kwargs)
+        true = self.known.true(call)
         if true is not None:
             return true
         with self.fake:
-            return func(args[0], without_masks(args[1]))
+            return facts.op(args[0], without_masks(args[1]))
 
     def _note_dynamic(self, facts: Facts, tensors: list[torch.Tensor], text: str = "") -> None:
         if not self.building:
             text = text or f"the shape of what {facts.short} returns depends on values"
             self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {', '.join(map(shown, tensors[:2]))}")
 
-    def _note_writes(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for tensor in written_operands(facts, args, kwargs):
+    def _note_writes(self, call: TrialCall) -> None:
+        for tensor in written_operands(*call):
             self.standins.forget_value(tensor)
             name = self.standins.argument_name(tensor)
             if name is not None and not self.building:
-                text = f"{facts.short} changes {name} in place"
+                text = f"{call.facts.short} changes {name} in place"
                 self.notes.add(rules.ARGUMENT_MUTATED, text, evidence=shown(tensor))
 
 

@@ -9,7 +9,7 @@ from ...base import MisuseError, Site
 from .. import rules
 from ..rules import Finding, Rule
 from .evidence import annotated
-from .program import CAPTURES, GRAPHERS, ScannedFile, Reach, SourceClass, SourceFunction
+from .program import CAPTURES, GRAPHERS, Reach, ScannedFile, SourceClass, SourceFunction
 from .reader import Reader
 from .scope import Env
 from .syntax import Imports, decorators, is_literal, keyword, last_name, text_literal, text_of
