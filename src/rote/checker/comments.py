@@ -19,9 +19,6 @@ from ..hazards.rules import RULES, Finder, Finding
 class LinesRan:
     """Notes which of some lines are run while it is entered.
 
-    Args:
-        wanted: Lines, by file.
-
     Attributes:
         wanted: The lines, by file.
         ran: Those that were run.

@@ -6,13 +6,7 @@ from ..runtime.state import DEFINED, LENGTH, MISSING, Difference, Snapshot, diff
 
 
 def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
-    """List the slots whose content differs between two walks.
-
-    Args:
-        before: The earlier walk.
-        after: The later one.
-        limit: How many are enough.
-    """
+    """List the slots whose content differs between two walks."""
     found: list[Difference] = []
     for address, entry in before.entries.items():
         later = after.entries.get(address)

@@ -104,12 +104,7 @@ class FailedError(Exception):
 
 
 class CheckSession:
-    """Runs a callable several times.
-
-    Args:
-        stage: Where it runs.
-        work: The callable and its arguments.
-    """
+    """Runs a callable several times."""
 
     def __init__(self, stage: FakeStage, work: Work) -> None:
         self._stage = stage

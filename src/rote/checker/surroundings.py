@@ -52,11 +52,6 @@ def handed_back(value: Any, owned: Container[int], whose: str) -> Iterator[Surro
 class Surroundings:
     """The surroundings of a call, as they are before it.
 
-    Args:
-        spec: Structure of its arguments.
-        leaves: Their leaves.
-        names: Names of the leaves.
-
     Attributes:
         random: The host's generators.
     """
@@ -70,13 +65,7 @@ class Surroundings:
         self.random = HostRandom.read()
 
     def effects(self, args: Any, kwargs: Any, value: Any) -> list[SurroundingEffect]:
-        """What the call has changed, by rule.
-
-        Args:
-            args: The positional arguments it was given.
-            kwargs: The keyword arguments it was given.
-            value: What it returned.
-        """
+        """What the call has changed, by rule."""
         leaves: list[Any] = []
         spec = flatten((args, kwargs), leaves)
         given = {id(branch) for branch in containers(spec, (args, kwargs))}

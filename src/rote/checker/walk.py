@@ -91,11 +91,7 @@ _KEPT_TYPES = _PLAIN_TYPES | BY_IDENTITY | {Content}  # kept as they are
 
 
 class StateWalk:
-    """Walks from roots to every slot, breadth first.
-
-    Args:
-        executed: The code that ran.
-    """
+    """Walks from roots to every slot, breadth first."""
 
     def __init__(self, executed: WatchedCode) -> None:
         self._executed = executed
@@ -349,12 +345,7 @@ class StateWalk:
 
 
 def _members_of(cls: type, ran: Container[types.CodeType]) -> list[tuple[str, Any]]:
-    """The attributes of a class that are state: values, methods that ran, and classes defined inside.
-
-    Args:
-        cls: The class.
-        ran: The code that ran.
-    """
+    """The attributes of a class that are state: values, methods that ran, and classes defined inside."""
     found: list[tuple[str, Any]] = []
     for name, value in list(vars(cls).items()):
         if isinstance(value, types.FunctionType):

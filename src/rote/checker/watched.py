@@ -64,9 +64,6 @@ class WatchedCode(ExecutedCode):
 
         PyTorch keeps some where only C++ finds them: the backward of an operator, hooks of the graph. A
         function is looked for once, by its code; those that die with the call are left out.
-
-        Args:
-            seen: What the walk has met, by identity.
         """
         met = {value.__code__ for value in seen.values() if type(value) is FunctionType}
         own = {inner for code in list(self.globals) for inner in inner_code(code)}

@@ -58,11 +58,7 @@ MAX_TRIED = 1024
 
 
 class Checked:
-    """What checks of a recording have shown so far.
-
-    Args:
-        cut: How its results are cut.
-    """
+    """What checks of a recording have shown so far."""
 
     def __init__(self, cut: ResultCut) -> None:
         self.cut = cut
@@ -106,10 +102,6 @@ def _axes(sources: list[PaddedAxis]) -> tuple[Axis, ...]:
 class Approvals:
     """The checks of the padded calls of one graphed callable.
 
-    Args:
-        name: Of the callable.
-        tolerance: See :func:`..padded`.
-
     Attributes:
         verdict: Why no call is padded any more.
     """
@@ -148,12 +140,6 @@ class Approvals:
         self, held: HeldKey, exact: Call, sources: list[PaddedAxis], caller: FrameType
     ) -> tuple[Any, Reason | None]:
         """Run a call as it is, for its result, and padded, to see whether that makes a difference.
-
-        Args:
-            held: The key of the padded call.
-            exact: The call.
-            sources: What is padded.
-            caller: The caller's frame.
 
         Returns:
             The result, and why calls like this one are not padded; PLAINLY if the call has to run as it is,

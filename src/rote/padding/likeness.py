@@ -19,13 +19,7 @@ from .rows import PaddedAxis
 def program_difference(
     was: Sequence[Operation], now: Sequence[Operation], sources: Sequence[PaddedAxis]
 ) -> str | None:
-    """Say where a padded call went another way than the exact one.
-
-    Args:
-        was: What the exact call did.
-        now: What the padded one did.
-        sources: What was padded.
-    """
+    """Say where a padded call went another way than the exact one."""
     for before, after in zip(was, now, strict=False):
         if before.name != after.name:
             return f"{before.name} at {before.site} is {after.name} with padding"

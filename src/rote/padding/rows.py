@@ -168,12 +168,6 @@ class CannotCutError(Exception):
 def find_cut(template: Template, exact: Any, padded: Any, sources: Sequence[PaddedAxis]) -> ResultCut:
     """Compare the shapes of an exact and a padded result.
 
-    Args:
-        template: Where the leaves of the exact result come from.
-        exact: The exact result.
-        padded: The padded one.
-        sources: What was padded.
-
     Raises:
         CannotCutError: A size of a result differs in another way than a padded axis does.
     """

@@ -26,9 +26,6 @@ class AxisSizes:
     With ``"learn"``, a size met ``OFTEN`` times is learnt (``MAX_LEARNT`` at most). Any other is padded to
     the next learnt size, or to the next power of two if that is smaller, so their number stays bounded
     whatever comes.
-
-    Args:
-        given: The sizes, ``"powers"`` or ``"learn"``.
     """
 
     def __init__(self, given: Sequence[int] | str) -> None:

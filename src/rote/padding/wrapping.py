@@ -37,14 +37,7 @@ NEVER = 1 << 30
 
 
 class PaddedCalls:
-    """Pads the calls of one graphed callable.
-
-    Args:
-        name: Of the callable.
-        positions: Where each argument that may be padded is given, if not by keyword.
-        axes: The axes and their sizes.
-        tolerance: See :func:`padded`.
-    """
+    """Pads the calls of one graphed callable."""
 
     def __init__(self, name: str, positions: Mapping[str, int], axes: Axes, tolerance: float) -> None:
         self._name = name
@@ -191,13 +184,6 @@ class Padded:
 
     Attributes that it does not have itself are those of the graphed callable. It is no module, also where it
     wraps one.
-
-    Args:
-        graphed: The graphed callable.
-        positions: Where each argument that may be padded is given, if not by keyword.
-        axes: The axes and their sizes.
-        tolerance: See :func:`padded`.
-        calls: What pads its calls, where that is known.
     """
 
     def __init__(

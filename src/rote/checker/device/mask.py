@@ -44,11 +44,7 @@ def to_cuda(device: torch.device) -> torch.device:
 
 
 class Mask(TorchFunctionMode):
-    """Function mode above a trial.
-
-    Args:
-        trial: Takes the notes.
-    """
+    """Function mode above a trial."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__()

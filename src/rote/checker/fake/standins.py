@@ -29,9 +29,6 @@ KNOWN = 1 << 16
 class StandIns:
     """Knows which fake tensor stands for which real one.
 
-    Args:
-        fake: The fake mode.
-
     Attributes:
         adopting: Real tensors that were made outside of the call count as tensors of the device.
     """

@@ -22,11 +22,7 @@ SMALL = 256
 
 
 class KnownValues:
-    """Computes what operations return.
-
-    Args:
-        standins: Knows the values of fake tensors.
-    """
+    """Computes what operations return."""
 
     def __init__(self, standins: StandIns) -> None:
         self._standins = standins

@@ -12,13 +12,7 @@ from .notes import TrialNotes
 
 
 def is_step_count(notes: TrialNotes, tensor: torch.Tensor, severity: Severity) -> bool:
-    """Whether a tensor counts the steps of the optimizer that is stepping; if so, that is noted.
-
-    Args:
-        notes: Takes the note.
-        tensor: What the host reads or changes.
-        severity: What that costs.
-    """
+    """Whether a tensor counts the steps of the optimizer that is stepping; if so, that is noted."""
     running = stepping()
     why = count_reason(running, tensor, user_site()) if running is not None else None
     if why is None:

@@ -24,11 +24,7 @@ _PLAIN = "Pass the number itself, torch.where(mask, t, 0.0), or make the tensor 
 
 
 class Numbers:
-    """The tensors that were made of numbers.
-
-    Args:
-        on_device: Tells whether a tensor is on the device.
-    """
+    """The tensors that were made of numbers."""
 
     def __init__(self, on_device: Callable[[torch.Tensor], bool]) -> None:
         self._made = FakeMemory()

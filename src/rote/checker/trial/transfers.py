@@ -35,15 +35,7 @@ def note_to_device(notes: TrialNotes, source: torch.Tensor, *, waits: bool, pinn
 def note_operand(
     notes: TrialNotes, facts: Facts, tensor: torch.Tensor, *, is_argument: bool, is_building: bool
 ) -> None:
-    """A tensor of the host is an operand on the device.
-
-    Args:
-        notes: Where it is noted.
-        facts: Of the operation.
-        tensor: The operand.
-        is_argument: It is an argument of the callable.
-        is_building: Tensors are being made for the callable, and what raises is told by that.
-    """
+    """A tensor of the host is an operand on the device."""
     if tensor.dim() == 0:
         if is_argument:
             text = f"{facts.short} takes the value that a host argument has while capturing"

@@ -61,10 +61,6 @@ _SMALL = 1 << 16  # elements up to which a host tensor is made for real
 class Trial(DispatchMode):
     """Dispatch mode for the runs of one check.
 
-    Args:
-        standins: Real tensors and the fake ones that stand for them.
-        inventor: Answers what the host reads.
-
     Attributes:
         notes: What the current run has met.
         raised: What operations of the current run raised.

@@ -45,15 +45,7 @@ SHOWN = 5
 
 
 class Check:
-    """One call made twice: create it before the replay, :meth:`compare` after it.
-
-    Args:
-        entry: The key.
-        recording: The recording that will be replayed.
-        call: The arguments.
-        backend: The device.
-        tolerance: See :class:`Verifier`.
-    """
+    """One call made twice: create it before the replay, :meth:`compare` after it."""
 
     def __init__(
         self,
@@ -79,10 +71,6 @@ class Check:
 
     def compare(self, replayed: Any, site: Site) -> None:
         """Run the callable plainly and compare; afterwards the state is that of one call.
-
-        Args:
-            replayed: The result of the replay.
-            site: The caller's line.
 
         Raises:
             VerificationError: Something differs.

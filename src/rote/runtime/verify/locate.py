@@ -75,14 +75,7 @@ class Located(NamedTuple):
 
 
 class Locator:
-    """Looks for the operation.
-
-    Args:
-        entry: The key.
-        recording: The recording, released.
-        call: The arguments.
-        backend: The device.
-    """
+    """Looks for the operation."""
 
     def __init__(self, entry: Specialization, recording: Recording, call: Call, backend: Backend) -> None:
         self._function = entry.subject.function

@@ -43,15 +43,7 @@ class Mismatch(NamedTuple):
 def compare_results(
     replayed: Any, plain: Any, kept: list[Any], arguments: dict[str, torch.Tensor], tolerance: float
 ) -> Iterator[Mismatch]:
-    """Compare two results leaf by leaf.
-
-    Args:
-        replayed: What the replay handed out.
-        plain: What the plain call returned.
-        kept: The leaves of ``replayed`` as they were right after the replay.
-        arguments: Tensors with which results may share memory, by name.
-        tolerance: See :func:`compare_tensors`.
-    """
+    """Compare two results leaf by leaf."""
     ours: list[Any] = []
     theirs: list[Any] = []
     spec, wanted = flatten(replayed, ours), flatten(plain, theirs)

@@ -32,12 +32,7 @@ class RandomState:
 
     @classmethod
     def read(cls, device: torch.device, generators: Iterable[torch.Generator]) -> RandomState:
-        """Read the generators now.
-
-        Args:
-            device: Whose default generator to read besides the host's.
-            generators: Further generators.
-        """
+        """Read the generators now."""
         tensors = {"PyTorch's random state": torch.get_rng_state()}
         if device.type == "cuda":
             tensors[f"PyTorch's random state on {device}"] = torch.cuda.get_rng_state(device)

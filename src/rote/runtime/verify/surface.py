@@ -74,13 +74,7 @@ class Moment:
 
 
 class Surface:
-    """What a call of a recording may change.
-
-    Args:
-        recording: The recording.
-        call: The arguments.
-        backend: The device.
-    """
+    """What a call of a recording may change."""
 
     def __init__(self, recording: Recording, call: Call, backend: Backend) -> None:
         self._backend = backend

@@ -70,9 +70,6 @@ def _made(out: Any, operands: list[torch.Tensor]) -> Iterator[torch.Tensor]:
 class Witnessed:
     """A callable under a witness.
 
-    Args:
-        function: The callable.
-
     Attributes:
         seen: Name and line of the operation for each tensor that the last call returned.
     """

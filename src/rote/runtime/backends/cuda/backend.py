@@ -31,11 +31,7 @@ from .workspaces import Workspaces
 
 
 class CudaBackend:
-    """One CUDA device.
-
-    Args:
-        device: A CUDA device with an index.
-    """
+    """One CUDA device."""
 
     name = "cuda"
 

@@ -54,9 +54,6 @@ NAME = "rote_copy"
 class KernelLayout:
     """Where what lies in a table.
 
-    Args:
-        capacity: The most copies.
-
     Attributes:
         sources: 64-bit addresses.
         targets: 64-bit addresses.

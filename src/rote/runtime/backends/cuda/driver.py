@@ -122,9 +122,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 class Driver:
     """The functions of the driver library.
 
-    Args:
-        library: ``libcuda``.
-
     Raises:
         AttributeError: The driver is too old.
 

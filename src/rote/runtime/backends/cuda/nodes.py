@@ -97,9 +97,6 @@ MOST_NODES = 640
 class TensorCopy:
     """One copy, between memory of the recording and memory of the caller.
 
-    Args:
-        tensor: The recording's memory.
-
     Attributes:
         make: Makes a new tensor for the caller, like the recording's.
     """
@@ -246,10 +243,6 @@ def _nodes_for(
 
 class PlainGraph:
     """A graph as PyTorch instantiated it, without copies; PyTorch's ``replay`` takes 1 to 2 us longer.
-
-    Args:
-        api: The driver.
-        instance: Handle of the instantiated graph, which others hold.
 
     Attributes:
         inputs: None.

@@ -14,9 +14,6 @@ class Pool:
 
     The allocator asserts that a pool with no graph left is never captured into again while blocks of it are
     alive. A shared pool therefore holds a graph of its own, the *anchor*, as long as it is in use.
-
-    Args:
-        device: The device.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -61,12 +61,6 @@ _EMPTY = "The CUDA Graph is empty"
 class CudaSegment:
     """One instantiated CUDA graph.
 
-    Args:
-        graph: The graph.
-        operations: Number of captured operations.
-        device: Where it was captured.
-        kept: Whether PyTorch has kept what was captured.
-
     Attributes:
         random: It draws random numbers.
     """

@@ -12,10 +12,6 @@ class CudaTiming:
 
     Where the device is idle, the first event is over at once, and the time between them is that of the whole
     call. Where work is queued, it is over when that is done, and the time is what the call adds.
-
-    Args:
-        device: The device.
-        spent: Seconds of the host that count to it already.
     """
 
     __slots__ = ("_device", "_end", "_host", "_start")

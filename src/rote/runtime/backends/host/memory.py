@@ -89,10 +89,7 @@ class HostMemory:
 
 
 def arrange(blocks: Sequence[Block]) -> tuple[list[int], int]:
-    """Give every block an aligned offset such that no two that live at one time overlap.
-
-    Args:
-        blocks: By birth.
+    """Give every block, by birth, an aligned offset such that no two that live at one time overlap.
 
     Returns:
         Their offsets, and the bytes they take together.

@@ -101,14 +101,6 @@ class Tape:
     ) -> None:
         """Write down an operation that has just run.
 
-        Args:
-            operation: What has run.
-            args: Its positional operands.
-            kwargs: Its keyword operands.
-            operands: The tensors in both, in order.
-            given: What :meth:`look_at` gave before.
-            out: What it returned.
-
         Raises:
             CaptureError: A result has no plain memory on the CPU.
         """
@@ -145,10 +137,6 @@ class Tape:
         """Where the results lie that are in storages that nobody had before.
 
         Their storages are watched from now on.
-
-        Args:
-            given: Addresses of the operands' storages.
-            results: The tensors that the operation returned, each with its path.
         """
         storages = self._storages
         living = storages.living()

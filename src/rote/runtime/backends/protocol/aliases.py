@@ -17,11 +17,7 @@ from .torch_private import storage_over
 
 
 class Aliases:
-    """Makes the aliases of one recording.
-
-    Args:
-        lent: Storages of the caller that are used in place.
-    """
+    """Makes the aliases of one recording."""
 
     def __init__(self, lent: Iterable[torch.UntypedStorage] = ()) -> None:
         self._lent = {storage._cdata: storage_over(storage) for storage in lent}

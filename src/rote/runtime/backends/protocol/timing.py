@@ -6,11 +6,7 @@ from time import perf_counter
 
 
 class HostTiming:
-    """A call on a device that queues nothing.
-
-    Args:
-        spent: Seconds that count to it already.
-    """
+    """A call on a device that queues nothing."""
 
     __slots__ = ("_seconds", "_start")
 

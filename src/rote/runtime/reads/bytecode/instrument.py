@@ -88,11 +88,6 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
 class _Writer:
     """Writes the instructions of one code.
 
-    Args:
-        code: The code.
-        given: Its instructions.
-        notes: What it calls.
-
     Attributes:
         constants: Those of the code, and those of notes behind them.
         stack: What is known of the stack where the writer has come to.
@@ -254,10 +249,6 @@ def _replaced(each: Instruction) -> bytes:
 
 class _Stack:
     """Follows how deep the stack is, and which of its slots are empty.
-
-    Args:
-        given: The instructions that are followed.
-        code: Whose they are.
 
     Attributes:
         most_copied: The most items that any note is given.

@@ -110,14 +110,7 @@ def _prefixes(argument: int, least: int = 0) -> bytes:
 
 
 def placed(code: CodeType, pieces: list[Piece], constants: tuple[Any, ...], depth: int) -> CodeType:
-    """The code with other instructions.
-
-    Args:
-        code: The code as it was.
-        pieces: Its instructions, and others.
-        constants: All constants.
-        depth: How deep the stack may get.
-    """
+    """The code with other instructions."""
     starts, texts = _laid_out(pieces)
     places = _places(pieces, starts, len(code.co_code) // 2)
     text = b"".join(

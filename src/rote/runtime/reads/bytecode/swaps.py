@@ -35,11 +35,7 @@ class Replaced(NamedTuple):
 
 
 class Swaps:
-    """Which functions run instrumented code, and all code that was ever instrumented.
-
-    Args:
-        notes: What instrumented code calls.
-    """
+    """Which functions run instrumented code, and all code that was ever instrumented."""
 
     def __init__(self, notes: Any) -> None:
         self._notes = notes

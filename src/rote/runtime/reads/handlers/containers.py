@@ -665,13 +665,7 @@ def unary(trace: Trace, value: Any) -> None:
 
 
 def text(trace: Trace, value: Any, *_: Any, asks: tuple[str, ...] = ("__str__", "__format__")) -> None:
-    """A value is about to be formatted, and what lies in it.
-
-    Args:
-        trace: Of the call.
-        value: The value.
-        asks: Methods that are asked before ``__repr__``.
-    """
+    """A value is about to be formatted, and what lies in it; ``asks`` come before ``__repr__``."""
     for part in content(trace, value, _TEXTS):
         _text_of(trace, part, asks if part is value else ())
 

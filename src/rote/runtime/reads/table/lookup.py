@@ -49,13 +49,7 @@ class Found(NamedTuple):
 
 
 def find(kind: type, name: str, after: type | None = None) -> Found:
-    """Look for a name in a class and its bases.
-
-    Args:
-        kind: The class.
-        name: The name.
-        after: Begin behind this base, as ``super`` does.
-    """
+    """Look for a name in a class and its bases, or in those behind one of them, as ``super`` does."""
     order = _mro(kind)
     if after is not None and after in order:
         order = order[order.index(after) + 1 :]

@@ -61,10 +61,6 @@ class RowNames:
 def checked(rows: Any, known: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Rows as somebody has written them.
 
-    Args:
-        rows: The mapping.
-        known: The words of rows.
-
     Raises:
         ValueError: It says something that cannot be, with what and what it may be.
     """

@@ -166,12 +166,7 @@ class Rows:
                     self._codes.add(target.__code__)
 
     def is_in_pure(self, frame: FrameType | None, original: Callable[[CodeType], CodeType]) -> bool:
-        """Whether a frame runs for something of which somebody has said so, within one call.
-
-        Args:
-            frame: The innermost frame that is the user's.
-            original: What code was before it was made to tell what it reads.
-        """
+        """Whether a frame runs for something of which somebody has said so, within one call."""
         while frame is not None and self._pure and not is_own(frame.f_code.co_filename):
             module = sys.modules.get(_text(frame.f_globals.get("__name__")))
             if identity(module) in self._pure or original(frame.f_code) in self._codes:

@@ -67,13 +67,7 @@ class Given:
         self._opened: Mapping[type, Opening] = {}
 
     def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-        """The callable is about to be called; returns the objects that are taken apart, with their names.
-
-        Args:
-            call: The call.
-            args: What the callable gets.
-            kwargs: Likewise.
-        """
+        """The callable is about to be called; returns the objects that are taken apart, with their names."""
         if call.openings is not None:
             self._openings = call.openings
         self._tells = None if call.openings is None and call.added is None else call.added is not None
@@ -159,11 +153,7 @@ class Given:
             self._containers.add(identity(value))
 
     def lacks(self, name: str) -> bool:
-        """A tensor lacks an attribute that it is asked for; returns whether keys tell of that, or will.
-
-        Args:
-            name: The attribute, as the user would write it.
-        """
+        """A tensor lacks an attribute that it is asked for; returns whether keys tell of that, or will."""
         self._openings.of_tensors = True
         if self._tells is False:
             self.missing.append(name)

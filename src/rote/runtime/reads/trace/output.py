@@ -41,13 +41,7 @@ _CACHED = 8
 
 
 def writes(trace: Trace, name: str, stream: Any = None) -> None:
-    """The call writes to a standard stream.
-
-    Args:
-        trace: Of the call.
-        name: The function that it calls.
-        stream: The stream; that of ``print`` if None.
-    """
+    """The call writes to a standard stream, by a function; to that of ``print`` if none is given."""
     stream = sys.stdout if stream is None else stream
     if trace.wrote(ITEM, vars(sys), "stdout") and not trace.has(stream):
         return  # the call has made it, and put it into the place of the standard one
@@ -91,10 +85,6 @@ def is_for_output(trace: Trace, at: FrameType | None = None) -> bool:
     """Whether what runs now writes output: code of such a library, called to write and not to tell.
 
     Between the library's frames and those of the user's may lie frames of Python's own libraries.
-
-    Args:
-        trace: Of the call.
-        at: The frame that runs; the innermost that is followed if None.
     """
     entry = frame = at or trace.frame()
     if entry is None or not _is_of_library(entry):

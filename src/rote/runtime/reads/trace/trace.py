@@ -194,11 +194,6 @@ class _Binding:
 class Trace:
     """What one call reads and writes.
 
-    Args:
-        swaps: What replaces the code of functions.
-        rows: What C callables do.
-        meet: Is told of tensors that are found outside.
-
     Attributes:
         seen: What was noted already, so that it is not looked at again; keys are the notes' own.
         members: Containers outside, by their identity, with keys under which members were read.
@@ -588,12 +583,7 @@ class Trace:
             self._told_of.clear()
 
     def tell(self, what: tuple[Any, ...], containers: Iterable[Any]) -> None:
-        """All is told of a function, as long as some containers outside are not written, nor a class.
-
-        Args:
-            what: The function, and what it was given.
-            containers: Into which it looks.
-        """
+        """All is told of a function, as long as some containers outside are not written, nor a class."""
         self.told.add(what)
         self._told_of.update(map(identity, containers))
 
@@ -614,12 +604,7 @@ class Trace:
             self._changed[identity(container)] = slot
 
     def appends(self, container: Any, count: int) -> bool:
-        """Members are about to be added to a list or a deque; whether a replay can add its own.
-
-        Args:
-            container: The list or deque.
-            count: How many.
-        """
+        """Members are about to be added to a list or a deque; whether a replay can add its own."""
         where = identity(container)
         known = type(container) in (list, deque) and self.has(container) and count >= 0
         known = known and not _is_in_operation(self.frame())  # a replay that runs a kernel appends by itself
@@ -636,13 +621,7 @@ class Trace:
     # ------------------------------------------------------------------ what is not known
 
     def refuse(self, name: str, text: str, *, unknown: bool = False) -> None:
-        """Something is not known of the call.
-
-        Args:
-            name: What it is about.
-            text: What is said of it.
-            unknown: The name is that of a callable or a class in C of which nothing is known.
-        """
+        """Something is not known of the call; ``unknown``: the name is that of a callable or a class in C."""
         if name in self._unseen or _is_torchs_own(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
             return
         if not self.rows.is_in_pure(self.frame(), self.original):
