@@ -22,7 +22,7 @@ import torch.autograd.function
 from ....base import COLLECTOR, identity, is_internal
 from ...objects import UNSET, Content, asked_key, cached_in, is_standard, remembered
 from ...state import ASKED, CACHED, ORDER, REFERENT, VARIABLE, answer
-from ..table import NAMES, handled, lookup, name_of
+from ..table import HANDLED, NAMES, lookup, name_of
 from ..trace import PLAIN, TENSOR, Trace, is_in_c, prints, writes
 from .apart import pickled, taken_apart
 from .attributes import (
@@ -126,14 +126,6 @@ def _as_object(trace: Trace, name: str, value: Any) -> None:
     (attribute if whole else plain_attribute)(trace, name, value)
 
 
-def _instance_of_abstract(trace: Trace, kinds: Any, value: Any) -> None:
-    subclass_of(trace, type(value), kinds)
-
-
-def _subclass_of_abstract(trace: Trace, kinds: Any, kind: Any) -> None:
-    subclass_of(trace, kind, kinds)
-
-
 def _set_default(trace: Trace, key: Any, value: Any) -> None:
     contains(trace, key, value)
     store_item(trace, None, value, key)
@@ -142,10 +134,6 @@ def _set_default(trace: Trace, key: Any, value: Any) -> None:
 def _clear(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """All is gone, whatever it was."""
     trace.change(_bound(function, args, 1)[0])
-
-
-def _written_plainly(trace: Trace, value: Any) -> None:
-    text(trace, value, asks=())
 
 
 def _hashed(trace: Trace, value: Any) -> None:
@@ -612,8 +600,8 @@ def _collector(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
 _SETTINGS = COLLECTOR.settings
 
 _BY_WORD: dict[str, Handler] = {
-    "abstract_instance": _pair(_instance_of_abstract),
-    "abstract_subclass": _pair(_subclass_of_abstract),
+    "abstract_instance": _pair(lambda trace, kinds, value: subclass_of(trace, type(value), kinds)),
+    "abstract_subclass": _pair(lambda trace, kinds, kind: subclass_of(trace, kind, kinds)),
     "acquire": _acquire,
     "advance": _each(advance, 1),
     "as_object": _member(_as_object, str),
@@ -653,7 +641,7 @@ _BY_WORD: dict[str, Handler] = {
     "of_host_data": _of_host_data,
     "partial": _partial,
     "pickled": _each(pickled, 1),
-    "plain_text": _each(_written_plainly),
+    "plain_text": _each(lambda trace, value: text(trace, value, asks=())),
     "print": _print,
     "referred": _each(looked_up, 1),
     "release": _release,
@@ -674,5 +662,5 @@ _BY_WORD: dict[str, Handler] = {
 }
 """By the words of the rows in ``calls.toml`` that name the callables."""
 
-HANDLERS = {name: _BY_WORD[word] for word, names in handled().items() for name in names}
+HANDLERS = {name: _BY_WORD[word] for word, names in HANDLED.items() for name in names}
 """By the full name of the callable; for calls of an instance by that of its class and ``()``."""

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from . import lookup
 from .names import NAMES, types_in
-from .table import REFUSED, UNKNOWN, Rows, handled, is_nobody, name_of
+from .table import HANDLED, REFUSED, UNKNOWN, Rows, is_nobody, name_of

@@ -26,23 +26,17 @@ from ...objects import module_of, said_module, said_name
 from . import lookup
 from .shipped import RowNames, load
 
-_IMMUTABLE = 1 << 8
 UNKNOWN = "unknown"
 """What a callable does that is in no row."""
 
-REFUSED = {
-    "clock": "reads the clock",
-    "environment": "reads the environment of the process",
-    "ambient": "asks what C keeps to itself for the thread, or about its objects",
-    "thread": "hands work to other threads",
-    "shared": "acts on what several processes share",
-    "address": "says where something lies, how much memory it has, or how often it is referred to",
-    "process": "tells of modes and keys by which PyTorch dispatches, of which rote has its own",
-    "setting": "changes a setting of the process",
-    "io": "reads or writes what is outside of the program",
-}
-"""Rows whose callables make a call eager, with what they do."""
+_FILE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("calls.toml").read_text())
+HANDLED: dict[str, list[str]] = _FILE.pop("handlers")
+"""Names of callables that read or write in a way of their own, by the word of that."""
+_ROWS: dict[str, list[str]] = {row: content["names"] for row, content in _FILE.items()}
+_NAMES = RowNames.of(_ROWS)
 
+REFUSED: dict[str, str] = {row: content["does"] for row, content in _FILE.items() if "does" in content}
+"""Rows whose callables make a call eager, with what they do."""
 
 BY_SETTINGS = ("decimal.", "_decimal.", "numpy.")
 """Libraries that compute by settings of their own, whatever they are given."""
@@ -52,29 +46,9 @@ _BOUND = (MethodType, BuiltinFunctionType, MethodWrapperType)
 
 
 @cache
-def _file() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("calls.toml").read_text())
-
-
-@cache
-def _rows() -> dict[str, list[str]]:
-    return {row: content["names"] for row, content in _file().items() if row != "handlers"}
-
-
-@cache
-def _names() -> RowNames:
-    return RowNames.of(_rows())
-
-
-def handled() -> dict[str, list[str]]:
-    """Names of callables that read or write in a way of their own, by the word of that."""
-    return _file()["handlers"]
-
-
-@cache
 def row_of(name: str) -> str:
     """The row of a callable by its full name, or :data:`UNKNOWN`."""
-    return _names().find(name) or UNKNOWN
+    return _NAMES.find(name) or UNKNOWN
 
 
 def name_of(function: Any) -> str:
@@ -145,7 +119,7 @@ class Rows:
     def read_shipped(self) -> None:
         """A callable is in none of the rows: those that libraries ship are read, once in a process."""
         if self._shipped is None:
-            self._shipped = load(tuple(_rows()))
+            self._shipped = load(tuple(_ROWS))
             self._of = {key: row for key, row in self._of.items() if row.row != UNKNOWN}
 
     def row_of(self, name: str) -> str:
@@ -208,7 +182,7 @@ class Rows:
         key = identity(function) if free else (whose, function.__name__)
         found = self._of.get(key)
         if found is None or (free and found.function is not function):
-            if isinstance(function, type) and not _is_fixed(function):
+            if isinstance(function, type) and lookup.can_change(function):
                 name = name_of(function)  # a class of the user's is not held
                 return Row(name, self.row_of(name), self._handlers.get(name), None)
             name = name_of(function)
@@ -229,7 +203,7 @@ class Rows:
         if found is None:
             name = f"{name_of(kind)}()"
             found = Row(name, "", self._handlers.get(name), kind)
-            if _is_fixed(kind):
+            if not lookup.can_change(kind):
                 self._of[kind] = found
         return found
 
@@ -237,11 +211,6 @@ class Rows:
 def _name_of_class(kind: type) -> str:
     """The name of a class with its module, as far as what it says of that is believed."""
     return f"{module_of(kind) or '?'}.{said_name(kind)}"
-
-
-def _is_fixed(kind: type) -> bool:
-    """Whether a class lives as long as the process: Python's own, and most of C extensions."""
-    return bool(type.__dict__["__flags__"].__get__(kind) & _IMMUTABLE)
 
 
 def is_nobody(kind: type) -> bool:
