@@ -206,7 +206,7 @@ class CheckSession:
         surroundings = Surroundings(self._spec, self._leaves, self._names)
         with watching or contextlib.nullcontext(), self._stage.modes():
             value = run_once(self._function, args, kwargs)
-        trial.raised.caught(trial.notes)
+        trial.notes.add_caught()
         effects = surroundings.effects(args, kwargs, value)
         after_random = HostRandom.read()
         self._codes = list(self._executed.globals)

@@ -98,6 +98,6 @@ class Inert:
 
 
 def note(trial: Trial | None, rule: rules.Rule, text: str, severity: Severity | None = None) -> None:
-    """Note something, unless the callable is only being made."""
-    if trial is not None and not trial.building:
+    """Note something, if there is a trial."""
+    if trial is not None:
         trial.notes.add(rule, text, severity=severity)

@@ -199,7 +199,7 @@ class Mask(TorchFunctionMode):
 
     def _placed(self, name: str, tensor: torch.Tensor, of_array: bool, noted: bool = False) -> torch.Tensor:
         trial = self._trial
-        if not (trial.building or noted) and tensor.numel():
+        if not noted and tensor.numel():
             text = (
                 f"{name}() builds a tensor on the host and copies it to the device, which waits for the copy"
             )
@@ -329,20 +329,17 @@ class Mask(TorchFunctionMode):
     # ------------------------------------------------------------------ pinned memory
 
     def _pin(self, func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        trial = self._trial
-        if not trial.building:
-            text = "pin_memory() allocates host memory, which a capture refuses"
-            self._note(rules.PINNED_INSIDE, text, tensor)
+        text = "pin_memory() allocates host memory, which a capture refuses"
+        self._note(rules.PINNED_INSIDE, text, tensor)
         made = tensor.clone()
-        trial.pinned.add(made)
+        self._trial.pinned.add(made)
         return made
 
     def _is_pinned(self, func: Any, tensor: Any, *args: Any) -> bool:
         return tensor in self._trial.pinned
 
     def _note(self, rule: rules.Rule, text: str, tensor: Any) -> None:
-        if not self._trial.building:
-            self._trial.notes.add(rule, text, evidence=shown(tensor))
+        self._trial.notes.add(rule, text, evidence=shown(tensor))
 
 
 def _is_listed(part: Any) -> bool:

@@ -256,7 +256,7 @@ def _install_optimizers(trial: Trial) -> None:
 
     def check(self: Any) -> None:
         groups: list[dict[str, Any]] = self.param_groups
-        if not trial.building and not all(group.get("capturable", True) for group in groups):
+        if not all(group.get("capturable", True) for group in groups):
             name = type(self).__name__
             text = f"{name}.step() refuses to be captured without capturable=True"
             trial.notes.add(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...hazards import rules
 from ...hazards.rules import Finding, Rule, Severity
+from ...runtime.operators import short
 from .places import CodePlace, here
 
 
@@ -56,6 +58,7 @@ class TrialNotes:
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str, int, int], Note] = {}
+        self._raised: list[tuple[CodePlace, str]] = []
 
     def add(
         self,
@@ -74,3 +77,17 @@ class TrialNotes:
         known = self.found.setdefault(note.key, note)
         if known is not note:
             known.count += 1
+
+    def add_raised(self, operation: str, error: Exception) -> None:
+        """An operation raises; whether the callable catches it is known when the call is over."""
+        name = short(operation.replace("aten.", "aten::", 1))
+        self._raised.append((here(), f"{name} raises {type(error).__name__}, and the call goes another way"))
+
+    def add_caught(self) -> None:
+        """The call has returned, so it caught all that operations have raised.
+
+        What raises for its shapes does so in every call, and a graph of the other way is right. rote records
+        no such call, so it costs what graphs would gain.
+        """
+        for place, text in self._raised:
+            self.add(rules.OPERATION_RAISES, text, place=place, severity=Severity.SPEED)

@@ -21,6 +21,7 @@ import torch
 from ...base import user_site
 from ...hazards import rules
 from ...hazards.rules import Severity
+from ...runtime.capture import count_reason, stepping
 from ...runtime.operators import (
     Facts,
     composite_call,
@@ -48,8 +49,6 @@ from .known import KnownValues
 from .notes import TrialNotes
 from .operands import TracedOperation, TrialCall, like, replaced, shown
 from .places import CodePlace, here
-from .raised import RaisedOperation
-from .steps import is_step_count
 from .stores import Numbers
 from .transfers import note_operand, note_to_device, note_to_host
 
@@ -63,11 +62,10 @@ class Trial(DispatchMode):
 
     Attributes:
         notes: What the current run has met.
-        raised: What operations of the current run raised.
         trace: The operations of the current run.
         made: Host memory that was allocated in the current run.
         pinned: Pinned memory.
-        building: Tensors are being made for the callable: nothing is noted, and large host tensors are fake.
+        building: Tensors are being made for the callable; the first run forgets what was noted then.
         wanted: Positions in the trace whose places are to be kept.
         places: Those places.
         inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.
@@ -90,7 +88,6 @@ class Trial(DispatchMode):
     def begin(self, wanted: frozenset[int] = frozenset()) -> None:
         """A new run begins."""
         self.notes = TrialNotes()
-        self.raised = RaisedOperation()
         self.trace: list[TracedOperation] = []
         self.standins.keep(self.made)  # what an earlier run made on the host and left somewhere
         self.made, self.pinned, self._numbers = FakeMemory(), FakeMemory(), Numbers(self.on_device)
@@ -108,8 +105,7 @@ class Trial(DispatchMode):
             with without_function_modes():
                 return self._dispatch(func, args, kwargs or {})
         except Exception as error:
-            if not self.building:
-                self.raised.add(str(func), error)
+            self.notes.add_raised(str(func), error)
             raise
         finally:
             self.inside -= 1
@@ -155,11 +151,11 @@ class Trial(DispatchMode):
     def _on_host(self, call: TrialCall) -> Any:
         facts, tensors = call.facts, call.tensors
         fake = any(isinstance(tensor, FakeTensor) for tensor in tensors)
-        if facts.seeded and facts.dropout is None and not self.building:
+        if facts.seeded and facts.dropout is None:
             self.notes.add(rules.HOST_RANDOM, f"{facts.short} draws on the host, once for all replays")
         if fake and facts.reads:
             return self._answer(facts.op, tensors[0])
-        if facts.written and not self.building:
+        if facts.written:
             self._note_host_writes(call)
         if not fake and tensors:
             return self._keep(call.run())
@@ -177,7 +173,7 @@ class Trial(DispatchMode):
     def _note_host_writes(self, call: TrialCall) -> None:
         for tensor in written_operands(*call):
             if tensor.layout is torch.strided and tensor not in self.made:
-                if is_step_count(self.notes, tensor, Severity.WRONG):
+                if self._is_step_count(tensor, Severity.WRONG):
                     return
                 text = f"{call.facts.short} changes a host tensor, which a replay does not repeat"
                 self.notes.add(rules.HOST_OPERATION, text, evidence=shown(tensor), severity=Severity.WRONG)
@@ -190,9 +186,8 @@ class Trial(DispatchMode):
             self._note_read(tensors[0], facts)
         if facts.reads and tensors:
             return self._answer(facts.op, tensors[0])
-        if not self.building:
-            self._trace(call)
-            self._numbers.note(self.notes, facts, call.args)
+        self._trace(call)
+        self._numbers.note(self.notes, facts, call.args)
         if facts.op in _COPIES:
             copied = self._copy(call)
             if copied is not None:
@@ -269,12 +264,21 @@ class Trial(DispatchMode):
     # ------------------------------------------------------------------ reads
 
     def _note_read(self, tensor: torch.Tensor, facts: Facts) -> None:
-        if self.building:
-            return
-        if is_step_count(self.notes, tensor, Severity.STOPS):
+        if self._is_step_count(tensor, Severity.STOPS):
             return
         what = "two tensors are compared on the host" if "equal" in facts.name else "the host reads a tensor"
         self.notes.add(rules.HOST_READ, f"{what}, which waits for the device", evidence=shown(tensor))
+
+    def _is_step_count(self, tensor: torch.Tensor, severity: Severity) -> bool:
+        """Whether a tensor counts the steps of the optimizer that is stepping: some keep that on the host.
+
+        If so, that is noted: its rule says more than that of a read.
+        """
+        running = stepping()
+        why = count_reason(running, tensor, user_site()) if running is not None else None
+        if why is not None:
+            self.notes.add(rules.OPTIMIZER_COUNT, why.message, remedy=why.remedy, severity=severity)
+        return why is not None
 
     def read_value(self, tensor: torch.Tensor) -> Any:
         """The value of a tensor of one element: the true one if it is known."""
@@ -302,7 +306,7 @@ class Trial(DispatchMode):
         blocking = not (args[2] if len(args) > 2 else kwargs.get("non_blocking"))
         if into is not None:
             if not self.on_device(into):
-                self._note_to_host(source, blocking)
+                note_to_host(self.notes, source, waits=blocking)
                 return into.fill_(1) if not isinstance(into, FakeTensor) else into
             if not self.on_device(source) or self._numbers.are_copied(source, into):
                 self._note_to_device(source, blocking)
@@ -315,7 +319,7 @@ class Trial(DispatchMode):
         if self.on_device(source):
             if target is None or _is_pretended(target):
                 return None
-            self._note_to_host(source, blocking)
+            note_to_host(self.notes, source, waits=blocking)
             return self.to_host(source, kwargs.get("dtype") or source.dtype)
         self._note_to_device(source, blocking)
         out = self._faked(call)
@@ -323,13 +327,8 @@ class Trial(DispatchMode):
             self.standins.know_value(out, source.to(out.dtype))
         return out
 
-    def _note_to_host(self, source: torch.Tensor, blocking: bool) -> None:
-        if not self.building and source.numel():
-            note_to_host(self.notes, source, waits=blocking)
-
     def _note_to_device(self, source: torch.Tensor, blocking: bool) -> None:
-        if not self.building and source.numel():
-            note_to_device(self.notes, source, waits=blocking, pinned=source in self.pinned)
+        note_to_device(self.notes, source, waits=blocking, pinned=source in self.pinned)
 
     def to_host(self, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """What a copy to the host gives: the true values if they are known, invented ones else."""
@@ -348,7 +347,7 @@ class Trial(DispatchMode):
         apart = [tensor for tensor in call.tensors if not self.on_device(tensor)]
         for tensor in apart:
             is_argument = self.standins.is_host_argument(tensor)
-            note_operand(self.notes, call.facts, tensor, is_argument=is_argument, is_building=self.building)
+            note_operand(self.notes, call.facts, tensor, is_argument=is_argument)
         return call.replaced(self._moved) if any(tensor.dim() for tensor in apart) else call
 
     def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -374,15 +373,14 @@ class Trial(DispatchMode):
             return facts.op(args[0], without_masks(args[1]))
 
     def _note_dynamic(self, facts: Facts, tensors: list[torch.Tensor], text: str = "") -> None:
-        if not self.building:
-            text = text or f"the shape of what {facts.short} returns depends on values"
-            self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {', '.join(map(shown, tensors[:2]))}")
+        text = text or f"the shape of what {facts.short} returns depends on values"
+        self.notes.add(rules.DYNAMIC_SHAPE, text, evidence=f"of {', '.join(map(shown, tensors[:2]))}")
 
     def _note_writes(self, call: TrialCall) -> None:
         for tensor in written_operands(*call):
             self.standins.forget_value(tensor)
             name = self.standins.argument_name(tensor)
-            if name is not None and not self.building:
+            if name is not None:
                 text = f"{call.facts.short} changes {name} in place"
                 self.notes.add(rules.ARGUMENT_MUTATED, text, evidence=shown(tensor))
 
