@@ -23,38 +23,23 @@ from ...hazards import rules
 from ...hazards.rules import Severity
 from ..fake import PRETENDED
 from ..trial import Trial, here, replaced
-from .doubles import FakeEvent, Inert, Stream, note
+from .doubles import FakeEvent, Inert, Stream
 from .mask import to_cuda, to_pretended
 
 MEMORY = 80 * 1024**3
 
 _REFUSED = {
     "synchronize": rules.SYNCHRONIZE,
-    "empty_cache": rules.EMPTY_CACHE,
-    "ipc_collect": rules.EMPTY_CACHE,
+    **dict.fromkeys(("empty_cache", "ipc_collect"), rules.EMPTY_CACHE),
 }
 _ANSWERS: dict[str, Any] = {
-    "is_available": True,
-    "is_initialized": True,
-    "device_count": 1,
-    "current_device": 0,
-    "get_device_name": "pretended GPU",
-    "get_device_capability": (9, 0),
-    "is_bf16_supported": True,
+    **dict.fromkeys(("is_available", "is_initialized", "is_bf16_supported"), True),
+    **{f"{prefix}memory_{name}": 0 for prefix in ("", "max_") for name in ("allocated", "reserved")},
+    **dict.fromkeys(("init", "_lazy_init", "set_device", "reset_peak_memory_stats", "seed")),
+    "reset_max_memory_allocated": None, "device_count": 1, "current_device": 0, "memory_stats": {},
+    "get_device_name": "pretended GPU", "get_device_capability": (9, 0), "get_arch_list": ["sm_90"],
     "mem_get_info": (MEMORY, MEMORY),
-    "memory_allocated": 0,
-    "max_memory_allocated": 0,
-    "memory_reserved": 0,
-    "max_memory_reserved": 0,
-    "memory_stats": {},
-    "get_arch_list": ["sm_90"],
-    "init": None,
-    "_lazy_init": None,
-    "set_device": None,
-    "reset_peak_memory_stats": None,
-    "reset_max_memory_allocated": None,
-    "seed": None,
-}
+}  # fmt: skip
 
 
 def install(trial: Trial, modes: Callable[[], AbstractContextManager[None]]) -> None:
@@ -68,7 +53,7 @@ def install(trial: Trial, modes: Callable[[], AbstractContextManager[None]]) -> 
     for name, value in _ANSWERS.items():
         setattr(cuda, name, _answering(value))
     for name, rule in _REFUSED.items():
-        setattr(cuda, name, _refusing(trial, rule, f"torch.cuda.{name}() is called"))
+        setattr(cuda, name, _noting(trial, rule, f"torch.cuda.{name}() is called", _answering(None)))
     FakeEvent.trial = Stream.trial = trial
     Stream.current = Stream()
     cuda.Event, cuda.Stream, cuda.ExternalStream = FakeEvent, Stream, Stream
@@ -99,14 +84,10 @@ def _answering(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
 
 
-def _refusing(trial: Trial, rule: rules.Rule, text: str) -> Callable[..., Any]:
-    return lambda *args, **kwargs: note(trial, rule, text)
-
-
 def _refusing_context(trial: Trial) -> type:
     class Graph(Inert):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            note(trial, rules.NESTED_CAPTURE, "a graph is captured inside the call")
+            trial.notes.add(rules.NESTED_CAPTURE, "a graph is captured inside the call")
 
     return Graph
 
@@ -134,7 +115,7 @@ def _noting(
     trial: Trial, rule: rules.Rule, text: str, function: Callable[..., Any], severity: Severity | None = None
 ) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        note(trial, rule, text, severity)
+        trial.notes.add(rule, text, severity=severity)
         return function(*args, **kwargs)
 
     return call
@@ -259,12 +240,8 @@ def _install_optimizers(trial: Trial) -> None:
         if not all(group.get("capturable", True) for group in groups):
             name = type(self).__name__
             text = f"{name}.step() refuses to be captured without capturable=True"
-            trial.notes.add(
-                rules.OPTIMIZER_COUNT,
-                text,
-                severity=Severity.STOPS,
-                remedy=f"{name}(params, ..., capturable=True)",
-            )
+            remedy = f"{name}(params, ..., capturable=True)"
+            trial.notes.add(rules.OPTIMIZER_COUNT, text, severity=Severity.STOPS, remedy=remedy)
 
     kind: Any = torch.optim.Optimizer
     for name in ("_cuda_graph_capture_health_check", "_accelerator_graph_capture_health_check"):
@@ -279,7 +256,7 @@ def _install_launches(trial: Trial) -> None:
 
     def run(self: Any, *args: Any, **kwargs: Any) -> None:
         name = getattr(self, "__name__", "a kernel")
-        note(trial, rules.FOREIGN_KERNEL, f"the Triton kernel {name} is launched; it was not run")
+        trial.notes.add(rules.FOREIGN_KERNEL, f"the Triton kernel {name} is launched; it was not run")
 
     jit.run = run
 
@@ -293,13 +270,10 @@ def _install_threads(trial: Trial, modes: Callable[[], AbstractContextManager[No
 
     def begin(self: threading.Thread) -> None:
         self.of_the_call = not trial.building  # pyright: ignore[reportAttributeAccessIssue]
-        if not trial.building:
-            at: FrameType | None = sys._getframe(1)
-            while at is not None and at.f_code.co_filename.startswith(_STARTING):
-                at = at.f_back
-            trial.notes.add(
-                rules.THREAD_INSIDE, "a thread is started, and no replay starts it", place=here(at)
-            )
+        at: FrameType | None = sys._getframe(1)
+        while at is not None and at.f_code.co_filename.startswith(_STARTING):
+            at = at.f_back
+        trial.notes.add(rules.THREAD_INSIDE, "a thread is started, and no replay starts it", place=here(at))
         start(self)
 
     def work(self: threading.Thread) -> None:

@@ -71,7 +71,7 @@ class CudaBackend:
 
     def _shared_pool(self, sharing: Sharing) -> Pool:
         pool = self._shared.get(sharing.tenant)
-        if pool is not None and sharing.slab is not None and self.bytes_in([pool]) >= sharing.slab:
+        if pool and sharing.slab is not None and sum(self._reserved([pool]).values()) >= sharing.slab:
             pool.drop()  # it is full: its graphs keep it, nothing more is captured into it
             pool = None
         if pool is None:
@@ -128,24 +128,17 @@ class CudaBackend:
         return sum(self.regions().values())
 
     def regions(self) -> Mapping[Hashable, int]:
-        """Bytes reserved by each pool of live recordings: the allocator's segments that belong to it."""
-        found: dict[Hashable, int] = {
-            tuple(pool.handle): 0 for session in self._sessions for pool in session.pools
-        }
+        """Bytes reserved by each pool of live recordings."""
+        return self._reserved([pool for session in self._sessions for pool in session.pools])
+
+    def _reserved(self, pools: Iterable[Pool]) -> dict[Hashable, int]:
+        """Bytes of the allocator's segments that belong to each pool."""
+        found: dict[Hashable, int] = {tuple(pool.handle): 0 for pool in pools}
         for segment in allocator_segments() if found else ():
             handle = tuple(segment.get("segment_pool_id", ()))
             if segment["device"] == self.index and handle in found:
                 found[handle] += int(segment["total_size"])
         return found
-
-    def bytes_in(self, pools: Iterable[Pool]) -> int:
-        """Bytes reserved by some pools."""
-        wanted = {tuple(pool.handle) for pool in pools}
-        return sum(
-            int(segment["total_size"])
-            for segment in allocator_segments()
-            if segment["device"] == self.index and tuple(segment.get("segment_pool_id", ())) in wanted
-        )
 
     def trim(self) -> None:
         """Let the allocator give back what it has cached, pools that no graph uses among it."""

@@ -231,17 +231,16 @@ class Driver:
 
     def add_copy(self, graph: c_void_p, after: list[Node], shape: CopyShape, context: c_void_p) -> Node:
         """Add a copy that waits for some nodes."""
-        made = c_void_p()
-        waits = (c_void_p * len(after))(*after) if after else None
-        self._call("cuGraphAddMemcpyNode", byref(made), graph, waits, len(after), byref(shape), context)
-        assert made.value is not None
-        return made.value
+        return self._add("cuGraphAddMemcpyNode", graph, after, byref(shape), context)
 
     def add_kernel(self, graph: c_void_p, after: list[Node], shape: KernelShape) -> Node:
         """Add a launch of a kernel that waits for some nodes."""
+        return self._add("cuGraphAddKernelNode_v2", graph, after, byref(shape))
+
+    def _add(self, name: str, graph: c_void_p, after: list[Node], *what: Any) -> Node:
         made = c_void_p()
         waits = (c_void_p * len(after))(*after) if after else None
-        self._call("cuGraphAddKernelNode_v2", byref(made), graph, waits, len(after), byref(shape))
+        self._call(name, byref(made), graph, waits, len(after), *what)
         assert made.value is not None
         return made.value
 
