@@ -84,6 +84,11 @@ def _each(note: Callable[[Trace, Any], object], count: int | None = None) -> Han
     return handler
 
 
+def _one(note: Callable[[Trace, Any], None]) -> Handler:
+    """Of the object whose method it is."""
+    return lambda trace, function, args, kwargs: note(trace, _bound(function, args, 1)[0])
+
+
 def _pair(note: Callable[[Trace, Any, Any], None]) -> Handler:
     """Of exactly two arguments."""
 
@@ -129,11 +134,6 @@ def _as_object(trace: Trace, name: str, value: Any) -> None:
 def _set_default(trace: Trace, key: Any, value: Any) -> None:
     contains(trace, key, value)
     store_item(trace, None, value, key)
-
-
-def _clear(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """All is gone, whatever it was."""
-    trace.change(_bound(function, args, 1)[0])
 
 
 def _hashed(trace: Trace, value: Any) -> None:
@@ -250,20 +250,11 @@ def _is_shown(message: Any, category: Any = None) -> bool:
     return True
 
 
-def _decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    trace.find(decimal.getcontext(), None, "decimal.getcontext()")
-
-
 def _new_decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """What is not given is as in the one that all are made after."""
     trace.find(decimal.DefaultContext, None, "decimal.DefaultContext")
     for each in (*args, *kwargs.values()):
         content(trace, each)
-
-
-def _dict_setitem(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    value, key = _bound(function, args, 2)
-    store_item(trace, args[-1], value, key)
 
 
 def _dir(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -284,10 +275,6 @@ def _globals(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     frame = trace.frame()
     if frame is not None:
         trace.find(frame.f_globals, None, "")
-
-
-def _evaluated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    trace.refuse("builtins.eval", "runs text or code by eval or exec, which is not followed")
 
 
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -486,11 +473,6 @@ def _taken_apart(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dic
             taken_apart(trace, each)
 
 
-def _descriptor(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    descriptor, value = _bound(function, args, 2)
-    attribute(trace, descriptor.__name__, value)
-
-
 def follow_function(trace: Trace, kind: type) -> None:
     """An operation with a backward of its own: C calls its methods, later as well."""
     for name in ("forward", "setup_context", "backward", "jvp", "vjp", "vmap"):
@@ -550,10 +532,6 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
         )
 
 
-def _release(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    trace.seen.discard(("held", identity(_bound(function, args, 1)[0])))
-
-
 def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Tensors are made: an array's numbers are read again at each replay, and are no condition for that."""
     for each in (*args, *kwargs.values()):
@@ -592,11 +570,6 @@ def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
         trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
 
 
-def _collector(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Python's collector is asked for its settings, or set."""
-    trace.read(ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc)
-
-
 _SETTINGS = COLLECTOR.settings
 
 _BY_WORD: dict[str, Handler] = {
@@ -610,15 +583,17 @@ _BY_WORD: dict[str, Handler] = {
     "attributes": _asks("__dict__"),
     "cached": _cached,
     "callable": _each(_callable, 1),
-    "clear": _clear,
+    "clear": _one(lambda trace, value: trace.change(value)),
     "coded": _coded,
-    "collector": _collector,
+    "collector": lambda trace, *_: trace.read(ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc),
     "csv_writer": _csv_writer,
-    "decimal_context": _decimal_context,
+    "decimal_context": lambda trace, *_: trace.find(decimal.getcontext(), None, "decimal.getcontext()"),
     "delete_attribute": _named(delete_attribute, 2),
-    "descriptor": _descriptor,
+    "descriptor": _member(lambda trace, value, found: attribute(trace, found.__name__, value)),
     "dir": _dir,
-    "evaluated": _evaluated,
+    "evaluated": lambda trace, *_: trace.refuse(
+        "builtins.eval", "runs text or code by eval or exec, which is not followed"
+    ),
     "exc_info": _exc_info,
     "format": _format,
     "format_map": _format_map,
@@ -644,10 +619,10 @@ _BY_WORD: dict[str, Handler] = {
     "plain_text": _each(lambda trace, value: text(trace, value, asks=())),
     "print": _print,
     "referred": _each(looked_up, 1),
-    "release": _release,
+    "release": _one(lambda trace, lock: trace.seen.discard(("held", identity(lock)))),
     "same": _is,
     "set_default": _member(_set_default),
-    "set_key": _dict_setitem,
+    "set_key": lambda trace, function, args, _: store_item(trace, args[-1], *_bound(function, args, 2)),
     "size_of_storage": _size_of_storage,
     "store_as_object": _member(plain_store, str),
     "store_attribute": _named(store_attribute, 3),

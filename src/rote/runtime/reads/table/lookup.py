@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
+import types
 from threading import local
-from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodDescriptorType,
-    ModuleType,
-    WrapperDescriptorType,
-)
 from typing import Any, NamedTuple
 
 MISSING: Any = object()
@@ -20,9 +11,10 @@ MISSING: Any = object()
 
 _IMMUTABLE = 1 << 8
 _DATA = {
-    FunctionType: False, WrapperDescriptorType: False, MethodDescriptorType: False,
-    BuiltinFunctionType: False, ClassMethodDescriptorType: False, staticmethod: False, classmethod: False,
-    property: True, GetSetDescriptorType: True, MemberDescriptorType: True,
+    types.FunctionType: False, types.WrapperDescriptorType: False, types.MethodDescriptorType: False,
+    types.BuiltinFunctionType: False, types.ClassMethodDescriptorType: False, staticmethod: False,
+    classmethod: False,
+    property: True, types.GetSetDescriptorType: True, types.MemberDescriptorType: True,
     int: False, str: False, bool: False, float: False, type(None): False, dict: False, tuple: False,
     type: False,
 }  # fmt: skip
@@ -31,7 +23,7 @@ _DATA = {
 _mro = type.__dict__["__mro__"].__get__
 _namespace = type.__dict__["__dict__"].__get__
 _flags = type.__dict__["__flags__"].__get__
-_module_table: Any = vars(ModuleType)["__dict__"].__get__
+_module_table: Any = vars(types.ModuleType)["__dict__"].__get__
 
 
 class Found(NamedTuple):
@@ -88,18 +80,18 @@ def is_data(descriptor: Any) -> bool:
 
 def is_in_c(descriptor: Any) -> bool:
     """Whether a descriptor is a getter of C."""
-    return issubclass(type(descriptor), (GetSetDescriptorType, MemberDescriptorType))
+    return issubclass(type(descriptor), (types.GetSetDescriptorType, types.MemberDescriptorType))
 
 
 def slots(kind: type) -> list[str]:
     """Names under which instances of a class have what lies in no dict."""
     members = [pair for each in bases(kind) for pair in namespace(each).items()]
-    return [name for name, value in members if isinstance(value, MemberDescriptorType)]
+    return [name for name, value in members if isinstance(value, types.MemberDescriptorType)]
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """The dict in which an object has its attributes; None if it has none."""
-    if issubclass(type(value), ModuleType):
+    if issubclass(type(value), types.ModuleType):
         return _module_table(value)
     try:
         asks = local if issubclass(type(value), local) else object

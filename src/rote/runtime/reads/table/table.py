@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import sys
 import tomllib
+import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    CodeType,
-    FrameType,
-    FunctionType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-)
 from typing import Any, NamedTuple
 
 import torch
@@ -42,7 +33,7 @@ BY_SETTINGS = ("decimal.", "_decimal.", "numpy.")
 """Libraries that compute by settings of their own, whatever they are given."""
 _OPERATORS = "_VariableFunctionsClass."
 """The class whose static methods the functions of ``torch`` in C are."""
-_BOUND = (MethodType, BuiltinFunctionType, MethodWrapperType)
+_BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
 
 
 @cache
@@ -61,10 +52,10 @@ def name_of(function: Any) -> str:
     if owner is None and bound is not None and not is_nobody(type(bound)):
         kind: Any = bound if isinstance(bound, type) else type(bound)
         having = [cls for cls in kind.__mro__ if name in vars(cls)]
-        owner = next((cls for cls in having if type(vars(cls)[name]) is not FunctionType), kind)
+        owner = next((cls for cls in having if type(vars(cls)[name]) is not types.FunctionType), kind)
         if isinstance(bound, type):  # a method of the class in C, behind those that are Python code
             owner = next(
-                (cls for cls in having if isinstance(vars(cls)[name], ClassMethodDescriptorType)), owner
+                (cls for cls in having if isinstance(vars(cls)[name], types.ClassMethodDescriptorType)), owner
             )
     if owner is not None:
         return f"{_name_of_class(owner)}.{name}"
@@ -110,7 +101,7 @@ class Rows:
         self._called = called
         self._pure: dict[int, Any] = {}
         self._declared_methods: list[Any] = []  # of C, which are made anew at each access
-        self._codes: set[CodeType] = set()
+        self._codes: set[types.CodeType] = set()
         self._of: dict[Any, Row] = {}
         self.plain: set[Any] = set()
         self.silent: set[Any] = set()
@@ -131,15 +122,17 @@ class Rows:
         """Functions, classes and modules give the same for the same arguments, and do nothing else."""
         for each in things:
             self._pure[identity(each)] = each
-            if type(each) is BuiltinFunctionType:
+            if type(each) is types.BuiltinFunctionType:
                 self._declared_methods.append(each)
             parts = vars(each).values() if isinstance(each, type) else (each,)
             for part in parts:
                 target = getattr(part, "__func__", part)
-                if type(target) is FunctionType:
+                if type(target) is types.FunctionType:
                     self._codes.add(target.__code__)
 
-    def is_in_pure(self, frame: FrameType | None, original: Callable[[CodeType], CodeType]) -> bool:
+    def is_in_pure(
+        self, frame: types.FrameType | None, original: Callable[[types.CodeType], types.CodeType]
+    ) -> bool:
         """Whether a frame runs for something of which somebody has said so, within one call."""
         while frame is not None and self._pure and not is_own(frame.f_code.co_filename):
             module = sys.modules.get(_text(frame.f_globals.get("__name__")))
@@ -153,15 +146,15 @@ class Rows:
         if not self._pure:
             return False
         kind = type(function)
-        target: Any = function.__func__ if kind is MethodType else function
+        target: Any = function.__func__ if kind is types.MethodType else function
         if identity(function) in self._pure or identity(target) in self._pure:
             return True
-        if kind is BuiltinFunctionType and any(each == function for each in self._declared_methods):
+        if kind is types.BuiltinFunctionType and any(each == function for each in self._declared_methods):
             return True
         owner: Any = function.__self__ if kind in _BOUND else None
         whose: Any = owner if issubclass(type(owner), type) else type(owner)
         if (
-            kind is BuiltinFunctionType
+            kind is types.BuiltinFunctionType
             and identity(lookup.find(whose, function.__name__).value) in self._pure
         ):
             return True
@@ -177,7 +170,7 @@ class Rows:
         bound = getattr(function, "__self__", None)
         # A bound method is made anew at each access; a function of a module is one object.
         kept = bound is None or is_nobody(type(bound))
-        free = kept or type(function) not in (BuiltinFunctionType, MethodWrapperType)
+        free = kept or type(function) not in (types.BuiltinFunctionType, types.MethodWrapperType)
         whose: Any = bound if issubclass(type(bound), type) else type(bound)
         key = identity(function) if free else (whose, function.__name__)
         found = self._of.get(key)
@@ -187,7 +180,7 @@ class Rows:
                 return Row(name, self.row_of(name), self._handlers.get(name), None)
             name = name_of(function)
             row = self.row_of(name)
-            if row == "fixed" and kept and type(function) is BuiltinFunctionType:
+            if row == "fixed" and kept and type(function) is types.BuiltinFunctionType:
                 row = UNKNOWN  # that is said of types and their methods
             found = self._of[key] = Row(name, row, self._handlers.get(name), function if free else None)
             by_settings = name.startswith(BY_SETTINGS)
@@ -215,7 +208,11 @@ def _name_of_class(kind: type) -> str:
 
 def is_nobody(kind: type) -> bool:
     """Whether functions of C are bound to objects of a type that are nobody's."""
-    return kind is ModuleType or kind.__name__ == "PyCapsule" or kind.__name__.startswith("pybind11_detail_")
+    return (
+        kind is types.ModuleType
+        or kind.__name__ == "PyCapsule"
+        or kind.__name__.startswith("pybind11_detail_")
+    )
 
 
 def _said_of(function: Any) -> str:

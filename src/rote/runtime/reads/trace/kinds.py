@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-    WrapperDescriptorType,
-)
+import types
 from typing import Any
 
 import torch
@@ -29,15 +20,15 @@ CONTAINERS = (dict, list, tuple, set, frozenset)
 """Builtin containers."""
 
 C_FUNCTIONS = (
-    BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType,
-    ClassMethodDescriptorType,
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType,
+    types.WrapperDescriptorType, types.ClassMethodDescriptorType,
 )  # fmt: skip
 """Types of functions of C, bound or not."""
 
 _BASES = {
     torch.Tensor: TENSOR,
     type: CLASS,
-    ModuleType: MODULE,
+    types.ModuleType: MODULE,
     **dict.fromkeys(CONTAINERS, DERIVED),
     **dict.fromkeys(C_FUNCTIONS, IN_C),
 }
@@ -60,7 +51,7 @@ def table() -> dict[type, int]:
     """A new table of the class of thing by type."""
     return _Kinds({
         **dict.fromkeys(PLAIN_TYPES, PLAIN), **dict.fromkeys(CONTAINERS, CONTAINER),
-        FunctionType: FUNCTION, MethodType: METHOD,
+        types.FunctionType: FUNCTION, types.MethodType: METHOD,
     })  # fmt: skip
 
 
