@@ -16,16 +16,18 @@ COSTS = (Ledger.add_trace, Ledger.add_plain, Ledger.add_look, Ledger.time_replay
 """As they are when nothing stands in for them."""
 
 
-def set_costs(monkeypatch: pytest.MonkeyPatch, *, traced_s: float = 2e-3, plain_s: float = 1e-3) -> None:
+def set_costs(
+    monkeypatch: pytest.MonkeyPatch, *, traced_s: float = 2e-3, plain_s: float = 1e-3, look_s: float = 0.0
+) -> None:
     """What calls cost in every ledger from now on, wherever the tests run.
 
-    A look costs nothing, and a replay half of a plain call.
+    A replay costs half of a plain call.
     """
     add_trace, add_plain, add_look, time_replay = COSTS
     monkeypatch.setattr(Ledger, "add_trace", lambda self, seconds, **how: add_trace(self, traced_s, **how))
     monkeypatch.setattr(Ledger, "add_plain", lambda self, seconds: add_plain(self, plain_s))
     monkeypatch.setattr(Ledger, "time_replay", lambda self, seconds: time_replay(self, plain_s / 2))
-    monkeypatch.setattr(Ledger, "add_look", lambda self, seconds: add_look(self, 0.0))
+    monkeypatch.setattr(Ledger, "add_look", lambda self, seconds: add_look(self, look_s))
 
 
 class Clock:

@@ -390,3 +390,23 @@ def test_recordings_that_can_never_be_valid_again_are_dropped(device):
             assert torch.equal(g(x), holder(x))
     report = g.report()
     assert len(report.recordings) == 1 and report.replayed == 50 * 5, g.explain()
+
+
+def test_a_state_that_went_away_is_not_looked_for_in_each_call(device, monkeypatch):
+    """There is a recording, and nothing has fitted it for long."""
+    holder = nn.Linear(2, 2).to(device)
+    holder.count = 0
+    g = rote.graph(torch.no_grad()(lambda x: holder(x) * (1 + holder.count)))
+    call(g, [1] * 5, device)
+    assert g.report().replayed
+    looks, find = [], Specialization.run
+    monkeypatch.setattr(Specialization, "run", lambda self, *args: looks.append(1) or find(self, *args))
+    set_costs(monkeypatch, traced_s=DEAR_S, look_s=0.1e-3)
+    for n in range(1000):
+        holder.count = n + 1
+        call(g, [n], device)
+    assert len(looks) < 400  # one call in two, then one in seven
+    holder.count = 0
+    before = g.report().replayed
+    call(g, [1] * 200, device)
+    assert g.report().replayed > before

@@ -47,6 +47,9 @@ from .recordings import output_reports, recording_reports
 from .report import ReasonCounts, Report, explain
 from .strictness import refusal
 
+LOOKS = 8
+"""Calls that are looked at in vain, one after the other, before a wrapper that has recordings rests."""
+
 LONG_REST = 64
 """Calls for which what was replaced meanwhile is not to be kept."""
 
@@ -97,7 +100,7 @@ class Graphed:
         self._executed = ExecutedCode()
         self._tally = ReasonCounts()
         self._counts = Counts()
-        self._recorded = self._credited = 0
+        self._recorded = self._credited = self._looks = 0
         self._last_reasons: list[Reason] = []
         self._warm = False
         self._verifier, checks = options.verifiers()
@@ -187,6 +190,7 @@ class Graphed:
         """One call, with the wrapper's lock held; PLAINLY or a Timed if it has to run as it is."""
         since = perf_counter()
         self._catch_up()
+        self._paths.end_rest()
         value = self._look(args, kwargs, caller, since)
         if value is PLAINLY:
             self._leave_alone(since)
@@ -198,8 +202,10 @@ class Graphed:
         if calls:
             self._tally.add(reasons, calls=calls)
             self._ledger.add_rest(calls)
-        self._ledger.add_replays(self._counts.replayed - self._credited)
-        self._credited = self._counts.replayed
+        replays, self._credited = self._counts.replayed - self._credited, self._counts.replayed
+        self._ledger.add_replays(replays)
+        if replays:
+            self._looks = 0
 
     def _leave_alone(self, since: float) -> None:
         """A look at a call came to nothing: see how many need not be looked at, where nothing is replayed.
@@ -211,8 +217,11 @@ class Graphed:
         if not replays and ledger.rest() >= LONG_REST:
             self._keys.drop_abandoned()  # nobody looks for long
         ledger.add_look(perf_counter() - since)
-        calls = ledger.rest()
-        if calls and not replays:
+        self._looks += 1
+        if replays and self._looks < LOOKS:
+            return
+        calls = ledger.rest_from_looks() if replays else ledger.rest()
+        if calls:
             self._paths.rest(calls, self._last_reasons)
 
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType, since: float) -> Any:

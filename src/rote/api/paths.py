@@ -49,6 +49,7 @@ class Paths:
 
     def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
         self.newest: HotPath | PlainPath | Rest | Nobody = NOBODY
+        self._rest: Rest | Nobody = NOBODY
         self.known: tuple[HotPath | PlainPath, ...] = ()
         self.others: dict[Shapes, HotPath | PlainPath] = {}
         self._graphed = weakref.ref(graphed)
@@ -77,13 +78,21 @@ class Paths:
             self._keep(path, given)
 
     def rest(self, calls: int, reasons: list[Reason]) -> None:
-        """Leave calls alone, so many of them: nothing can be replayed, and none is to be traced."""
-        self.newest = Rest(calls, self._counts, reasons)
+        """Leave calls alone that no hot path answers, so many of them: none is to be traced."""
+        self._rest = Rest(calls, self._counts, reasons)
+        if self.newest is NOBODY and not self.others:
+            self.newest = self._rest
 
     def rested(self) -> tuple[list[Reason], int]:
         """Why calls were left alone, and how many since this was asked last."""
-        rest = self.newest
+        rest = self._rest
         return (rest.reasons, rest.tell()) if type(rest) is Rest else ([], 0)
+
+    def end_rest(self) -> None:
+        """Look at calls again."""
+        if self.newest is self._rest:
+            self.newest = NOBODY
+        self._rest = NOBODY
 
     def _keep(self, path: HotPath | PlainPath, given: Given) -> None:
         others = [known for known in self.known if known is not path]
@@ -103,7 +112,7 @@ class Paths:
         The one that is found by the shapes is asked first, but not where somebody would see that they are
         looked at.
         """
-        paths = self.known if self.newest is NOBODY else self.known[1:]
+        paths = self.known[1:] if self.known and self.newest is self.known[0] else self.known
         if self.others and not tracing.get() and not function_modes():
             path = self.others.get(shapes_of(args, kwargs))
             paths = paths if path is None else (path, *paths)
@@ -111,16 +120,16 @@ class Paths:
             value = path.call(args, kwargs)
             if value is not NOT_MINE:
                 return value
-        return NOT_MINE
+        return self._rest.call(args, kwargs)
 
     def clear(self) -> None:
         """The general path did more than replay."""
-        self.newest, self.known = NOBODY, ()
+        self.newest, self._rest, self.known = NOBODY, NOBODY, ()
         self.others.clear()
 
 
 class Rest:
-    """A path that leaves calls alone, so many of them. Nothing is replayed meanwhile.
+    """A path that leaves calls alone, so many of them.
 
     Args:
         calls: How many.

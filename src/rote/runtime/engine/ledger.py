@@ -24,9 +24,10 @@ for: so the bound holds at any time, and not only in the end.
 **What a new key needs.** Once nothing is free, a key has to come twice before it is traced. Else keys that
 never come again would spend what is earned, and those that do would wait.
 
-**Rests.** To find out that a call is not to be traced takes a microsecond or twenty. So where nothing is
+**Rests.** To find out that a call is not to be traced takes tens of microseconds. So where nothing is
 replayed, calls are left alone for as long as it takes to earn what the next look and the next traced call
-cost.
+cost; where something was replayed, but not lately, for as long as it takes to earn the look. Hot paths are
+asked all the same.
 
 With ``keep=True``, in strict mode and under verification nothing is bounded: a plain call is an error
 there, or not what was asked for. Processes of one group may decide differently; what they have to launch
@@ -188,10 +189,16 @@ class Ledger:
 
     def rest(self) -> int:
         """Calls that need not be looked at, where nothing is replayed: no more could come of it."""
+        return self._calls_that_earn(max(self._trace_s - self._earned_s, self._look_s))
+
+    def rest_from_looks(self) -> int:
+        """The same, where something may be replayed: calls that pay for the look."""
+        return self._calls_that_earn(self._look_s)
+
+    def _calls_that_earn(self, seconds: float) -> int:
         if self._is_free() or not self._plain_s:
             return 0
-        missing = max(self._trace_s - self._earned_s, self._look_s)
-        return min(int(missing / (self._share() * self._plain_s)), LONGEST_REST)
+        return min(int(seconds / (self._share() * self._plain_s)), LONGEST_REST)
 
     def __str__(self) -> str:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"
