@@ -187,3 +187,21 @@ def test_models_of_transformers():
     assert {each.code for each in policy if each.severity.is_error} == expected
     mixtral = {each.code for each in scan([models / "mixtral" / "modeling_mixtral.py"])}
     assert "RT111" in mixtral
+
+
+@pytest.mark.parametrize("keyword", ["past_key_values", "cache"])
+def test_a_growing_cache_by_either_name(keyword):
+    text = f"""
+    import torch
+    from transformers import DynamicCache
+    import rote
+
+    def program(model):
+        kept = DynamicCache()
+
+        def step(ids):
+            return model(ids, {keyword}=kept).logits
+
+        return rote.graph(step)
+    """
+    assert codes(text) == ["RT702"]

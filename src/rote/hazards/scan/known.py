@@ -27,6 +27,7 @@ class KnownCall(NamedTuple):
 
 _FUNCTIONS = {name: KnownCall(RULES[call["rule"]], call["does"]) for call in CALLS for name in call["names"]}
 _WAITS = ("wait_stream", "wait_event")
+_CACHES = frozenset({"past_key_values", "cache"})  # before transformers 5.24, and from it on
 _GRIDS = frozenset({"grid_thw", "image_grid_thw", "video_grid_thw"})
 _COUNTERS = names("timm_counting")
 _AUGMENTS = ("Random", "ColorJitter", "AutoAugment", "RandAugment", "TrivialAugment", "AugMix", "ScaleJitter")
@@ -63,7 +64,7 @@ def known_method(
 def known_keywords(scope: Scope, node: ast.Call) -> None:
     """Keyword arguments that mean the same to every model of a library."""
     for each in node.keywords:
-        if each.arg == "past_key_values":
+        if each.arg in _CACHES:
             value = scope.evaluate(each.value)
             if value.type is Type.CACHE and not value.local:
                 scope.report(rules.DYNAMIC_CACHE, node, f"{text_of(each.value)} grows with every call")
