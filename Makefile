@@ -1,4 +1,4 @@
-# make demo | test | test-words-off | test-cuda | bench | bench-cases | docs | lint | clean | distclean
+# make demo | test | test-words-off | test-cuda | fuzz | bench | bench-cases | docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
 # it lacks are skipped with a line that says so. Otherwise .venv is made once, with the CPU build of torch.
@@ -6,7 +6,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-words-off test-cuda bench bench-cases docs lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo test test-words-off test-cuda fuzz bench bench-cases docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -70,6 +70,13 @@ test-cuda: $(INSTALLED)
 	$(PY) -m pytest $(CUDA_SUITES) $(PYTEST_ARGS)
 	$(PY) -m pytest tests -m cuda $(CUDA_SUITES:%=--ignore=%) $(PYTEST_ARGS) || [ $$? -eq 5 ]
 CUDA_SUITES := $(wildcard tests/conformance tests/cuda)
+
+# Random scenes, about Python state too, and small programs; FUZZ_ARGS="--seed 7 --device cuda --jobs 12" chooses others.
+fuzz: export OMP_NUM_THREADS := 1
+fuzz: $(INSTALLED)
+	$(PY) -m tests.fuzz.run --examples 5000 --device cpu --jobs 2 $(FUZZ_ARGS)
+	$(PY) -m tests.fuzz.run --state --examples 2000 --device cpu --jobs 2 $(FUZZ_ARGS)
+	$(PY) -m tests.fuzz.small --count 5000
 
 lint: ruff format types contracts
 

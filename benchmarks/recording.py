@@ -32,7 +32,6 @@ from rote.runtime.backends.cuda.session import CudaSession
 from rote.runtime.backends.host.session import HostSession
 from rote.runtime.capture.run import TracedCall
 from rote.runtime.engine.settling import Settling
-from rote.runtime.engine.specialization import Specialization
 from rote.runtime.pytorch.modes import DispatchMode
 
 from .common import Outcome, Settings, now, statistic
@@ -49,7 +48,7 @@ PHASES = {
     "capture": [(CudaSession, "run"), (HostSession, "run")],
     "begin": [(CudaSession, "begin"), (HostSession, "begin")],
     "end, instantiate, first launch": [(CudaSession, "end"), (HostSession, "end")],
-    "walk of the state": [(Specialization, "walk")],
+    "look at the state again": [(Settling, "_look_again")],
     "judge and keep": [(Settling, "learn")],
     "finish (lowering, code, memory)": [(CudaSession, "finish"), (HostSession, "finish")],
 }
@@ -251,7 +250,5 @@ def _timers() -> Generator[dict[str, float]]:
         stack.callback(gc.callbacks.remove, collector)
         for phase, methods in PHASES.items():
             for owner, name in methods:
-                method = getattr(owner, name, None)
-                if method is not None:
-                    stack.enter_context(mock.patch.object(owner, name, around(phase, method)))
+                stack.enter_context(mock.patch.object(owner, name, around(phase, getattr(owner, name))))
         yield spent
