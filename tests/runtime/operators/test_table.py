@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import rote
 from rote.base.errors import CaptureError
 from rote.checker.trial.known import KnownValues
+from rote.checker.trial.operands import TrialCall
 from rote.runtime.autograd.graph.seeds import seeds_on_host
 from rote.runtime.backends.host.backend import HostBackend
 from rote.runtime.backends.host.operations import writer_of
@@ -243,7 +244,7 @@ def test_what_moves_numbers_computes_none(name):
 def known(name: str) -> bool:
     ((func, args, kwargs), *_) = calls_of(lambda: MOVERS[name](X), name)
     found: Any = KnownValues(SimpleNamespace(like=lambda tensor: tensor))  # type: ignore[arg-type]
-    return found.true(facts_of(func), func, args, kwargs) is not None
+    return found.true(TrialCall(facts_of(func), args, kwargs)) is not None
 
 
 def is_read(name: str) -> bool:
