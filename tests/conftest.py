@@ -38,20 +38,10 @@ DEVICES = [
 ]
 
 
-def _freeze() -> None:
-    """Freeze what lives, so that neither a collection nor a search for referrers looks at it again.
-
-    That is what was imported, and what libraries and test tools keep. Tests import more: after the first one
-    that compiles, each of the two takes ten times as long.
-    """
-    if len(gc.get_objects()) > 10_000:
-        gc.collect()
-        gc.freeze()
-
-
 def pytest_collection_finish() -> None:
-    """Before the first test, so that no test waits for it."""
-    _freeze()
+    """What was imported is no garbage: collections between the tests need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 class _SameTime:
@@ -81,7 +71,6 @@ def _same_cost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
-    _freeze()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     random.seed(0)
