@@ -42,7 +42,6 @@ for plain calls.
 from __future__ import annotations
 
 from collections import OrderedDict
-from time import perf_counter
 
 FREE_CALLS = 50
 FREE_TRACES = 16
@@ -55,11 +54,11 @@ PAYS = 4
 """Replays after which as many are free again."""
 
 SHARE = 0.06
-"""Of the time of plain calls, what tracing may take. With what comes beside it, all stays within 10 %."""
+"""Of the time of plain calls, what tracing may take. All that rote takes is more: benchmarks/unsettled.py."""
 
 EARLY_CALLS = 500
 LATE_SHARE = 0.015
-"""The same after so many calls; all stays within 2 % or little more."""
+"""The same after so many calls."""
 
 REINVESTED = 0.75
 """Of the time that replays save, what tracing may take."""
@@ -82,8 +81,6 @@ class Ledger:
     Args:
         bounded: False if calls are always traced.
     """
-
-    clock = staticmethod(perf_counter)
 
     def __init__(self, *, bounded: bool = True) -> None:
         self.bounded = bounded

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -278,14 +279,14 @@ class Specialization:
         # A collection may destroy graphs, which spoils a capture; and what a trace has made and does not keep
         # is gone when the collector looks.
         asked = "get_threshold" in self.executed.mentioned()
-        began = self._ledger.clock()
+        began = perf_counter()
         try:
             with nullcontext() if asked else COLLECTOR.rests():
                 answer = self._learn(recording, call, plan, site, guards)
         except BaseException:
-            self._ledger.add_trace(self._ledger.clock() - began, recorded=False)
+            self._ledger.add_trace(perf_counter() - began, recorded=False)
             raise
-        self._ledger.add_trace(self._ledger.clock() - began, recorded=answer.how == RECORDED)
+        self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
 
