@@ -288,9 +288,8 @@ def stored(name: str) -> Any:
     there, number = X.to("meta"), torch.tensor(2.0)
     places = [INDEX.to("meta")]
     args = {"copy_": (there, number), "where.self": (MASK.to("meta"), there, number)}
-    func, operands = without_copies(
-        lambda *_: "made there", facts_of(overload(name)), args.get(name, (there, places, number)), X.device
-    )
+    cursor: Any = SimpleNamespace(device=X.device, recorder=SimpleNamespace(capture=lambda *_: "made there"))
+    func, operands = without_copies(cursor, facts_of(overload(name)), args.get(name, (there, places, number)))
     return func, [each if isinstance(each, (str, float)) else None for each in operands]
 
 

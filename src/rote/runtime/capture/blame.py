@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import linecache
 from itertools import islice
-from traceback import walk_tb
 from types import CodeType, FrameType
 
 from ...base import NOWHERE, Site, cut, is_internal, is_own, traceback_site
@@ -64,11 +63,10 @@ def _after(last: Operation | None) -> str:
 
 def _called(error: BaseException) -> str:
     """What the innermost line of the callable called: a function of PyTorch's, or the line's expression."""
-    found, inner, at = "", None, 0
-    traceback = error.__traceback__
-    for frame, _ in walk_tb(traceback):
+    found, inner, at, traceback = "", None, 0, error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
         code = frame.f_code
-        assert traceback is not None
         if not is_internal(code.co_filename):
             found, inner, at = "", frame, traceback.tb_lasti
         elif inner is not None and not found and not is_own(code.co_filename):

@@ -1,17 +1,17 @@
 """Host data on its way into and out of tensors, seen above the dispatcher.
 
-``torch.tensor`` and its kin read Python lists and numpy arrays below the dispatch mode, and ``numpy()`` and
-``tolist()`` hand memory out the same way; the text of a tensor is made where no mode is active. This function
-mode catches them by name.
+``torch.tensor`` and similar functions read Python lists and numpy arrays below the dispatch mode, and
+``numpy()`` and ``tolist()`` hand memory out there; the text of a tensor is made where no mode is active. This
+function mode catches them by name.
 
-Data from plain Python values are constants of the path (they are compared between calls, and the state they
-came from is under guard). A numpy array that outlives the call is read again at every replay; ``from_numpy``
-itself is seen by the tracer. An array made inside the call cannot be made again without Python, so such a
-call stays eager. Operations that read tensors as these do are in :mod:`.composites`.
+Data from plain Python values are constants of the path: they are compared between calls, and the state they
+come from is under guard. A numpy array that outlives the call is read again at every replay; the tracer sees
+``from_numpy`` itself. An array that changes inside the call cannot be made again without Python, so such a
+call stays eager. Operations that read tensors in the same way are in :mod:`.composites`.
 
-All other functions pass through. Those in C lead straight to the tracer, and the profiler that watches the
-callable on Python 3.11 need not be told what PyTorch calls on the way, unless code of the user may be called
-there: for the value of an operand, or to save one for a backward.
+All other functions pass through. Functions in C lead straight to the tracer. The profiler that watches the
+callable on Python 3.11 is off until then, unless the user's code may run on the way: to give the value of an
+operand, or to save one for a backward.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ _PLAIN = frozenset({
 
 
 class HostDataMode(TorchFunctionMode):
-    """Function mode beside a tracer.
+    """The function mode beside a tracer.
 
     Args:
         tracer: Follows, observes or records the call.
         use: Notes what the call does with gradients.
-        given: For the identity of each tensor argument whether it requires grad.
+        given: Whether each tensor argument requires grad, by its identity.
         is_shown: Whether text that is made now is for output alone, which replays do not repeat.
     """
 
@@ -106,6 +106,7 @@ class HostDataMode(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self._tracer = tracer
+        self._runner = tracer.runner
         self._use = use
         self._given = given
         self._is_shown = is_shown
@@ -119,11 +120,16 @@ class HostDataMode(TorchFunctionMode):
             self._tracer.generators.meet(generator)
         if func in _NOTED:
             return self._noted(func, args, kwargs or {})
-        profiler = self._tracer.runner.profiler
+        profiler = self._runner.profiler
         if profiler is None or type(func) not in _IN_C or sys.getprofile() is not profiler:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs) if kwargs else func(*args)
         sys.setprofile(None)  # on the way to the tracer's handler it would be told of PyTorch's own calls
-        if self._runs_users_code(args, kwargs):
+        if (
+            kwargs  # operands of other types may be asked for numbers or elements, by the user's code
+            or not _PLAIN.issuperset(map(type, args))
+            or self._replaced
+            or (torch.is_grad_enabled() and saving_is_hooked())
+        ):
             sys.setprofile(profiler)
             return func(*args, **(kwargs or {}))
         try:
@@ -131,14 +137,8 @@ class HostDataMode(TorchFunctionMode):
         finally:
             sys.setprofile(profiler)
 
-    def _runs_users_code(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
-        """Whether a function in C may run Python code of the user's above the dispatcher."""
-        if kwargs or not _PLAIN.issuperset(map(type, args)):  # they may be asked for numbers or elements
-            return True
-        return self._replaced or (torch.is_grad_enabled() and saving_is_hooked())
-
     def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function that tells something about the call, or that is called in another way."""
+        """Call a function after noting what it tells of the call, or call it in another way."""
         if func in _LOOKS and args and isinstance(args[0], torch.Tensor):
             sets = func in _FREEZES or func in _DETACHES
             self._use.look_at(args[0], flags=sets or func in _FLAGS, sets=sets)
@@ -157,7 +157,7 @@ class HostDataMode(TorchFunctionMode):
         if func in COMPOSITES:
             return call_composite(self._tracer, self._to_list, func, args, kwargs)
         if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
-            self._escape(func)
+            self._block(rules.MEMORY_ESCAPE, f"{func.__name__}() hands the memory of a tensor out of PyTorch")
         elif func in _ENGINE:
             self._note_backward(func, args, kwargs)
         elif func in _HOOKS:
@@ -174,7 +174,12 @@ class HostDataMode(TorchFunctionMode):
         if func in _PLACE and self._given.get(id(args[0])):
             self._use.state = self._use.state or user_site()
         if func in _FREEZES and id(args[0]) in self._given:
-            self._flag(args[0], args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
+            flag = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
+            if args[0].requires_grad is not flag:  # it stays with the caller, which no replay could do
+                self._block(rules.INPUT_GRADIENT, f"requires_grad of an argument becomes {flag}")
+
+    def _block(self, rule: Rule, text: str) -> None:
+        self._tracer.cursor.block(reason(rule, text, user_site()))
 
     # ------------------------------------------------------------------ in
 
@@ -197,9 +202,7 @@ class HostDataMode(TorchFunctionMode):
         tensor = tracer.host.aside(lambda: func(*args, **kwargs))
         detached = tensor.detach() if tensor.requires_grad else tensor
         if tensor.requires_grad:
-            tracer.cursor.block(
-                reason(rules.HOST_DATA, "a tensor built in the call requires grad", user_site())
-            )
+            self._block(rules.HOST_DATA, "a tensor built in the call requires grad")
         token = tracer.cursor.storages.token
         values, others = operand_of(contents, token), operand_of(options, token)
         data = HostValues(values, others, tensor.dtype, tensor.device.type)
@@ -207,14 +210,14 @@ class HostDataMode(TorchFunctionMode):
         return tensor if tensor.requires_grad else built
 
     def _from_array(self, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The array is read where it is, or copied again at each replay."""
+        """Read an array where it is, or copy it again at each replay."""
         tracer, name = self._tracer, func.__name__
         made = tracer.host.is_made(pointer_of(data)) and not kwargs.get("requires_grad")
         if made or (func is not torch.tensor and func is not _Tensor.new_tensor):
             tensor = tracer.host.aside(lambda: func(*args, **kwargs))
             if tensor.is_cpu and tensor.data_ptr() == pointer_of(data):
                 return tracer.host.lend_array(tensor, name) if made else tracer.host.alias_array(tensor)
-            if made:  # its numbers, as they lie in the array: a tensor on a device cannot be read here
+            if made:  # the numbers as they lie in the array: a tensor on a device cannot be read here
                 kept = (data.shape, data.dtype.str, data.tobytes(), tensor.dtype, tensor.device.type)
                 return tracer.host.host_tensor(tensor, name, HostBytes(*kept))
         memory = operand_of(data, tracer.cursor.storages.token)
@@ -230,32 +233,32 @@ class HostDataMode(TorchFunctionMode):
         return self._read(tensor, "tolist", lambda alias: _Frozen(alias.tolist()), rules.LIST_READ).thaw()
 
     def _text(self, tensor: torch.Tensor, func: Any, *args: Any, **kwargs: Any) -> str:
-        """The text of a tensor, which PyTorch makes of its numbers where no mode is told of that.
+        """The text of a tensor, which PyTorch makes of its numbers where no mode sees that.
 
-        For output alone, which a replay leaves out, nobody reads it. On a device the recorded call has no
-        numbers to show until a segment has ended, so there it is a read in any case.
+        A replay leaves out text that is for output alone. On a device the recorded call has no numbers to
+        show until a segment has ended, so there text is always a read.
         """
         if (tensor.is_cpu and self._is_shown()) or self._is_unread(tensor):
             return func(tensor, *args, **kwargs)
-        if tensor.requires_grad or type(tensor) is not torch.Tensor:  # what the recording keeps is another
+        if tensor.requires_grad or type(tensor) is not torch.Tensor:  # the recording keeps another one
             text = "a parameter or a tensor with gradients is turned into text, which reads its values"
-            self._tracer.cursor.block(reason(rules.PRINTED, text, user_site()))
+            self._block(rules.PRINTED, text)
             return func(tensor, *args, **kwargs)
         return self._read(tensor, "repr", lambda alias: func(alias, *args, **kwargs), rules.PRINTED)
 
     def _is_unread(self, tensor: torch.Tensor) -> bool:
         """Whether nothing is kept of what the host reads of a tensor here."""
-        blocked = bool(self._tracer.cursor.mode is Mode.OBSERVE and self._tracer.cursor.blockers)
+        cursor = self._tracer.cursor
+        blocked = bool(cursor.mode is Mode.OBSERVE and cursor.blockers)
         return tensor.device.type == "meta" or blocked or is_wrapped(tensor)
 
     def _read(self, tensor: torch.Tensor, name: str, look: Callable[[Any], Any], rule: Rule) -> Any:
-        """The host reads a tensor: what it gets is a branch of the path."""
-        tracer = self._tracer
-        operands = (tracer.cursor.storages.token(tensor),)
-        operation = Operation.called(ops.LIST, name, operands, (), user_site())
-        for why in tracer.cursor.quietly(lambda: tracer.unwritten.reasons(name, [tensor], operation.site)):
-            tracer.cursor.block(why)
-        alias = tracer.cursor.quietly(lambda: tracer.cursor.aliases.keep(tensor))
+        """The host reads a tensor: a branch of the path."""
+        tracer, cursor = self._tracer, self._tracer.cursor
+        operation = Operation.called(ops.LIST, name, (cursor.storages.token(tensor),), (), user_site())
+        for why in cursor.quietly(lambda: tracer.unwritten.reasons(name, [tensor], operation.site)):
+            cursor.block(why)
+        alias = cursor.quietly(lambda: cursor.aliases.keep(tensor))
 
         def read() -> Any:
             return look(alias)
@@ -263,16 +266,6 @@ class HostDataMode(TorchFunctionMode):
         return tracer.reads.branch(
             operation, lambda: tracer.host.aside(read), lambda: read, shaped=False, rule=rule
         )
-
-    def _escape(self, func: Callable[..., Any]) -> None:
-        text = f"{func.__name__}() hands the memory of a tensor out of PyTorch"
-        self._tracer.cursor.block(reason(rules.MEMORY_ESCAPE, text, user_site()))
-
-    def _flag(self, tensor: torch.Tensor, flag: Any) -> None:
-        """An argument's flag stays with the caller, which no replay could do."""
-        if tensor.requires_grad is not flag:
-            text = f"requires_grad of an argument becomes {flag}"
-            self._tracer.cursor.block(reason(rules.INPUT_GRADIENT, text, user_site()))
 
     def _note_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._use.engine = self._use.engine or user_site()
@@ -330,7 +323,7 @@ def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[i
 
 
 def _read_tensors(data: Any) -> Any:
-    """Replace tensors among the data by their values; each is a host read of its own."""
+    """Host data with the values of the tensors in it; each of them is a host read."""
     if isinstance(data, torch.Tensor):
         return data.item() if data.numel() == 1 else data.tolist()
     if isinstance(data, (list, tuple)):

@@ -1,8 +1,8 @@
-"""Host data becoming tensors, as the tracer handles it.
+"""How a traced call makes tensors from host data.
 
-Plain values make constants: the recording keeps the tensor and copies it afresh at each replay. So do numpy
-arrays that the call has made, as long as it leaves them alone afterwards. Other arrays are external memory,
-read in place (``from_numpy``) or copied again at each replay (``torch.tensor``).
+Plain values make constants: the recording keeps the tensor and copies it at each replay. So do numpy arrays
+that the call has made, if it does not change them afterwards. Other arrays are external memory, read in place
+(``from_numpy``) or copied again at each replay (``torch.tensor``).
 """
 
 from __future__ import annotations
@@ -46,15 +46,11 @@ class HostTensors:
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
 
     Attributes:
-        arrays: Addresses of arrays from outside that become tensors, with the lines where they do.
+        arrays: Addresses of arrays from outside that become tensors, each with the line.
     """
 
     def __init__(
-        self,
-        cursor: Cursor,
-        follower: Follower,
-        writes: Writes,
-        has_made: Callable[[int], bool] | None,
+        self, cursor: Cursor, follower: Follower, writes: Writes, has_made: Callable[[int], bool] | None
     ) -> None:
         self.arrays: dict[int, Site] = {}
         self._cursor = cursor
@@ -64,7 +60,7 @@ class HostTensors:
         self._lent: list[Lent] = []
 
     def aside(self, call: Any) -> Any:
-        """Run something that is no part of the call, also while a segment is open."""
+        """Run code that is no part of the call, even while a segment is open."""
         tape = self._cursor.tape
 
         def run() -> Any:
@@ -89,18 +85,24 @@ class HostTensors:
             cursor.meet(operation.ended("one", (token,)))
         return tensor
 
+    def _recalled(self, operation: Operation) -> torch.Tensor:
+        """The tensor that a call which follows gets."""
+        tensor = self._follower.recall(self._cursor.expect(operation).results[0], [], operation)
+        self._cursor.passed()
+        return tensor
+
     def is_made(self, pointer: int) -> bool:
         """Whether an array that the call has made lies at an address."""
         cursor = self._cursor
         if self._has_made is not None:
             return self._has_made(pointer)
-        known = cursor.node.operations  # nothing is noted: as in the call that this one is known by
+        known = cursor.node.operations  # nothing is noted: it is as in the earlier call
         return cursor.index < len(known) and known[cursor.index].kind == ops.CONST
 
     def lend_array(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A tensor over the memory of an array that the call has made."""
         cursor = self._cursor
-        with unseen_functions():  # PyTorch makes it where functions are seen, and ours are none of the call's
+        with unseen_functions():  # function modes are active here, and these functions are not the call's
             kept = self.aside(tensor.clone)
             self._lent.append(Lent(tensor, kept, user_site()))
             made = self.host_tensor(tensor if cursor.mode is Mode.OBSERVE else kept, name)
@@ -108,9 +110,9 @@ class HostTensors:
             return made
 
     def changed_arrays(self) -> list[Reason]:
-        """Why arrays that the call has made are no constants: they have changed since tensors were made."""
+        """Reasons for arrays that have changed since tensors were made of them."""
         changed = [each.site for each in self._lent if content_of(each.tensor) != content_of(each.kept)]
-        self._lent.clear()  # or they were alive after the call
+        self._lent.clear()  # or they would outlive the call
         return [reason(rules.HOST_DATA, CHANGED, site) for site in changed]
 
     def copy_array(self, operation: Operation, pointer: int, build: Any) -> torch.Tensor:
@@ -118,9 +120,7 @@ class HostTensors:
         cursor = self._cursor
         self.arrays[pointer] = operation.site
         if cursor.mode is Mode.FOLLOW:
-            tensor = self._follower.recall(cursor.expect(operation).results[0], [], operation)
-            cursor.passed()
-            return tensor
+            return self._recalled(operation)
         if cursor.mode is Mode.RECORD:
             cursor.node.pure = False
             tensor = self._rebuilt(operation, build)
@@ -133,17 +133,15 @@ class HostTensors:
     def host_tensor(self, tensor: torch.Tensor, name: str, data: Operand | None = None) -> torch.Tensor:
         """A tensor built from plain host data, which are constant as long as the guard holds.
 
-        The recording keeps the tensor and makes a fresh copy of it at each replay, since the callable may
-        write into what it got.
+        The recording keeps the tensor and copies it at each replay, since the callable may write into it.
+        This may run above the dispatcher.
         """
         cursor = self._cursor
-        # We may be above the dispatcher here.
         content = data if data is not None else cursor.quietly(lambda: content_of(tensor))
         operation = Operation.called(ops.CONST, name, (content,), (), user_site())
         if cursor.mode is Mode.FOLLOW:
-            tensor = self._follower.recall(cursor.expect(operation).results[0], [], operation)
+            tensor = self._recalled(operation)
             self._writes.know_constant(tensor)
-            cursor.passed()
             return tensor
         if cursor.mode is Mode.RECORD:
             cursor.node.constants[cursor.index] = tensor
@@ -157,16 +155,16 @@ class HostTensors:
         cursor = self._cursor
         if constant.device.type != cursor.device.type:  # a host tensor: nothing in a segment can write it
             return constant
-        clone = torch.ops.aten.clone.default  # we may be above the dispatcher here
-        return cursor.quietly(lambda: cursor.recorder.capture(clone, (constant,), {}))
+        clone = torch.ops.aten.clone.default
+        return cursor.quietly(lambda: cursor.recorder.capture(cursor, clone, (constant,), {}))
 
     def _rebuilt(self, operation: Operation, build: Any) -> torch.Tensor:
-        written, now = self._writes.on_host(), lambda: self.aside(build)
-        tape = self._cursor.recorder
-        return self._cursor.quietly(lambda: tape.rebuild(operation, now, build, is_written=written))
+        cursor, written, now = self._cursor, self._writes.on_host(), lambda: self.aside(build)
+        tape = cursor.recorder
+        return cursor.quietly(lambda: tape.rebuild(cursor, operation, now, build, is_written=written))
 
     def lifted(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor made from host data below the dispatcher: from an index list, or an array's memory."""
+        """Note a tensor that was made below the dispatcher, from an index list or an array's memory."""
         if tensor.is_cpu and not tensor.untyped_storage().resizable():
             made = self.is_made(tensor.data_ptr())
             return self.lend_array(tensor, "from_numpy") if made else self.alias_array(tensor)

@@ -1,8 +1,8 @@
 """One traced call: the callable runs under the tracer until it returns, however often a segment is refused.
 
-The caller's result and side effects are those of one plain call, whatever happens to the recording. An
-operation that a capture refuses is remembered and the call starts again, following what had already run. If
-the capture fails and nobody can say at which operation, the rest of the call runs eagerly in the same way.
+The caller's result and side effects are those of one plain call, whatever happens to the recording. A refused
+operation is remembered, and the call starts again and follows what has already run. If the capture fails and
+no operation is known to be at fault, the rest of the call runs eagerly.
 """
 
 from __future__ import annotations
@@ -51,24 +51,6 @@ MAX_RESTARTS = 64
 Taking = Callable[[Call, tuple[Any, ...], dict[str, Any]], None]
 
 
-def _nobody(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Nobody asks what the callable is given."""
-
-
-def _ignore(tensor: torch.Tensor) -> None:
-    """Nobody watches gradient slots."""
-
-
-def _as_it_is(value: Any) -> Any:
-    """Nobody asks what the call has left outside."""
-    return value
-
-
-def _never() -> bool:
-    """Nobody asks what text is for."""
-    return False
-
-
 @dataclass(frozen=True)
 class OpenCapture:
     """A capture that a traced call records into.
@@ -96,14 +78,14 @@ class Plan:
         backend: The device.
         inputs: Static inputs, if the call runs on them.
         stands: The recording's in the places of those among the arguments.
-        capture: What the call records into, if something may be recorded.
+        capture: What the call records into, if anything may be recorded.
         follow: Follow a path that has just been replayed.
         path: Values along it.
         watch: The gradient slots before the call, weakly.
-        meet: Is told of tensors made outside, before the call changes their gradient slots.
+        meet: Called with each tensor made outside, before the call changes its gradient slot.
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.
-        known: What the call is known to do; then nothing is noted of it.
+        known: What the call is known to do; then its reads and writes are not noted.
     """
 
     root: Node
@@ -115,60 +97,62 @@ class Plan:
     follow: bool = False
     path: Sequence[Any] = ()
     watch: weakref.ref[GradientWatch] | None = None
-    meet: Callable[[torch.Tensor], None] = _ignore
+    meet: Callable[[torch.Tensor], None] = lambda tensor: None
     split: frozenset[str] = frozenset()
     generators: Iterable[torch.Generator] = ()
     known: Known | None = None
 
     @property
     def session(self) -> Session | None:
-        """That of the capture, if something may be recorded."""
+        """The capture's session, if anything may be recorded."""
         return self.capture.session if self.capture is not None else None
 
 
 @dataclass(frozen=True)
 class TraceHooks:
-    """What is told between a traced call and the trace of its reads and writes.
+    """What a traced call and the trace of its reads and writes ask of each other.
+
+    The defaults are for a call whose reads and writes are not noted.
 
     Attributes:
-        bound: Adds to what the callable returned what it has left outside, if that can be done again.
-        take: Is told what the callable is given, at each attempt.
+        bound: Adds to the returned value what the callable has left outside, if that can be done again.
+        take: Called with what the callable is given, at each attempt.
         is_shown: Whether text that is made now is for output alone.
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
         settings: Where the call has set random generators; it grows.
     """
 
-    bound: Callable[[Any], Any] = _as_it_is
-    take: Taking = _nobody
-    is_shown: Callable[[], bool] = _never
+    bound: Callable[[Any], Any] = lambda value: value
+    take: Taking = lambda call, args, kwargs: None
+    is_shown: Callable[[], bool] = lambda: False
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What a traced call was: what it did, on what it ran, and what became of its capture.
+    """What a traced call did, what it ran on, and what became of its capture.
 
     Attributes:
-        value: What the callable returned, in the form in which it is taken apart.
-        returned: What the callable returned.
+        value: The returned value, in the form in which it is taken apart.
+        returned: The returned value.
         template: How the result is handed out.
         node: The stretch in which the call ended.
         nodes: All stretches that it went through.
-        difference: What it did that no earlier call had done.
+        difference: What no earlier call had done.
         unseen: The first value that the host read and that no earlier call had read there.
         blockers: Why nothing of the call can be recorded.
         left: Whether all gradients had left their slots at the first branch.
         writes: What it wrote.
         generators: What it drew from.
-        arrays: Addresses of arrays from outside that became tensors, with the lines where they did.
-        devices: The devices that it worked on, the host left out.
+        arrays: Addresses of arrays from outside that became tensors, each with the line.
+        devices: The devices that it worked on, except the host.
         remembered: Numbers of the storages that the recording of a followed path holds.
         recorded: Nodes that were recorded.
-        failed: Why a capture failed, if it did.
+        failed: Why a capture failed.
         storages: The storages of the call.
         use: What the call did with gradients.
-        inputs: The static inputs that it ran on, if it did.
+        inputs: The static inputs that it ran on, if any.
         settings: Where it has set random generators.
     """
 
@@ -234,19 +218,12 @@ class TracedCall:
         """Run until the callable has returned.
 
         Args:
-            hooks: What the trace of its reads and writes tells and is told; None if nothing is noted.
+            hooks: The trace of its reads and writes; None if nothing is noted.
 
         Raises:
             Exception: What the callable raised, unchanged.
         """
         self._hooks = hooks or TraceHooks()
-        try:
-            return self._run()
-        finally:
-            if self._tape is not None:
-                self._tape.place = None  # a cycle, which would wait for the collector
-
-    def _run(self) -> Observation:
         tracer = self._tracer(self._plan.follow, self._plan.path, None)
         for _ in range(MAX_RESTARTS):
             try:
@@ -258,17 +235,16 @@ class TracedCall:
 
     @property
     def lost(self) -> bool:
-        """Whether the callable raised while operations were captured that have not run."""
+        """Whether the callable raised while captured operations had not run."""
         return self._tape is not None and self._tape.lost
 
     def copy_back(self) -> None:
-        """The callable raised: what it wrote into static inputs before is given to the caller's tensors."""
+        """The callable raised: copy what it wrote into static inputs to the caller's tensors."""
         inputs = self._inputs
         if inputs is not None:
             written = self._last.writes.inputs if self._last is not None else set[int]()
-            inputs.writing(written | (inputs.written if self._plan.follow else set())).copy_back(
-                self._call.leaves
-            )
+            replayed = inputs.written if self._plan.follow else set[int]()
+            inputs.writing(written | replayed).copy_back(self._call.leaves)
 
     # ------------------------------------------------------------------ attempts
 
@@ -283,10 +259,10 @@ class TracedCall:
                 try:
                     value = self._call_function(tracer, host, use)
                     if tape is not None:
-                        tape.close()
+                        tape.close(tracer.cursor)
                 finally:
                     if tape is not None:
-                        tape.abort()
+                        tape.abort(tracer.cursor)
         except RestartError:
             raise
         except BaseException:
@@ -297,7 +273,7 @@ class TracedCall:
             return self._finish(tracer, host, use, self._hooks.bound(value), value)
 
     def _hand_out_kept(self, tracer: Tracer) -> None:
-        """The callable raised: what it has left outside until then must not lie in the recording's memory."""
+        """The callable raised: what it has left outside must not lie in the recording's memory."""
         plan, inputs, kept = self._plan, self._inputs, self._hooks.bound(None)
         if type(kept) is not Bound or not (plan.follow or plan.capture is not None or inputs is not None):
             return
@@ -310,7 +286,7 @@ class TracedCall:
         hand_out(template, self._call.leaves, starts, branches=self._call.branches, own=Own(None))
 
     def _positions(self) -> dict[int, int]:
-        """Which argument a leaf is, by identity, as far as a result may contain it."""
+        """Positions of the arguments that a result may contain, by identity."""
         return {
             id(leaf): position
             for position, (leaf, kind) in enumerate(zip(self._leaves, self._call.kinds, strict=True))
@@ -329,27 +305,23 @@ class TracedCall:
         except RestartError:
             raise
         except BaseException as error:
-            self._user_error(error)
+            self._user_error(error, tracer.cursor)
             raise
 
-    def _user_error(self, error: BaseException) -> None:
+    def _user_error(self, error: BaseException, cursor: Cursor) -> None:
         """The callable raised while a segment was open.
 
-        Where captured operations have not run yet, what was captured since the checkpoint is thrown away and
-        the rest of the call runs eagerly: if the error is the callable's own it comes again, with the effects
-        that eager would have had; if only the capture caused it, the call succeeds and the key stays eager.
+        Where captured operations have not run yet, the capture since the checkpoint is thrown away and the
+        rest of the call runs eagerly. If the error is the callable's own, it comes again with the effects of
+        a plain call; if the capture caused it, the call succeeds and the key stays eager.
         """
         tape = self._tape
         if tape is None or not tape.is_open:
             return
-        if tape.executes:
-            tape.close()
-        elif isinstance(error, Exception):
-            last = self._last.cursor.last_captured() if self._last is not None else None
-            self._fail(*blame.of_error(error, last))
+        if isinstance(error, Exception) and not tape.executes:
+            self._fail(*blame.of_error(error, cursor.last_captured()))
             raise RestartError(str(error)) from None
-        else:  # an interrupt ends the call here, after what came before it
-            tape.close()
+        tape.close(cursor)  # an interrupt ends the call here, after what came before it
 
     def _finish(
         self, tracer: Tracer, host: HostDataMode, use: GradientUse, value: Any, returned: Any
@@ -376,7 +348,7 @@ class TracedCall:
         node = cursor.node
         node.counted = Counted.of(tracer.writes.counted, cursor.storages)
         if cursor.mode is Mode.RECORD and self._tape is not None:
-            self._tape.end_node(node, None)
+            self._tape.end_node(cursor, None)
         if self._tape is not None and self._tape.shortage is not None and self._failed is None:
             self._failed = blame.out_of_memory(self._tape.shortage, self._site)
         recorded = [found for found in (self._tape.recorded if self._tape else []) if found.recorded]
@@ -406,15 +378,14 @@ class TracedCall:
         )  # fmt: skip
 
     def _apart(self, members: list[int]) -> bool:
-        """Static inputs of one group that do not share memory (their types differ)."""
+        """Whether static inputs of one group do not share memory, because their types differ."""
         handles = {self._leaves[member].untyped_storage()._cdata for member in members}
         return len(handles) > 1
 
     def _restart(self, tracer: Tracer) -> Tracer:
-        """Follow what has run, then go on: recording, or eagerly once the capture has failed for good."""
-        tape = self._tape
-        assert tape is not None
-        tape.abort()
+        """Follow what has run, then record, or run eagerly once the capture has failed for good."""
+        tape = tracer.cursor.recorder
+        tape.abort(tracer.cursor)
         if tape.failure is not None and self._failed is None:
             self._fail(*blame.of_segment(tape.failure, tracer.cursor.last_captured()))
         if tape.shortage is not None and self._failed is None:
@@ -442,7 +413,6 @@ class TracedCall:
         if point is not None and not point.depth and not point.index and abandon is not None:
             abandon()  # nothing has run yet: begin anew on the caller's own tensors, as eager would
             self._inputs = None
-            tape.place = None  # a cycle, which would keep the static inputs: collections are off
             self._run_on(self._call.leaves)
 
     def _fail(self, text: str, site: Site) -> None:
@@ -483,7 +453,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 @dataclass(frozen=True)
 class HostRandom:
-    """The state of the host's random generators, to see whether a call used them."""
+    """The state of the host's random generators, which shows whether a call used them."""
 
     python: Any
     array: Any

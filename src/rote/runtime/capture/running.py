@@ -36,10 +36,6 @@ class Runner:
         self.running: Running | None = None
         self._cursor = cursor
 
-    def watch(self, profiler: Any) -> None:
-        """The callable's code is watched by this from now on."""
-        self.profiler = profiler
-
     def seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run what may be code of the user's in sight of the profiler; see :mod:`..state.executed`."""
         profiler = self.profiler
@@ -86,10 +82,10 @@ class Runner:
         if placement is _CAPTURED:
             try:
                 if not cursor.on_host:
-                    func, args = without_copies(tape.capture, known.facts, args, cursor.device)
+                    func, args = without_copies(cursor, known.facts, args)
                 if tape.executes or not known.seen:  # a replay that executes runs Python code again
-                    return tape.capture(func, args, kwargs)
-                return self.seen(tape.capture, func, args, kwargs)
+                    return tape.capture(cursor, func, args, kwargs)
+                return self.seen(tape.capture, cursor, func, args, kwargs)
             except MemoryShortageError as error:
                 return self._without_memory(tape, error, func, args, kwargs)
             except CaptureError:
@@ -100,7 +96,9 @@ class Runner:
         refused = known.apart or cursor.index in cursor.node.refused
         code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         cursor.node.pure = False
-        return self.seen(tape.island, operation, func, args, kwargs, code, early=placement is Placement.EARLY)
+        return self.seen(
+            tape.island, cursor, operation, func, args, kwargs, code, early=placement is Placement.EARLY
+        )
 
     def _without_memory(
         self, tape: SegmentTape, error: MemoryShortageError, func: Any, args: Any, kwargs: dict[str, Any]
@@ -114,15 +112,15 @@ class Runner:
         if not tape.executes:
             tape.shortage = str(error)
             raise RestartError(tape.shortage) from None
-        facts = facts_of(func)
+        cursor, facts = self._cursor, facts_of(func)
         if facts.mutable or facts.written or facts.seeded:
             raise (error.__cause__ or error) from None
         if tape.make_room():
             try:
-                return tape.capture(func, args, kwargs)
+                return tape.capture(cursor, func, args, kwargs)
             except MemoryShortageError as again:
                 error = again
         tape.shortage = str(error)
-        tape.abort()
-        self._cursor.stop_recording()
+        tape.abort(cursor)
+        cursor.stop_recording()
         return self.seen(func, *args, **kwargs)

@@ -9,38 +9,36 @@ here. ``t[mask] = 5.0`` is a kernel as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..operators import Facts, is_mask
+from .path import Cursor
 
 _aten = torch.ops.aten
 _INDICES = 1
 
 
-def without_copies(
-    capture: Callable[..., Any], facts: Facts, args: tuple[Any, ...], device: torch.device
-) -> tuple[Any, tuple[Any, ...]]:
+def without_copies(cursor: Cursor, facts: Facts, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """The operation and operands that store a number of the host without copying it.
 
     Args:
-        capture: Captures an operation.
+        cursor: Where the call is, which records.
         facts: An operation; its operands on the host are numbers that never change.
         args: Its operands.
-        device: Where it stores.
     """
     func = facts.op
     if "fills" not in facts.row or (facts.stores and any(map(is_mask, args[_INDICES]))):
         return func, args
     if func is _aten.copy_.default:
         return (_aten.fill_.Scalar, (args[0], args[1].item())) if args[1].is_cpu else (func, args)
-    return func, tuple([_filled(capture, each, device) for each in args])
+    return func, tuple([_filled(cursor, each) for each in args])
 
 
-def _filled(capture: Callable[..., Any], value: Any, device: torch.device) -> Any:
+def _filled(cursor: Cursor, value: Any) -> Any:
     """A number of the host on the device; anything else as it is."""
     if not isinstance(value, torch.Tensor) or not value.is_cpu:
         return value
-    return capture(_aten.full.default, ([], value.item()), {"dtype": value.dtype, "device": device})
+    kept = {"dtype": value.dtype, "device": cursor.device}
+    return cursor.recorder.capture(cursor, _aten.full.default, ([], value.item()), kept)

@@ -2,18 +2,18 @@
 
 One dispatch mode does three jobs, often one after the other in a single call:
 
-- **follow**: the prefix of a known path has just been replayed, so its operations must not run again. The
-  Python code runs, and each operation returns the recorded tensors. Views run for real (they only make
-  metadata), everything else does not.
-- **record**: operations go to the backend's session; what cannot be captured ends the segment.
+- **follow**: the start of a known path has just been replayed, so its operations must not run again. The
+  Python code runs, and each operation returns the recorded tensors. Only views run, since they make nothing
+  but metadata.
+- **record**: operations go to the backend's session; one that cannot be captured ends the segment.
 - **observe**: operations run as in eager, and are noted.
 
 While observing and recording, every operation is compared with what earlier calls did at the same place
-(:class:`~..recording.tree.Node`). The first difference makes the call unsteady: it still finishes
-correctly, but nothing of it is kept as a recording.
+(:class:`~..recording.tree.Node`). The first difference makes the call unsteady: it finishes correctly, but
+nothing of it is kept.
 
-What this cannot see: kernels launched past PyTorch's dispatcher. They are captured by CUDA all the same, but
-when a path is followed they would run a second time.
+The tracer does not see kernels that are launched past PyTorch's dispatcher. CUDA captures them all the same,
+but when a path is followed they run a second time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
-from threading import get_ident
 from typing import Any
 
 import torch
@@ -75,9 +74,7 @@ _READS = (Placement.READ, Placement.SHAPED)
 
 
 class Tracer(DispatchMode):
-    """Dispatch mode for one run of the callable.
-
-    It holds a cursor, and hands each operation to what follows, records or observes it.
+    """The dispatch mode of one run: hands each operation to what follows, records or observes it.
 
     Args:
         cursor: Where the call is.
@@ -122,25 +119,19 @@ class Tracer(DispatchMode):
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
         self._known: dict[int, Overload] = {}
-        self._thread, self._vectorless, self._lazy_zeros = get_ident(), False, False
+        self._vectorless = self._lazy_zeros = False
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
         if self.runner.profiler is None:
-            self.runner.watch(our_profiler())
-            self._thread = get_ident()
+            self.runner.profiler = our_profiler()
         return super().__enter__()
-
-    @property
-    def suspended(self) -> bool:
-        """Operations that run now are the recorder's own, no part of the call."""
-        return self.cursor.suspended
 
     @contextmanager
     def without_vectors(self) -> Generator[None]:
-        """While functions run that leave the vectors of a decomposition out where no gradient needs them.
+        """A context for functions that leave the vectors of a decomposition out where no gradient needs them.
 
-        They ask whether a mode is active and then leave nothing out; the values differ in their last bits.
+        In a mode they leave nothing out, and the values differ in their last bits.
         """
         before, self._vectorless = self._vectorless, True
         try:
@@ -152,10 +143,10 @@ class Tracer(DispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         profiler = self.runner.profiler
-        if profiler is not None:  # first of all: it is told of every call of a function
+        if profiler is not None:  # first of all, since it is told of every call of a function
             if sys.getprofile() is profiler:
                 sys.setprofile(None)
-            else:  # another thread, or inside of an operation that is seen
+            else:  # on another thread, or inside an operation that is seen
                 profiler = None
         try:
             return self._dispatch(func, args, kwargs or {})
@@ -177,33 +168,33 @@ class Tracer(DispatchMode):
             resolve_lazily()
             return self.runner.seen(func, *args, **kwargs)
         known = self._known.get(identity(func))
-        if known is None and isinstance(func, torch._ops.OpOverload):
+        if known is None:
+            if not isinstance(func, torch._ops.OpOverload):  # an operator over Python functions
+                resolve_lazily()
+                return self.runner.seen(func, *args, **kwargs)
             known = self._known[identity(func)] = Overload.of(func, self._split)
-        if known is not None and known.inside:
+        if known.inside:
             count_versions()
-        if known is not None and known.repeats and cursor.node.complete and not self._lazy_zeros:
-            was = self._repeats.find(known.facts, args, kwargs)
+        facts, parts = known.facts, known.parts
+        if known.repeats and cursor.node.complete and not self._lazy_zeros:
+            was = self._repeats.find(facts, args, kwargs)
             if was is not None:
                 return self._repeat(was, known, args, kwargs)
         resolve_lazily()
-        if self._vectorless and known is not None and known.vectors:
-            args = without_vectors(known.facts, args)
+        if known.vectors and self._vectorless:
+            args = without_vectors(facts, args)
         mode = cursor.mode
-        if cursor.blockers and mode is _OBSERVE:  # nothing of this call will be kept
-            if isinstance(func, torch._ops.OpOverload):
-                self.writes.note(written_operands(facts_of(func), args, kwargs))
+        if cursor.blockers and mode is _OBSERVE:  # nothing of this call is kept
+            self.writes.note(written_operands(facts, args, kwargs))
             return self.runner.seen(func, *args, **kwargs)
-        if known is None:
-            return self.runner.seen(func, *args, **kwargs)  # an operator over Python functions
         if func is LAZY_ZEROS:  # forward-mode AD: no memory, so nothing that a replay would have to make
             self._lazy_zeros = True
             return self.runner.seen(func, *args, **kwargs)
-        facts, parts = known.facts, known.parts
         zero = self._lazy_zeros and any(map(is_lazy_zero, tensors_of(args, kwargs)))
         if zero and func.is_view:  # a zero again
             return self.runner.seen(func, *args, **kwargs)
         if zero or (parts is not None and torch.is_inference_mode_enabled()):
-            with self:  # they come back here, one by one
+            with self:  # the parts come back here, one by one
                 return self.runner.seen(parts or on_zeros(func), *args, **kwargs)
         if facts.collective and mode is not _FOLLOW:
             return self._collective(func, args, kwargs)
@@ -229,7 +220,7 @@ class Tracer(DispatchMode):
     def _draw(
         self, known: Overload, generator: torch.Generator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """An operation that draws from a generator which Python hands to it."""
+        """Run an operation that draws from a generator which Python hands to it."""
         cursor = self.cursor
         generators, node = self.generators, cursor.node
         drawn = generators.drawn(generator, user_site())
@@ -250,7 +241,7 @@ class Tracer(DispatchMode):
             stand, reseed = generators.stand_in(generator, drawn, node.stands)
             if reseed is not None:
                 if drawn.is_outside and cursor.on_host:  # it may have been drawn from before, in that segment
-                    cursor.tape.close()
+                    cursor.tape.close(cursor)
                 cursor.tape.prepare(reseed)
         try:
             out = self.runner.run(operation, known, *exchanged(args, kwargs, generator, stand), placement)
@@ -262,26 +253,24 @@ class Tracer(DispatchMode):
         return out
 
     def _repeat(self, was: Operation, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What :meth:`_dispatch` does with an operation that another call ran here, on the same operands."""
+        """Run an operation that an earlier call ran here on the same operands."""
         cursor = self.cursor
         facts, complexes = known.facts, cursor.storages.looks.complex
-        if (
-            known.alias and was.kind == ops.VIEWED and not complexes
-        ):  # nothing is launched, and nothing is new
+        if known.alias and was.kind == ops.VIEWED and not complexes:  # launches nothing, makes nothing
             out = known.raw(*args, **kwargs)
-            cursor.met_again()
+            cursor.index += 1
             return out
         if complexes or (cursor.on_host and cursor.mode is not _OBSERVE):
             resolve_lazily()  # no kernel of PyTorch's own makes a lazy tensor of real ones for itself
         if self.unwritten.makers:
-            self._note_contents(known, args, kwargs, was.site)
+            self._note_contents(facts, args, kwargs, was.site)
         if not known.quiet:
             self._note_effects(facts, args, kwargs)
         out = self.runner.run(was, known, args, kwargs, _CAPTURED)
         if facts.reshapes:
             self._check_metadata(was, tensors_of(args, kwargs), was.tokens)
         if not cursor.blockers and self._repeats.is_made(was, args, kwargs, out):
-            cursor.met_again()
+            cursor.index += 1
             return out
         operation, tensors, tokens, _ = self._before(known, args, kwargs)
         self._after(operation, facts, tensors, tokens, out)
@@ -313,17 +302,14 @@ class Tracer(DispatchMode):
         if len(storages.external_sites) < len(storages.externals):
             storages.note_readers(facts.name, site)
         if self.unwritten.makers:
-            self._note_contents(known, args, kwargs, site)
+            self._note_contents(facts, args, kwargs, site)
         if facts.seeded or facts.written:
             self._note_effects(facts, args, kwargs)
         return operation, tensors, tokens, placement
 
-    def _note_contents(
-        self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site
-    ) -> None:
-        cursor = self.cursor
-        for why in self.unwritten.meet(known.facts, args, kwargs, site):
-            cursor.block(why)
+    def _note_contents(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> None:
+        for why in self.unwritten.meet(facts, args, kwargs, site):
+            self.cursor.block(why)
 
     def _note_effects(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         cursor = self.cursor
@@ -333,7 +319,7 @@ class Tracer(DispatchMode):
             self.writes.note(written_operands(facts, args, kwargs), counted=facts.mutable)
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
-        """An alias is no operation: autograd makes some of its own, and not the same ones under hooks."""
+        """Make an alias, which is no operation: autograd makes some itself, and others under hooks."""
         cursor = self.cursor
         storages = cursor.storages
         storages.token(tensor)
@@ -348,12 +334,12 @@ class Tracer(DispatchMode):
         cursor.block(reason(rules.UNSUPPORTED_TENSOR, f"{name} takes Python functions", user_site(), remedy))
 
     def _collective(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An operator that acts on other processes: it runs, and nothing of the call is recorded."""
+        """Run an operator that acts on other processes; nothing of the call is recorded."""
         cursor = self.cursor
         text = f"{func.name()} acts on other processes"
         cursor.block(reason(rules.COLLECTIVE, text, user_site()))
         if cursor.tape is not None:
-            cursor.tape.close()  # what it reads has to be there
+            cursor.tape.close(cursor)  # what it reads has to be there
         self.writes.note(tensors_in((*args, *kwargs.values()), []))  # schemas do not say it
         return self.runner.seen(func, *args, **kwargs)
 
@@ -375,13 +361,12 @@ class Tracer(DispatchMode):
                 for position, part in enumerate(parts)
             ])  # fmt: skip
         new = cursor.storages.made - made == len(results)  # then none of them is a view
-        operation = operation.ended(structure, results)
-        if not new and operation.kind == ops.CAPTURED and not facts.mutable and operation.looks_only(tokens):
-            operation = operation.ended(structure, results, ops.VIEWED)
-        cursor.meet(operation)
+        may_look = not new and operation.kind == ops.CAPTURED and not facts.mutable
+        looks = may_look and _look_only(results, tokens)
+        cursor.meet(operation.ended(structure, results, ops.VIEWED if looks else None))
 
     def _check_metadata(self, operation: Operation, tensors: list[torch.Tensor], tokens: list[Token]) -> None:
-        """An operation that gives a tensor made outside another shape would do so to a copy of it."""
+        """Refuse to give a tensor made outside another shape: a replay would do so to a copy of it."""
         cursor = self.cursor
         for tensor, token in zip(tensors, tokens, strict=True):
             if token[0][0] is NEW or not token.shape:
@@ -406,7 +391,7 @@ class Tracer(DispatchMode):
             facts: What is known of it.
             part: The result, or one of several.
             tensors: The operands.
-            first: What the first of them looks like, as do results of most operations.
+            first: What the first operand looks like; most results look like it.
             number: Which of the results it is.
         """
         cursor = self.cursor
@@ -427,12 +412,12 @@ class Tracer(DispatchMode):
         return token
 
     def _moved(self, tensor: torch.Tensor) -> Token | None:
-        """What an operand has become that lies elsewhere now, or has another shape."""
+        """How an operand looks that now lies elsewhere, or has another shape."""
         storages = self.cursor.storages
         return storages.token(tensor) if not tensor.is_meta and storages.knows(tensor) else None
 
     def _value(self, operation: Operation, part: Any) -> Value:
-        """A result that is no tensor: worked out from operands, it is given back where a path is followed."""
+        """A result that is no tensor; a call that follows gets it back."""
         cursor = self.cursor
         if isinstance(part, torch.ScriptObject):
             text = f"{operation.name} returns a {type(part).__name__}, which a replay could not make"
@@ -440,11 +425,12 @@ class Tracer(DispatchMode):
         return Value.of(part)
 
     def _branch(self, operation: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The host reads a value or a shape."""
         cursor = self.cursor
         if operation.kind == ops.READ and args and cursor.mode is not Mode.FOLLOW:
             self._note_optimizer(args[0], operation.site)
-        checks, beside = facts_of(func).checks, facts_of(func).beside
-        read = caught(func) if checks else func
+        facts = facts_of(func)
+        read = caught(func) if facts.checks else func
 
         def run() -> Any:
             return read(*args, **kwargs)
@@ -452,7 +438,7 @@ class Tracer(DispatchMode):
         def keep() -> Any:
             return kept_call(read, args, kwargs, cursor.aliases)
 
-        rule = rules.REFUSED if checks else rules.HOST_READ if beside else None
+        rule = rules.REFUSED if facts.checks else rules.HOST_READ if facts.beside else None
         out = self.reads.branch(operation, run, keep, shaped=operation.kind == ops.SHAPED, rule=rule)
         if isinstance(out, Raised):
             raise out.again()
@@ -472,3 +458,12 @@ class Tracer(DispatchMode):
                 cursor.block(why)
         elif cursor.node.excess is None:
             cursor.node.excess = rate_read_reason(running, site)
+
+
+def _look_only(results: Sequence[Any], tokens: list[Token]) -> bool:
+    """Whether all results of an operation look at memory of its operands; it is known to write nothing."""
+    origins = [token[0] for token in tokens]
+    for result in results:
+        if result is None or type(result) is Value or (type(result) is Token and result[0] not in origins):
+            return False
+    return bool(results)

@@ -262,7 +262,7 @@ class Generators:
             stands: The recording's where the call is, to which the generator is added.
         """
         if drawn.number is not None:
-            return self._stand_in_place(generator, drawn)
+            return self._stand_in_place(generator, drawn.number, was_set=drawn.state is not None)
         if not is_of_host(generator):
             return generator, None
         if drawn.identity is not None:
@@ -275,16 +275,15 @@ class Generators:
         return stand, Reseed(stand) if drawn.state is not None else None
 
     def _stand_in_place(
-        self, generator: torch.Generator, drawn: Drawn
+        self, generator: torch.Generator, number: int, *, was_set: bool
     ) -> tuple[torch.Generator, Reseed | None]:
         """What stands for an argument; it has had its state since it was drawn from last."""
-        assert drawn.number is not None
-        stand = self._in_place[drawn.number]
+        stand = self._in_place[number]
         if not is_of_host(generator):
             self._met[address_of(generator)].ahead = stand
             return stand, None
         stand.set_state(generator.get_state())  # the call may have set it
-        return stand, Reseed(stand) if drawn.state is not None else None
+        return stand, Reseed(stand) if was_set else None
 
     def catch_up(self) -> None:
         """What is captured has run: arguments on a device get the states of what stood for them."""

@@ -72,7 +72,7 @@ class GradientEffect:
         parameter = self.parameter()
         if parameter is None or self.storage is None:
             return True
-        if self.shown is not None and parameter.grad is self.shown and self._is_alone(self.storage):
+        if self._is_alone(parameter):
             return True
         self.shown = None
         if branches:
@@ -98,24 +98,20 @@ class GradientEffect:
         parameter = self.parameter()
         if parameter is None:
             return False
-        if self.static is None or self.storage is None:
-            return parameter.grad is None
-        return parameter.grad is not None and parameter.grad is self.shown and self._is_alone(self.storage)
+        return parameter.grad is None if self.static is None else self._is_alone(parameter)
 
-    def _is_alone(self, storage: torch.UntypedStorage) -> bool:
-        """Nobody holds the gradient in the slot, as an object, from C++, or through a view, or turned it."""
-        alone = self._count() == self._counts and storage_owners(storage) == self.owners + 1
-        return alone and self._is_as_shown()
+    def _is_alone(self, parameter: torch.Tensor) -> bool:
+        """Whether the slot shows the static gradient as it was put there, and nobody else holds that.
 
-    def _is_as_shown(self) -> bool:
-        """Its memory may have been changed for other memory, or be looked at in another way."""
-        assert self.shown is not None and self.static is not None
-        same = self.shown.data_ptr() == self.static.data_ptr()
-        return same and describe_tensor(self.shown) == describe_tensor(self.static)
-
-    def _count(self) -> tuple[int, int]:
-        assert self.shown is not None
-        return sys.getrefcount(self.shown), tensor_owners(self.shown)
+        Somebody may hold it as an object, from C++ or through a view. It may have got other memory, or look
+        at the same in another way.
+        """
+        shown, static, storage = self.shown, self.static, self.storage
+        if shown is None or static is None or storage is None or parameter.grad is not shown:
+            return False
+        if _references(shown) != self._counts or storage_owners(storage) != self.owners + 1:
+            return False
+        return shown.data_ptr() == static.data_ptr() and describe_tensor(shown) == describe_tensor(static)
 
     def restore(self) -> None:
         """Leave the static memory to whoever holds it: its tensors move to memory of their own."""
@@ -136,8 +132,14 @@ class GradientEffect:
         elif copy:
             parameter.grad = self.static.clone()
         elif self.shown is None or parameter.grad is not self.shown:
-            parameter.grad = self.shown = self.static.detach()
-            self._counts = self._count()
+            shown = self.static.detach()  # a name for it here, as where they are counted again
+            parameter.grad = self.shown = shown
+            self._counts = _references(shown)
+
+
+def _references(tensor: torch.Tensor) -> tuple[int, int]:
+    """How many references a tensor has, from Python and from C++."""
+    return sys.getrefcount(tensor), tensor_owners(tensor)
 
 
 GradientSlot = tuple[bool, Any, Any]

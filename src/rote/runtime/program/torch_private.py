@@ -1,4 +1,7 @@
-"""Private PyTorch calls of the recording layer, each with a probe and a fallback."""
+"""Private names of PyTorch that the recording layer uses, each with a probe and a fallback.
+
+Every name was seen in torch 2.11 and 2.13, unless something else is said beside it.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,9 @@ from torch.utils import _python_dispatch
 from ..pytorch import is_wrapped
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
-"""Seen in torch 2.11 and 2.13."""
 
 
 _tensor_count: Any = getattr(torch.Tensor, "_use_count", None)
-"""Seen in torch 2.11 and 2.13."""
 
 
 def tensor_owners(tensor: torch.Tensor) -> int:
@@ -34,7 +35,6 @@ def storage_owners(storage: torch.UntypedStorage) -> int:
 
 
 _top_mode: Any = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
-"""Seen in torch 2.11 and 2.13."""
 
 
 def mode_below() -> Any:
@@ -53,7 +53,6 @@ def versions_kept(tensors: list[torch.Tensor]) -> AbstractContextManager[Any]:
 
 
 _foreach_copy: Any = getattr(torch, "_foreach_copy_", None)
-"""Seen in torch 2.11 and 2.13."""
 
 
 def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
@@ -67,7 +66,6 @@ def apply_of(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 _functorch: Any = getattr(torch._C, "_functorch", None)
 _hide_transforms: Any = getattr(torch._C, "_DisableFuncTorch", None)
 _WRAPPING = ("Grad", "Jvp")
-"""Seen in torch 2.11 and 2.13, as are the names that :func:`below_transforms` uses."""
 
 Wrap = Callable[[torch.Tensor], torch.Tensor]
 
@@ -109,7 +107,6 @@ def innermost(tensor: torch.Tensor) -> torch.Tensor:
 
 _unflatten: Any = getattr(getattr(torch._C, "_nn", None), "unflatten_dense_tensors", None)
 _without_keys: Any = getattr(torch._C, "_ExcludeDispatchKeyGuard", None)
-"""Both seen in torch 2.11 and 2.13."""
 
 
 def _keys_of_views() -> Any:
@@ -149,7 +146,6 @@ def copy_all(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
 
 
 _swap: Any = getattr(torch._C, "_swap_tensor_impl", None)
-"""Seen in torch 2.11 and 2.13."""
 
 
 def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -190,8 +186,7 @@ def has_refused_history(tensor: torch.Tensor) -> bool:
 def node_age(node: Any) -> int:
     """The number of an autograd node; nodes that a thread makes later have higher ones.
 
-    ``_sequence_nr`` was seen in torch 2.11 and 2.13. Without it every node counts as made before the call, so
-    that nothing with a graph is recorded.
+    Without the probe every node counts as made before the call, and nothing with a graph is recorded.
     """
     number = getattr(node, "_sequence_nr", None)
     return int(number()) if number is not None else -1
@@ -199,7 +194,6 @@ def node_age(node: Any) -> int:
 
 _engine: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
 _pass_number: Any = getattr(torch._C, "_current_graph_task_id", None)
-"""Seen in torch 2.11 and 2.13."""
 
 
 def current_pass() -> int | None:
@@ -237,7 +231,7 @@ class Creation(Enum):
 _graph: Any = getattr(torch._C, "_autograd", None)
 _creation: Any = getattr(_graph, "_get_creation_meta", None)
 _creations: Any = getattr(_graph, "CreationMeta", None)
-"""Seen in torch 2.11 and 2.13."""
+_set_creation: Any = getattr(_graph, "_set_creation_meta", None)
 
 
 def creation_of(tensor: torch.Tensor) -> Creation | None:
@@ -248,10 +242,6 @@ def creation_of(tensor: torch.Tensor) -> Creation | None:
         return None
     kinds = {_creations.DEFAULT: Creation.VIEW, _creations.MULTI_OUTPUT_NODE: Creation.PART}
     return kinds.get(_creation(tensor), Creation.OTHER)
-
-
-_set_creation: Any = getattr(_graph, "_set_creation_meta", None)
-"""Seen in torch 2.11 and 2.13."""
 
 
 def tells_creation() -> bool:
@@ -277,7 +267,7 @@ def set_creation_kind(view: torch.Tensor, kind: Any) -> None:
 
 _increment: Any = getattr(torch.autograd.graph, "increment_version", None)
 _put_back: Any = getattr(_graph, "_unsafe_set_version_counter", None)
-"""Both seen in torch 2.11 and 2.13. Without them tensors over one memory are taken to count together."""
+"""Without them tensors over one memory are taken to count together."""
 
 
 def counts_apart(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -292,8 +282,7 @@ def counts_apart(one: torch.Tensor, other: torch.Tensor) -> bool:
         _put_back((one,), (was,))
 
 
-_top_hooks: Any = getattr(getattr(torch._C, "_autograd", None), "_top_saved_tensors_default_hooks", None)
-"""Seen in torch 2.11 and 2.13."""
+_top_hooks: Any = getattr(_graph, "_top_saved_tensors_default_hooks", None)
 
 
 def saving_is_hooked() -> bool:
@@ -310,8 +299,7 @@ def saving_is_hooked() -> bool:
 
 
 in_bad_fork: Callable[[], bool] = getattr(torch._C, "_cuda_isInBadFork", bool)
-"""Says whether the process was forked from one that had used CUDA. Seen in torch 2.11 and 2.13 (CUDA builds
-only; others never are)."""
+"""Says whether the process was forked from one that had used CUDA, which only CUDA builds can be."""
 
 
 def _same(value: Any) -> Any:
@@ -319,7 +307,7 @@ def _same(value: Any) -> Any:
 
 
 _disabled: Any = getattr(torch._C, "_disabled_torch_function_impl", None)
-"""What a tensor class has that overrides nothing. Seen in torch 2.11 and 2.13."""
+"""What a tensor class has that overrides nothing."""
 
 
 @contextmanager
@@ -347,7 +335,7 @@ def _has_overrides(arguments: Iterable[Any]) -> bool:
 
 
 _python_kernels: Any = getattr(torch.library, "_impls", None)
-"""The kernels registered from Python, as ``namespace/operation/key``. Seen in torch 2.11 and 2.13."""
+"""The kernels registered from Python, as ``namespace/operation/key``."""
 _OWN_KERNELS = frozenset({"aten/_foreach_mm/CUDA", "aten/linalg_lu_solve.out/MPS"})
 """Those that PyTorch registers for operations of its own, in 2.13."""
 _ELSEWHERE = ("/Meta", "/FuncTorchBatched")
@@ -375,7 +363,7 @@ def _are_replaced(count: int) -> bool:
 
 
 _unsafe_view: Any = getattr(getattr(torch.ops.aten, "_unsafe_view", None), "default", None)
-"""A tensor over the same memory that autograd takes for a new one. Seen in torch 2.11 and 2.13."""
+"""A tensor over the same memory that autograd takes for a new one."""
 
 
 def without_view(tensor: torch.Tensor) -> torch.Tensor:
@@ -384,31 +372,26 @@ def without_view(tensor: torch.Tensor) -> torch.Tensor:
 
 
 _will_execute: Any = getattr(torch._C, "_will_engine_execute_node", None)
-"""Seen in torch 2.11 and 2.13."""
 
 
 def asks_for_some(node: Any) -> bool:
     """Inside a backward: whether it was asked for certain gradients; otherwise it adds up all of them.
 
     Args:
-        node: A node of the graph that is walked, of which nobody asks for the gradient.
+        node: A node of the graph that is walked; nobody asks for its gradient.
     """
     return _will_execute is None or not _will_execute(node)
 
 
-_task: Any = getattr(torch._C, "_current_graph_task_id", None)
-"""Seen in torch 2.11 and 2.13."""
-
-
 def current_task() -> int:
     """The number of the backward that runs, each time another one; 0 where PyTorch does not say."""
-    return _task() if _task is not None else 0
+    return _pass_number() if _pass_number is not None else 0
 
 
 def watch_hooks(result: torch.Tensor) -> dict[int, Any] | None:
     """Where hooks on a tensor with a history will be; None if PyTorch does not say.
 
-    Their table outlives the tensor, and so do they. Seen in torch 2.11 and 2.13.
+    Their table outlives the tensor, and so do they.
     """
     register: Any = getattr(result.grad_fn, "_register_hook_dict", None)
     if register is None:

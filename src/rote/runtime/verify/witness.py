@@ -55,7 +55,7 @@ class Witness(DispatchMode):
 def _recorder_at_work() -> bool:
     """A tracer below works on host data; what it does for that is no part of the call."""
     below = mode_below()
-    return isinstance(below, Tracer) and below.suspended
+    return isinstance(below, Tracer) and below.cursor.suspended
 
 
 def _made(out: Any, operands: list[torch.Tensor]) -> Iterator[torch.Tensor]:

@@ -100,11 +100,9 @@ class Cursor:
         self._warmup = warmup
         self._stop = stop
         self._watch = watch
-        if tape is not None:
-            tape.place = self
         self.mode = Mode.FOLLOW if follow else self._next_mode()
         if follow:
-            self._check_stop()
+            self.check_stop()
         elif self.mode is Mode.RECORD:
             self.recorder.start(root)
 
@@ -126,7 +124,7 @@ class Cursor:
         ready = self.tape is not None and self.node.seen >= self._warmup and self.node.complete
         return Mode.RECORD if ready and self.difference is None else Mode.OBSERVE
 
-    def _check_stop(self) -> None:
+    def check_stop(self) -> None:
         """Leave FOLLOW when the last operation that ran has been passed."""
         stop = self._stop
         if stop is not None and self.node is stop.node and self.index == stop.index:
@@ -151,28 +149,12 @@ class Cursor:
             self.node.arrivals = arrivals
         self.recorder.start(self.node)
 
-    def observe(self) -> None:
-        """Behind a branch that was observed."""
-        self.mode = Mode.OBSERVE
-
     # ------------------------------------------------------------------ operations
 
     def passed(self) -> None:
         """An operation that has run before was met again."""
         self.index += 1
-        self._check_stop()
-
-    def met_again(self) -> None:
-        """An operation was the one that an earlier call had here."""
-        self.index += 1
-
-    def pass_branch(self) -> None:
-        """A branch was met again that has been read before; :meth:`enter` has to follow."""
-        self.index += 1
-
-    def arrive(self) -> None:
-        """The edge was known, so there may be more to follow."""
-        self._check_stop()
+        self.check_stop()
 
     def expect(self, operation: Operation) -> Operation:
         """The operation that has run here, which has to be this one.

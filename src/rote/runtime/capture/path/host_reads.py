@@ -55,7 +55,7 @@ class HostReads:
             read = rules.LIST_READ if operation.name == "tolist" else rules.HOST_READ
             rule = rule or (rules.DYNAMIC_SHAPE if shaped else read)
             out = cursor.recorder.branch(
-                operation, run, keep(), rule.code, lambda read: edge_of(read, shaped)
+                cursor, operation, run, keep(), rule.code, lambda read: edge_of(read, shaped)
             )
             self._generators.catch_up()
         else:
@@ -70,7 +70,7 @@ class HostReads:
             if recording and number >= len(node.arrivals):
                 node.arrivals.append(tensor.detach())
         if not recording:
-            cursor.observe()
+            cursor.mode = Mode.OBSERVE
             return out
         cursor.go_on()
         if cursor.mode is not Mode.RECORD:
@@ -80,7 +80,7 @@ class HostReads:
     def _follow(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
         cursor, path = self._cursor, self._follower.path
         cursor.expect(operation)
-        cursor.pass_branch()
+        cursor.index += 1
         if not path:
             return self._leave(operation, run, shaped=shaped)
         value = path.pop(0)
@@ -89,7 +89,7 @@ class HostReads:
         for tensor in tensors:
             cursor.storages.result(tensor, operation.name, operation.site)
         out = result_along(value, tensors) if shaped else value_of(value)
-        cursor.arrive()
+        cursor.check_stop()
         return out
 
     def _leave(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:

@@ -10,6 +10,7 @@ reusing their memory, and it needs no help from the allocator.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ import torch
 
 from ....base import CaptureError, MemoryShortageError
 from ....hazards import rules
-from ...backends.protocol import OWNING, Aliases, Backend, Session
+from ...backends.protocol import Aliases, Backend, Session
 from ...operators import tensors_of
 from ...program import Operation, results_of
 from ...pytorch import plain_functions
@@ -65,27 +66,23 @@ class SegmentTape:
 
     Attributes:
         executes: Whether operations have run when they are captured.
+        is_open: Whether a segment is being captured right now.
     """
 
     def __init__(
-        self,
-        backend: Backend,
-        session: Session,
-        aliases: Aliases = OWNING,
-        make_room: Callable[[], None] | None = None,
+        self, backend: Backend, session: Session, aliases: Aliases, make_room: Callable[[], None]
     ) -> None:
         self.session = session
         self.aliases = aliases
         self.shortage: str | None = None
         self.lost = False  # a segment was thrown away whose operations have not run
-        self._make_room = make_room
-        self.place: Cursor | None = None
+        self.is_open = False
+        self._make_room: Callable[[], None] | None = make_room
         self.checkpoint: Checkpoint | None = None
         self.recorded: list[Node] = []
         self.failure: str | None = None
         self._backend = backend
         self.executes = backend.capabilities.executes_while_capturing
-        self._open = False
         self._steps: list[Step] = []
 
     def start(self, node: Node) -> None:
@@ -104,32 +101,30 @@ class SegmentTape:
         if node not in self.recorded:
             self.recorded.append(node)
 
-    def capture(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def capture(self, place: Cursor, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Put one operation into the open segment, opening one if there is none."""
-        if not self._open:
-            self._begin()
+        if not self.is_open:
+            self._begin(place)
         return self.session.run(func, args, kwargs)
 
-    def _begin(self) -> None:
-        place = self.place
-        assert place is not None
+    def _begin(self, place: Cursor) -> None:
         self.checkpoint = Checkpoint(
             place.node, place.index, len(self._steps), place.storages.alive(), len(place.nodes) - 1
         )
         try:
-            self._quietly(partial(self.session.begin, len(place.node.operations)))
+            place.quietly(partial(self.session.begin, len(place.node.operations)))
         except BaseException:  # an interrupt may come when the capture has begun
-            self._quietly(self.session.abort)
+            place.quietly(self.session.abort)
             raise
-        self._open = True
+        self.is_open = True
 
-    def close(self) -> None:
+    def close(self, place: Cursor) -> None:
         """End the open segment; afterwards its results are in memory."""
-        if not self._open:
+        if not self.is_open:
             return
-        self._open = False
+        self.is_open = False
         try:
-            segment = self._quietly(self.session.end)
+            segment = place.quietly(self.session.end)  # replaying a graph with random numbers fills tensors
         except MemoryShortageError as error:
             self.shortage = str(error)
             raise RestartError(self.shortage) from None
@@ -138,21 +133,17 @@ class SegmentTape:
             raise RestartError(self.failure) from None
         except BaseException:  # an interrupt may come before the capture has ended
             self.lost = self.session.capturing and not self.executes
-            self._quietly(self.session.abort)
+            place.quietly(self.session.abort)
             raise
         if segment is not None:
             self._steps.append(segment)
 
-    def abort(self) -> None:
+    def abort(self, place: Cursor) -> None:
         """Throw the open segment away."""
-        if self._open:
-            self._open = False
+        if self.is_open:
+            self.is_open = False
             self.lost = not self.executes
-            self._quietly(self.session.abort)
-
-    def _quietly(self, call: Callable[[], Any]) -> Any:
-        """Run something of the session's, untraced: replaying a graph with random numbers fills tensors."""
-        return call() if self.place is None else self.place.quietly(call)
+            place.quietly(self.session.abort)
 
     def make_room(self) -> bool:
         """Free memory for the recording; False if that was done before in this call."""
@@ -163,13 +154,9 @@ class SegmentTape:
             make_room()
         return True
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a segment is being captured right now."""
-        return self._open
-
     def island(
         self,
+        place: Cursor,
         operation: Operation,
         func: Any,
         args: tuple[Any, ...],
@@ -180,13 +167,10 @@ class SegmentTape:
     ) -> Any:
         """Run an operation between two segments, or before the open one, and remember how to run it again."""
         if not early:
-            self.close()
+            self.close(place)
         kwargs = {**kwargs, "non_blocking": False} if kwargs.get("non_blocking") else kwargs
         operands = tensors_of(args, kwargs)
-        if early and self._open:
-            with self.session.aside():
-                out = func(*args, **kwargs)
-        else:
+        with self.session.aside() if self.is_open else nullcontext():
             out = func(*args, **kwargs)
         parts = results_of(out)[1]
         again = kept_call(func, args, kwargs, self.aliases)
@@ -209,6 +193,7 @@ class SegmentTape:
 
     def rebuild(
         self,
+        place: Cursor,
         operation: Operation,
         now: Callable[[], torch.Tensor],
         again: Callable[[], torch.Tensor],
@@ -218,13 +203,14 @@ class SegmentTape:
         """Build a tensor from host memory that may change: an island before the open segment, or behind it.
 
         Args:
+            place: Where the call is.
             operation: What builds it.
             now: Builds it.
             again: Builds it at a replay.
-            is_written: The call may have written the memory.
+            is_written: The call may have written the memory, so the segment ends first.
         """
         if is_written:
-            self.close()
+            self.close(place)
             self._backend.synchronize()
         tensor = now()
         code = rules.HOST_DATA.code
@@ -233,6 +219,7 @@ class SegmentTape:
 
     def branch(
         self,
+        place: Cursor,
         operation: Operation,
         run: Callable[[], Any],
         reread: Callable[[], Any],
@@ -240,19 +227,16 @@ class SegmentTape:
         edge: Callable[[Any], Any],
     ) -> Any:
         """End the node at a host read; returns what was read."""
-        self.close()
+        self.close(place)
         self._backend.synchronize()
         out = run()
-        place = self.place
-        assert place is not None
-        self.end_node(place.node, Branch(lambda: edge(reread()), operation.name, operation.site, code))
+        self.end_node(place, Branch(lambda: edge(reread()), operation.name, operation.site, code))
         return out
 
-    def end_node(self, node: Node, branch: Branch | None) -> None:
+    def end_node(self, place: Cursor, branch: Branch | None) -> None:
         """The node is recorded: give it its steps."""
-        self.close()
-        place = self.place
-        assert place is not None
+        self.close(place)
+        node = place.node
         node.steps = self._steps
         node.branch = branch
         node.held = place.storages.alive() if branch is not None else {}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
 from ..storages import Token
 from .operands import Drawn, Number, Operand, numbers_in, rebuilt, tokens_in
-from .results import Structure, Value
+from .results import Structure
 
 CAPTURED, VIEWED, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
     "captured", "view", "island", "early", "read", "shaped", "anywhere", "constant", "host data", "list",
@@ -156,22 +156,6 @@ class Operation(NamedTuple):
         if not self.is_of_aten or not self.facts.seeded:
             return False
         return not without_dropout(self.facts, *self.arguments(_plain))
-
-    # ------------------------------------------------------------------ what it gives
-
-    def looks_only(self, tokens: list[Token]) -> bool:
-        """Whether all results look at memory of operands (it is known to write nothing).
-
-        Args:
-            tokens: Its tensor operands.
-        """
-        for result in self.results:
-            kind = type(result)
-            if result is None or kind is Value:
-                return False
-            if kind is Token and result[0] not in [token[0] for token in tokens]:
-                return False
-        return bool(self.results)
 
 
 def _plain(operand: Operand) -> Any:

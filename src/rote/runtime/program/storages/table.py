@@ -241,7 +241,11 @@ class StorageTable:
             self._follow(storage, handle, origin, "cpu" if tensor.is_cpu else tensor.device.type)
         if like is None:
             like = self._look(tensor)
-        return self._note(tensor, origin, handle, like, tensor.storage_offset())
+        offset = tensor.storage_offset()
+        if origin[0] is INPUT or like.integer:
+            return self._note(tensor, origin, handle, like, offset)
+        token = self._last[handle] = _tuple(Token, (origin, like, offset))  # without a call, as for most
+        return token
 
     def is_again(self, tensor: torch.Tensor, token: Token) -> bool:
         """Whether an operand is what another call had at this place; no says nothing.
