@@ -369,7 +369,7 @@ class TracedCall:
             plan.root, storages, plan.backend.device, self._tape, plan.warmup,
             follow=follow, stop=stop, watch=plan.watch,
         )  # fmt: skip
-        stands = plan.stands.by_number if plan.stands is not None else None
+        stands = plan.stands.by_number if plan.stands is not None else {}
         known = self._call.generators()
         generators = Generators(plan.generators, self._ran, known, stands, self._hooks.settings)
         return Tracer(

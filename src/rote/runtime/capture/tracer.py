@@ -99,15 +99,15 @@ class Tracer(DispatchMode):
         self,
         cursor: Cursor,
         *,
-        path: Sequence[Any] = (),
-        stop: Stop | None = None,
-        split: Collection[str] = (),
-        generators: Generators | None = None,
-        has_made: Callable[[int], bool] | None = None,
+        path: Sequence[Any],
+        stop: Stop | None,
+        split: Collection[str],
+        generators: Generators,
+        has_made: Callable[[int], bool] | None,
     ) -> None:
         super().__init__()
         self.cursor = cursor
-        self.generators = generators or Generators()
+        self.generators = generators
         self.unwritten = Unwritten(cursor.storages)
         self._sites = Sites()
         self.writes = Writes(cursor, self._sites)

@@ -12,17 +12,13 @@ from .operations import Value, assemble, results_of
 
 
 class Raised:
-    """What a check on the host gave when it raised: another edge than if it had not.
-
-    Args:
-        error: The exception.
-    """
+    """What a check on the host gives when it raises: another edge than when it does not."""
 
     def __init__(self, error: Exception) -> None:
         self._kind, self._arguments = type(error), error.args
 
     def again(self) -> Exception:
-        """The exception, made anew: one that was raised holds on to frames."""
+        """The exception, made anew, since one that was raised holds frames."""
         return self._kind(*self._arguments)
 
     def __eq__(self, other: object) -> bool:
@@ -49,8 +45,8 @@ def caught(check: Callable[..., None]) -> Callable[..., Raised | None]:
     return run
 
 
-def edge_of(out: Any, shaped: bool) -> tuple[Any, list[Any]]:
-    """The edge a branch's result leads along, and the tensors of the result."""
+def edge_of(out: Any, shaped: bool) -> tuple[Any, list[torch.Tensor]]:
+    """The edge along which a branch's result leads, and the tensors of the result if that is its shape."""
     if not shaped:
         return (type(out).__name__, _Number(out) if isinstance(out, (float, complex)) else out), []
     structure, parts = results_of(out)
@@ -77,11 +73,7 @@ def value_of(edge: Any) -> Any:
 
 
 class _Number:
-    """A float or a complex number that is another one only if it has other bits.
-
-    Args:
-        value: The number.
-    """
+    """A float or complex number that is compared by its bits."""
 
     __slots__ = ("_bits", "value")
 

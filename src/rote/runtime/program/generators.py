@@ -1,16 +1,16 @@
 """Random generators that a call hands to its operations.
 
-One that lives outside is known by its identity: replays draw from it. One that the call makes itself
-(``torch.Generator().manual_seed(3)``) is another object in every call; it is known by the state in which it
-is drawn from first, or first after it was seeded. For each such state the recording has a generator of its
-own, which it sets to that before it draws.
+A generator that lives outside is known by its identity, and replays draw from it. A generator that the call
+makes (``torch.Generator().manual_seed(3)``) is another object in every call. It is known by its state at its
+first draw, or at the first draw after it was seeded. For each such state the recording has a generator of its
+own, which it sets to the state before it draws.
 
-Which of both a generator is shows when the call has ended: one that somebody else still has then lives
-outside. References are counted, because not all versions of PyTorch can refer to generators weakly.
+Which of the two a generator is shows when the call has ended: a generator that somebody else still holds
+lives outside. References are counted, because not all versions of PyTorch can refer to generators weakly.
 
-One that is an argument and may be another one in each call (:mod:`..arguments.opened`) is known by which
-argument it is. The recording has one in its place, which gets the state of the caller's before a replay, and
-whose state the caller's gets after it. Such a one may be seeded by the call, too, before it is drawn from.
+A generator that is an argument and may be another one in each call (:mod:`..arguments.opened`) is known by
+its argument. The recording has a generator in its place. A replay gives it the state of the caller's before,
+and gives the caller's its state afterwards. The call may seed such a generator before it draws from it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ from .storages import StorageTable
 
 
 class Reseed:
-    """A step that sets a generator of the recording as the call set its own.
-
-    Args:
-        generator: The generator.
-    """
+    """A step that sets a generator of the recording as the call set its own."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self._generator, self._state = generator, generator.get_state()
@@ -53,11 +49,7 @@ class Reseed:
 
 
 class Stands:
-    """The generators of a recording in the places of those that are arguments.
-
-    Args:
-        call: The call that is recorded.
-    """
+    """The generators of a recording that stand in for arguments of the recorded call."""
 
     def __init__(self, call: Call) -> None:
         given = call.generators()
@@ -65,23 +57,23 @@ class Stands:
         self.take(given.values())
 
     def take(self, given: Iterable[torch.Generator]) -> None:
-        """Before a replay: they get the states of a call's generators."""
+        """Before a replay: take the states of the call's generators."""
         for stand, generator in zip(self.by_number.values(), given, strict=True):
             stand.set_state(generator.get_state())
 
     @property
     def several_on_devices(self) -> bool:
-        """Whether two may have one state, which those of a device can."""
+        """Whether two may share one state, as generators of a device can."""
         return sum(not is_of_host(each) for each in self.by_number.values()) > 1
 
     def give(self, given: Iterable[torch.Generator]) -> None:
-        """After it: the call's get theirs."""
+        """After a replay: give the call's generators the states."""
         for stand, generator in zip(self.by_number.values(), given, strict=True):
             generator.set_state(stand.get_state())
 
 
 def are_one(generators: Iterable[torch.Generator]) -> bool:
-    """Whether two generators of a device have one state (``graphsafe_get_state``), which nothing says."""
+    """Whether two generators of a device share one state (``graphsafe_get_state``); PyTorch does not say."""
     known: dict[tuple[torch.device, bytes], list[torch.Generator]] = {}
     for each in generators:
         if not is_of_host(each):
@@ -93,7 +85,7 @@ def are_one(generators: Iterable[torch.Generator]) -> bool:
 
 
 def _moves_with(one: torch.Generator, other: torch.Generator) -> bool:
-    """Whether a generator moves where another one is moved, which is undone."""
+    """Whether a generator moves when the other one is moved; the move is undone."""
     offset = one.get_offset()
     one.set_offset(offset + 4)
     try:
@@ -103,7 +95,7 @@ def _moves_with(one: torch.Generator, other: torch.Generator) -> bool:
 
 
 class _Owner:
-    """A generator of Python's, and the only reference to it that the generators of a call have."""
+    """A generator of Python's, and the only reference to it from here."""
 
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
@@ -120,7 +112,7 @@ _ALONE = _Owner(torch.Generator()).references()
 
 
 class _Met:
-    """A generator of the call: what it was when it was drawn from last, and how operations have it."""
+    """A generator of the call: its state at the last draw, and how it is an operand."""
 
     def __init__(self, owner: _Owner | None, *, known: bool = False, number: int | None = None) -> None:
         self.owner, self.number = owner, number
@@ -137,42 +129,42 @@ class _Met:
 class Generators:
     """The generators of one call.
 
-    Below the dispatcher an operation is given another Python object over the same generator than the call
-    has. So what the call has is noted above it.
+    Below the dispatcher an operation gets another Python object over the same generator than the call has.
+    So the call's object is noted above it.
 
     Args:
-        known: Those that lived outside at earlier calls.
-        ran: The states that draws of the call have left, by their number; the call may begin again.
-        given: Those that are arguments and may be others in each call, by which argument they are.
+        known: Generators that lived outside at earlier calls.
+        ran: The states after draws of the call, by the number of the draw; the call may begin again.
+        given: Generators that are arguments and may be others in each call, by the argument.
         stands: The recording's in their places, if there is a recording.
-        settings: Where the call has set one that was made outside, in order; it grows.
+        settings: Where the call has set a generator that was made outside, in order; it grows.
 
     Attributes:
-        outside: Those that live outside, by address; known when the call has ended.
+        outside: Generators that live outside, by address; known when the call has ended.
     """
 
     def __init__(
         self,
-        known: Iterable[torch.Generator] = (),
-        ran: dict[int, torch.Tensor] | None = None,
-        given: Mapping[int, torch.Generator] | None = None,
-        stands: Mapping[int, torch.Generator] | None = None,
-        settings: Sequence[Setting] = (),
+        known: Iterable[torch.Generator],
+        ran: dict[int, torch.Tensor],
+        given: Mapping[int, torch.Generator],
+        stands: Mapping[int, torch.Generator],
+        settings: Sequence[Setting],
     ) -> None:
-        self._ran = {} if ran is None else ran
+        self._ran = ran
         self._settings, self._looked = settings, len(settings)
         self._unread: dict[int, Site] = {}
-        self._in_place = stands or {}
+        self._in_place = stands
         self._all: list[_Met] = []
         self._number = 0
         self._count = 0
         self._met: dict[int, _Met] = {}
         self._owners = {address_of(each): _Owner(each) for each in known}
         self._known = {address: _Met(owner, known=True) for address, owner in self._owners.items()}
-        for number, each in (given or {}).items():
+        for number, each in given.items():
             owner = self._owners[address_of(each)] = _Owner(each)
             self._known[address_of(each)] = _Met(owner, known=True, number=number)
-        self._shared = len(given or {}) > 1 and are_one((given or {}).values())
+        self._shared = len(given) > 1 and are_one(given.values())
         self._stands: dict[int, torch.Generator] = {}
         self._reseeded: Reason | None = None
         self.outside: dict[int, torch.Generator] = {}
@@ -185,7 +177,7 @@ class Generators:
             self._owners[address] = _Owner(generator)
 
     def drawn(self, generator: torch.Generator, site: Site) -> Drawn:
-        """How an operation has a generator that it is about to draw from."""
+        """Describe a generator as an operand that is about to be drawn from."""
         address = address_of(generator)
         self._number += 1
         owner = self._owners.get(address)
@@ -219,9 +211,9 @@ class Generators:
         return self._unread.pop(address, None) is not None
 
     def follow(self, generator: torch.Generator, stands: dict[int, torch.Generator]) -> None:
-        """The draw has run: give the call's generator the state that it left.
+        """The draw has run: give the call's generator the state after it.
 
-        That is the one of the recording's generator. A call that begins again has noted it at the draw.
+        The recording's generator has that state. A call that begins again has noted it at the draw.
 
         Args:
             generator: The call's.
@@ -242,7 +234,7 @@ class Generators:
         met.state = _state_of(generator)
 
     def note(self, generator: torch.Generator) -> None:
-        """An operation has drawn from a generator."""
+        """Note that an operation has drawn from a generator."""
         met = self._met[address_of(generator)]
         met.state = _state_of(generator)
         stand = self._in_place.get(met.number) if met.number is not None else None
@@ -254,12 +246,12 @@ class Generators:
     def stand_in(
         self, generator: torch.Generator, drawn: Drawn, stands: dict[int, torch.Generator]
     ) -> tuple[torch.Generator, Reseed | None]:
-        """What a recording draws from instead of the call's generator, and what it has to do before.
+        """What a recording draws from instead of the call's generator, and what it does before.
 
         Args:
             generator: The call's.
-            drawn: How the operation has it.
-            stands: The recording's where the call is, to which the generator is added.
+            drawn: The same as an operand.
+            stands: The recording's where the call is; the generator is added.
         """
         if drawn.number is not None:
             return self._stand_in_place(generator, drawn.number, was_set=drawn.state is not None)
@@ -277,7 +269,7 @@ class Generators:
     def _stand_in_place(
         self, generator: torch.Generator, number: int, *, was_set: bool
     ) -> tuple[torch.Generator, Reseed | None]:
-        """What stands for an argument; it has had its state since it was drawn from last."""
+        """What stands for an argument; it has the argument's state since the last draw."""
         stand = self._in_place[number]
         if not is_of_host(generator):
             self._met[address_of(generator)].ahead = stand
@@ -286,7 +278,7 @@ class Generators:
         return stand, Reseed(stand) if was_set else None
 
     def catch_up(self) -> None:
-        """What is captured has run: arguments on a device get the states of what stood for them."""
+        """What is captured has run: arguments on a device get the states of their stand-ins."""
         for met in self._all:
             if met.ahead is not None and met.owner is not None:
                 met.owner.generator.set_state(met.ahead.get_state())
@@ -325,7 +317,7 @@ class Generators:
 def unknown_states(settings: Iterable[Setting], storages: StorageTable) -> list[Reason]:
     """Why a call cannot be recorded that sets generators to states which it computes, or is given.
 
-    What it does not meet in an operation it has from a generator.
+    A state that no operation has met comes from a generator, and is allowed.
     """
     text = "the call sets the state of a generator to what a tensor holds"
     known = [each for each in settings if each.state is not None and storages.origin(each.state) is not None]
@@ -338,7 +330,7 @@ def _state_of(generator: torch.Generator) -> bytes | None:
 
 
 def is_of_host(generator: torch.Generator) -> bool:
-    """Whether it draws on the host, where no capture keeps its state from being read and set."""
+    """Whether it draws on the host, where its state can be read and set during a capture."""
     return generator.device.type == "cpu"
 
 

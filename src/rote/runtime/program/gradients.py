@@ -1,23 +1,22 @@
 """The ``.grad`` slots of external parameters, which a training step changes without returning anything.
 
 A step that clears its gradients with ``set_to_none`` leaves fresh tensors in ``.grad``. In a recording they
-are static memory: after each replay ``.grad`` shows that memory. Somebody who still holds the gradient of an
-earlier step would see it change, so before each replay the storage is asked how many owners it has; when
-there is one more than the recording itself, the recording stops handing out its memory and copies instead.
+are static memory, which ``.grad`` shows after each replay. Somebody who holds the gradient of an earlier step
+would see it change. So the owners of the storage are counted before each replay; if somebody besides the
+recording owns it, the recording copies gradients from then on.
 
-A recording in which the host reads something copies unless every gradient has left its slot by then: a path
-that is taken for the value may otherwise leave alone what another path replaced, while the stretch before,
-which is common to both, has written over that memory.
+A recording in which the host reads something copies unless every gradient has left its slot by then.
+Otherwise one path may keep a gradient that another path replaces, in memory that their common start writes.
 
-What is not recorded: a call that leaves a gradient where there was none (forward and backward inside,
-optimizer outside). Replaying it would need to know whether the next call accumulates.
+A call that leaves a gradient where there was none (forward and backward inside, optimizer outside) is not
+recorded: a replay would have to know whether the next call accumulates.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +41,8 @@ class GradientEffect:
     Attributes:
         parameter: The parameter, weakly.
         name: Its name, for messages.
-        static: The gradient in the recording's memory, or None if the call clears the slot.
-        storage: Handle of the static memory, kept to count its owners.
+        static: The gradient in the recording's memory; None if the call clears the slot.
+        storage: The static memory, kept to count its owners.
         owners: References to the static memory that are the recording's own.
         shown: The tensor that was put into the slot last.
     """
@@ -59,7 +58,7 @@ class GradientEffect:
     _taken: list[torch.Tensor | None] | None = None  # out of the slot, if the call may go another way
 
     def count_owners(self) -> None:
-        """After the recording, with only the slot itself looking at the static memory: note what is ours."""
+        """After the recording, while only the slot looks at the static memory: note the recording's own."""
         if self.storage is not None:
             self.owners = storage_owners(self.storage) - 1
 
@@ -81,13 +80,13 @@ class GradientEffect:
         return storage_owners(self.storage) <= self.owners
 
     def _take(self, gradient: torch.Tensor | None, storage: torch.UntypedStorage) -> None:
-        """Note what the slot holds, without owning static memory, whose owners are about to be counted."""
+        """Note the slot's gradient, but do not own static memory: its owners are about to be counted."""
         if gradient is not None:
             ours = gradient.untyped_storage()._cdata == storage._cdata
             self._taken = [None if ours else gradient]
 
     def put_back(self) -> None:
-        """The replay led to what is not recorded: Python goes over the start again, and sees it."""
+        """The replay led to what is not recorded: Python runs the start again, and sees the slot."""
         parameter, taken, self._taken = self.parameter(), self._taken, None
         if parameter is None or taken is None or self.static is None:
             return
@@ -145,7 +144,6 @@ def _references(tensor: torch.Tensor) -> tuple[int, int]:
 GradientSlot = tuple[bool, Any, Any]
 """Whether there is a gradient, and the tensor's hooks (autograd calls them; a recording does not)."""
 
-
 Slots = dict[int, tuple[weakref.ref[torch.Tensor], GradientSlot]]
 """Tensors, weakly and by identity, with the state of their gradient slots."""
 
@@ -165,7 +163,7 @@ class GradientWatch:
     """Compares the ``.grad`` slots of parameters before and after a call.
 
     A parameter is met before the call can change its slot: when Python finds it or asks for its gradient,
-    when an operation has it as an operand, or when a backward is about to run that may reach it.
+    when it is an operand, or before a backward that may reach it.
 
     Args:
         leaves: The parameters that are known before the call, with their names.
@@ -187,7 +185,7 @@ class GradientWatch:
                 self._before[id(tensor)] = tensor, tensor.grad
 
     def teller(self) -> Callable[[torch.Tensor], None]:
-        """Does what :meth:`meet` does while the watch lives, and keeps neither it nor parameters alive."""
+        """A function that meets tensors while the watch lives; it keeps neither it nor parameters alive."""
         reference = weakref.WeakMethod(self.meet)
 
         def tell(tensor: torch.Tensor) -> None:
@@ -201,9 +199,9 @@ class GradientWatch:
         """Note names, by the identity of the tensor."""
         self._names.update({key: names[key] for key in self._before.keys() & names.keys()})
 
-    def _named(self) -> Iterator[tuple[str, torch.Tensor, torch.Tensor | None]]:
-        for key, (tensor, before) in self._before.items():
-            yield self._names.get(key, UNNAMED), tensor, before
+    def _named(self) -> list[tuple[str, torch.Tensor, torch.Tensor | None]]:
+        names = self._names
+        return [(names.get(key, UNNAMED), tensor, before) for key, (tensor, before) in self._before.items()]
 
     def leaves(self) -> list[tuple[str, weakref.ref[torch.Tensor]]]:
         """The parameters, weakly, to watch them again at another call."""
@@ -248,7 +246,7 @@ class GradientWatch:
     def changed(
         self, storages: StorageTable, site: Site
     ) -> tuple[list[GradientEffect], list[Any], list[Reason]]:
-        """What the call did to the slots: effects, their comparable form, and reasons against replaying."""
+        """What the call did to the slots: effects, their form for comparison, reasons not to replay."""
         effects: list[GradientEffect] = []
         keys: list[Any] = []
         blockers: list[Reason] = []

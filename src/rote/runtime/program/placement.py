@@ -1,26 +1,25 @@
 """Where the arguments of a recording lie: copied to memory of its own, or used in place.
 
-Every tensor argument belongs to one of three classes. One that is *not mutated* and no more is copied at each
-call: that is cheap, and right wherever the caller's tensor lies. A *parameter or buffer* stays where it is,
-so it is used in place. *Another* tensor that is mutated is used in place if it is persistent (the same
-storage came at the call that was observed and at the one that is recorded: a KV cache), otherwise its new
-values are copied back.
+A tensor argument belongs to one of three classes. A tensor that is *not mutated* is copied at each call:
+that is cheap, and right wherever the caller's tensor lies. A *parameter or buffer* stays where it is, so it
+is used in place. *Another* tensor that is mutated is used in place if it is persistent (the observed call and
+the recorded one had the same storage: a KV cache); otherwise its new values are copied back.
 
-In place means that the recording holds the address. Such a recording fits a call only if a live tensor with
-the same metadata (that is in the key) lies at the same address of a storage with the same extent; that is one
-comparison of three numbers for each argument in place. Whose tensor it is makes no difference then: the
-recording reads and writes what the plain operations would. A call that lies elsewhere was guessed wrongly;
-it gets a recording that copies, and after that nothing is guessed at this position, except for
-:data:`PLACES` more recordings for mutated tensors that keep coming back (two caches in turn).
+A recording that uses an argument in place holds the address. It fits a call only if a live tensor with the
+same metadata, which is in the key, lies at the same address of a storage with the same extent: a comparison
+of three numbers. Whose tensor it is makes no difference, since the recording reads and writes what the plain
+operations would. If a call's argument lies elsewhere, the guess was wrong. The call gets a recording that
+copies, and nothing more is guessed at this position, except for :data:`PLACES` more recordings for mutated
+tensors that keep coming back (two caches in turn).
 
-One placement is no guess. If an argument shares memory with state that the callable can reach, the two must
-be one memory wherever something is written, and what the callable did when observed depends on it. The
-recording is then *bound* to the address from its first observation on.
+One placement is no guess. If an argument shares memory with state that the callable can reach, both must be
+one memory wherever something is written, and the observed call depends on that. The recording is then *bound*
+to the address from its first observation on.
 
-What does not work: the tensors that are handed out are copies, and reading the producer's memory instead of
-the copy would need proof that nobody wrote the copy. Version counters are none: ``.data``, numpy, DLPack and
-kernels launched past PyTorch's dispatcher write without counting. Nor does taking a callable's own output in
-place: the loop ``x = g(x)`` would need one recording for each turn.
+Two shortcuts do not work. The results that are handed out are copies; to read the producer's memory instead
+would need proof that nobody wrote the copy. Version counters are no proof: ``.data``, numpy, DLPack and
+kernels launched past PyTorch's dispatcher write without counting. To take a callable's own output in place
+would need one recording for each turn of the loop ``x = g(x)``.
 """
 
 from __future__ import annotations
@@ -129,14 +128,14 @@ class Guesses:
     extra: int = 0
 
     def miss(self, call: Call, spots: Iterable[Spot]) -> None:
-        """Arguments lay elsewhere: they are copied from now on, and after a second time all others too."""
+        """Arguments lay elsewhere: copy them from now on, and after a second time all others, too."""
         self.misses += 1
         self.missed |= {spot.members[0] for spot in spots}
         if self.misses > 1:
             self.missed |= {members[0] for members in group_members(call)}
 
     def trust(self, firsts: Iterable[int]) -> None:
-        """These arguments have proved to come back."""
+        """These arguments have come back often enough."""
         self.extra += 1
         self.missed -= set(firsts)
 
@@ -172,7 +171,7 @@ class Guesses:
 
 
 class Regulars:
-    """Notices mutated arguments that keep coming back to a recording that copies them."""
+    """Counts how often mutated arguments come back to a recording that copies them."""
 
     def __init__(self) -> None:
         self._seen: dict[int, list[tuple[SeenArgument, int]]] = {}

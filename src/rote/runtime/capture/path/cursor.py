@@ -1,7 +1,7 @@
-"""Where a traced call is: the node and operation it has come to, and what it does with the next operation.
+"""Where a traced call is: its node and operation, and what it does with the next operation.
 
-A call *follows* what has just been replayed, *records*, or *observes*; see :mod:`..tracer`. Each operation
-is compared here with what earlier calls did at the same place.
+A call *follows* what has just been replayed, *records*, or *observes*; see :mod:`..tracer`. Each operation is
+compared here with what earlier calls did at the same place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Stop:
-    """The operation up to which a call is followed: everything before it has run.
+    """Where following ends: everything before this operation has run.
 
     Attributes:
         node: The stretch of the call.
@@ -53,21 +53,21 @@ class Cursor:
         root: First node of the tree.
         storages: Storages of the call, inputs registered.
         device: Device whose operations are captured.
-        tape: Where recorded steps go; None if nothing may be recorded.
-        warmup: Agreeing observations a node needs before it is recorded.
+        tape: Takes the recorded steps; None if nothing may be recorded.
+        warmup: Agreeing observations that a node needs before it is recorded.
         follow: Start by following what has already been replayed.
         stop: Where following ends; None for the next branch behind the followed path.
-        watch: The gradient slots before the call, weakly: they keep parameters.
+        watch: The gradient slots before the call, weakly, since they keep parameters.
 
     Attributes:
-        node: The stretch of the call that is being run.
-        index: Operations of it that have been met.
+        node: The current stretch of the call.
+        index: How many of its operations have been met.
         nodes: All stretches so far.
         path: The values of the branches between them.
         mode: What happens with the next operation.
         suspended: Operations that run now are the recorder's own, no part of the call.
-        difference: What this call did that no earlier one had done.
-        unseen: The first value that the host has read here and no earlier call had.
+        difference: What no earlier call had done.
+        unseen: The first value that the host has read and no earlier call had.
         blockers: Why nothing of this call can be kept.
         left: Whether all gradients had left their slots when the host first read a value or a shape.
     """
@@ -80,9 +80,9 @@ class Cursor:
         tape: SegmentTape | None,
         warmup: int,
         *,
-        follow: bool = False,
-        stop: Stop | None = None,
-        watch: weakref.ref[GradientWatch] | None = None,
+        follow: bool,
+        stop: Stop | None,
+        watch: weakref.ref[GradientWatch] | None,
     ) -> None:
         self.node = root
         self.index = 0
@@ -125,22 +125,24 @@ class Cursor:
         return Mode.RECORD if ready and self.difference is None else Mode.OBSERVE
 
     def check_stop(self) -> None:
-        """Leave FOLLOW when the last operation that ran has been passed."""
+        """Stop following when the last operation that has run is passed."""
         stop = self._stop
-        if stop is not None and self.node is stop.node and self.index == stop.index:
-            self.mode = Mode.RECORD if self.tape is not None else Mode.OBSERVE
-            if self.tape is not None:
-                self.tape.resume(stop.node)
+        if stop is None or self.node is not stop.node or self.index != stop.index:
+            return
+        self.mode = Mode.OBSERVE
+        if self.tape is not None:
+            self.mode = Mode.RECORD
+            self.tape.resume(stop.node)
 
     def stop_recording(self) -> None:
         """The rest of the call runs as in eager."""
         self.tape, self.mode = None, Mode.OBSERVE
 
     def go_on(self, arrivals: list[torch.Tensor] | None = None) -> None:
-        """Behind a branch: record what comes, if it is known well enough, else observe it.
+        """Behind a branch: record what comes if it is known well enough, else observe it.
 
         Args:
-            arrivals: Results of the branch that the stretch begins with; None leaves those that are known.
+            arrivals: Results of the branch that the stretch begins with; None keeps the known ones.
         """
         self.mode = self._next_mode()
         if self.mode is not Mode.RECORD:
@@ -152,12 +154,12 @@ class Cursor:
     # ------------------------------------------------------------------ operations
 
     def passed(self) -> None:
-        """An operation that has run before was met again."""
+        """Go past an operation that has run before."""
         self.index += 1
         self.check_stop()
 
     def expect(self, operation: Operation) -> Operation:
-        """The operation that has run here, which has to be this one.
+        """The operation that has run here, which must be this one.
 
         Raises:
             MisuseError: The callable took another way on the same inputs.
@@ -189,7 +191,7 @@ class Cursor:
         self.nodes.append(child)
 
     def meet(self, operation: Operation) -> None:
-        """Compare an operation with what was seen here before; remember it if nothing was."""
+        """Compare an operation with what earlier calls did here; remember it if there is none."""
         node, index = self.node, self.index
         known = node.operations
         self.index = index + 1
@@ -247,7 +249,7 @@ class Cursor:
         return done[-1] if done else None
 
     def quietly(self, call: Callable[[], Any]) -> Any:
-        """Run something that is no part of the call and launches nothing."""
+        """Run code that is no part of the call and launches nothing."""
         before, self.suspended = self.suspended, True
         try:
             return call()

@@ -18,16 +18,16 @@ from .cursor import Cursor, Mode, Stop
 
 
 class Follower:
-    """What a call finds that follows a path.
+    """Finds the recorded results of a call that follows a path.
 
     Args:
         cursor: Where the call is.
-        path: Values of the branches to follow, from the root. Past the last one the call is followed up
-            to the next branch, whose value is then read.
+        path: Values of the branches to follow, from the root. Behind the last one the call follows up to the
+            next branch, whose value is then read.
         stop: Where following ends instead.
 
     Attributes:
-        path: Values of the branches that are still to be followed.
+        path: Values of the branches still to be followed.
     """
 
     def __init__(self, cursor: Cursor, path: Sequence[Any], stop: Stop | None) -> None:

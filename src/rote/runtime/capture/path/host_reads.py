@@ -44,7 +44,7 @@ class HostReads:
             run: Reads now.
             keep: Makes a function that reads again at a replay.
             shaped: The edge is the shape of the result, not its value.
-            rule: Why it cannot be captured, if that is not what it is for all such reads.
+            rule: Why it cannot be captured, if not for the usual reason.
         """
         cursor = self._cursor
         if cursor.mode is Mode.FOLLOW:
@@ -65,13 +65,12 @@ class HostReads:
             cursor.node.complete = True
         cursor.enter(value)
         node = cursor.node
-        node.arrived = self._arrived(parts if shaped else [], operation)
-        for number, tensor in enumerate(_tensors(parts) if shaped else ()):
-            if recording and number >= len(node.arrivals):
-                node.arrivals.append(tensor.detach())
+        node.arrived = self._arrived(parts, operation)
         if not recording:
             cursor.mode = Mode.OBSERVE
             return out
+        known = len(node.arrivals)
+        node.arrivals += [tensor.detach() for tensor in parts[known:]]
         cursor.go_on()
         if cursor.mode is not Mode.RECORD:
             node.arrivals = []
@@ -93,20 +92,15 @@ class HostReads:
         return out
 
     def _leave(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
-        """The last branch of the path: its value is new here, so the call goes on from it."""
+        """Leave the path at its last branch, whose value is read now."""
         out = run()
         value, parts = edge_of(out, shaped)
         self._cursor.enter(value)
         self._cursor.node.arrived = self._arrived(parts, operation)
-        tensors = _tensors(parts)
-        self._cursor.go_on([tensor.detach() for tensor in tensors] if shaped else None)
+        self._cursor.go_on([tensor.detach() for tensor in parts] if shaped else None)
         return out
 
-    def _arrived(self, parts: list[Any], operation: Operation) -> tuple[Token, ...]:
-        """Describe the tensors that a read has given."""
+    def _arrived(self, parts: list[torch.Tensor], operation: Operation) -> tuple[Token, ...]:
+        """The tokens of the tensors that a read has given."""
         result = self._cursor.storages.result
-        return tuple([result(tensor, operation.name, operation.site) for tensor in _tensors(parts)])
-
-
-def _tensors(parts: list[Any]) -> list[torch.Tensor]:
-    return [part for part in parts if isinstance(part, torch.Tensor)]
+        return tuple([result(tensor, operation.name, operation.site) for tensor in parts])

@@ -1,10 +1,10 @@
-"""Turns what the tracer hands over into steps: segments of the backend's session, islands and branches.
+"""Turns captured operations into steps: segments of the backend's session, islands and branches.
 
-Segments are opened lazily, at the first operation that is captured, so that islands in a row have no empty
-segments between them. Where a segment opens is also a *checkpoint*: everything before it has run. If the
-segment is refused, the call starts again and follows up to the checkpoint, so no operation runs twice. The
-checkpoint keeps the storages alive that the rest of the call may read; this is what stops later segments from
-reusing their memory, and it needs no help from the allocator.
+A segment opens at the first operation that is captured, so that islands in a row have no empty segments
+between them. It opens at a *checkpoint*: everything before has run. If the segment is refused, the call
+starts again and follows up to the checkpoint, so no operation runs twice. The checkpoint keeps the storages
+alive that the rest of the call may read. So later segments do not reuse their memory, without help from the
+allocator.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Checkpoint:
 
     Attributes:
         node: The stretch of the call.
-        index: Operations of it that had run.
-        steps: Steps of it that existed.
-        held: Storages alive then.
-        depth: Number of branches passed.
+        index: How many of its operations had run.
+        steps: How many steps it had.
+        held: The storages that were alive.
+        depth: How many branches were passed.
     """
 
     node: Node
@@ -49,9 +49,9 @@ class Checkpoint:
 
 
 class RestartError(BaseException):
-    """The open segment was refused: the call starts again and follows what had already run.
+    """The open segment was refused: the call starts again and follows what has already run.
 
-    Not an ``Exception``, so that the callable's own handlers let it through.
+    No ``Exception``, so that the callable's own handlers let it through.
     """
 
 
@@ -60,9 +60,9 @@ class SegmentTape:
 
     Args:
         backend: The device.
-        session: The recording in progress.
+        session: The capture in progress.
         aliases: How steps hold tensors that the recording did not make.
-        make_room: Frees memory for it.
+        make_room: Frees memory for the recording.
 
     Attributes:
         executes: Whether operations have run when they are captured.
@@ -94,12 +94,9 @@ class SegmentTape:
     def resume(self, node: Node) -> None:
         """Go on after the checkpoint of a refused segment."""
         point = self.checkpoint
-        if point is None or point.node is not node:
-            self.start(node)
-            return
-        del self._steps[point.steps :]
-        if node not in self.recorded:
-            self.recorded.append(node)
+        kept = self._steps[: point.steps] if point is not None and point.node is node else []
+        self.start(node)
+        self._steps = kept
 
     def capture(self, place: Cursor, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Put one operation into the open segment, opening one if there is none."""
@@ -146,7 +143,7 @@ class SegmentTape:
             place.quietly(self.session.abort)
 
     def make_room(self) -> bool:
-        """Free memory for the recording; False if that was done before in this call."""
+        """Free memory for the recording; False if the call has done so before."""
         make_room, self._make_room = self._make_room, None
         if make_room is None:
             return False
@@ -165,7 +162,7 @@ class SegmentTape:
         *,
         early: bool,
     ) -> Any:
-        """Run an operation between two segments, or before the open one, and remember how to run it again."""
+        """Run an operation between two segments, or before the open one, at each replay as well."""
         if not early:
             self.close(place)
         kwargs = {**kwargs, "non_blocking": False} if kwargs.get("non_blocking") else kwargs
@@ -188,7 +185,7 @@ class SegmentTape:
         return out
 
     def prepare(self, step: Step) -> None:
-        """Do something of the host's before the open segment at each replay."""
+        """Add a step that runs on the host before the open segment."""
         self._steps.append(step)
 
     def rebuild(

@@ -1,8 +1,8 @@
 """Host memory that a call has made and that none of its operations has written yet.
 
-Who fills it is not seen: C++ code that makes a tensor of numbers it was given in a call, or ``ctypes``. A
-replay would find there whatever lies there then. Memory of a GPU is another matter: kernels that are launched
-past the dispatcher write it, and those are captured all the same.
+C++ code that makes a tensor of numbers it was given in a call, or ``ctypes``, fills such memory unseen, and a
+replay would find something else there. Memory of a GPU differs: kernels launched past the dispatcher write
+it, and CUDA captures those.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ REMEDY = (
 
 
 class Unwritten:
-    """Which storages of a call nobody was seen to write.
+    """The storages of a call that no operation has written.
 
     Args:
         storages: The storages of the call.
 
     Attributes:
-        makers: What made each of them.
+        makers: The operation that made each of them.
     """
 
     def __init__(self, storages: StorageTable) -> None:
@@ -41,7 +41,7 @@ class Unwritten:
         self.makers: dict[Origin | None, str] = {}
 
     def made(self, operation: str, out: Any) -> None:
-        """Note the result of an operation that makes memory and does not write it."""
+        """Note the result of an operation that makes memory without writing it."""
         if not (isinstance(out, torch.Tensor) and out.is_cpu):
             return
         origin = self._storages.origin(out)
@@ -49,11 +49,7 @@ class Unwritten:
             self.makers[origin] = operation.partition(".")[0]
 
     def meet(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> list[Reason]:
-        """Note what an operation that is about to run writes.
-
-        Returns:
-            Why it reads what nobody was seen to write; nothing if it does not.
-        """
+        """Note what an operation is about to write; gives the reason if it reads unwritten memory."""
         found = self.reasons(facts.name, read_operands(facts, args, kwargs), site)
         if facts.written and not facts.relocates:
             for tensor in written_operands(facts, args, kwargs):
@@ -61,13 +57,7 @@ class Unwritten:
         return found
 
     def reasons(self, reader: str, tensors: Iterable[torch.Tensor], site: Site) -> list[Reason]:
-        """Why reading tensors reads what nobody was seen to write; nothing if it does not.
-
-        Args:
-            reader: What reads them.
-            tensors: The tensors.
-            site: The user's line.
-        """
+        """The reason if one of the tensors that ``reader`` reads lies in unwritten memory."""
         for tensor in tensors if self.makers else ():
             if not (has_memory(tensor) and tensor.is_cpu and tensor.numel()):
                 continue

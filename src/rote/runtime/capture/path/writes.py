@@ -15,7 +15,7 @@ CHANGED = "a numpy array made inside the call is changed after it became a tenso
 
 
 class Writes:
-    """Those of one call.
+    """The writes of one call.
 
     Args:
         cursor: Where the call is.
@@ -25,9 +25,9 @@ class Writes:
         inputs: Arguments that are written.
         externals: Tensors made outside that are written, by their number.
         sites: The lines that write either.
-        counted: Storages of which a write changes the version.
+        counted: Storages whose version a write changes.
         constants: Tensors made from plain data and not written since.
-        over_arrays: Those that lie in arrays which the call has made.
+        over_arrays: Constants that lie in arrays which the call has made.
     """
 
     def __init__(self, cursor: Cursor, sites: Sites) -> None:
@@ -41,12 +41,7 @@ class Writes:
         self._sites = sites
 
     def note(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
-        """An operation writes these.
-
-        Args:
-            written: The operands that it writes.
-            counted: Their versions change.
-        """
+        """An operation writes these operands; ``counted`` says that their versions change."""
         for tensor in written:
             origin = self._cursor.storages.origin(tensor)
             if origin is None:
@@ -64,10 +59,10 @@ class Writes:
                 self._spoil(tensor, origin)
 
     def _spoil(self, tensor: torch.Tensor, origin: Origin) -> None:
-        """A constant is written: it is another one in the next call."""
+        """A constant is written: the next call has another one."""
         self.constants.discard(origin)
         cursor = self._cursor
-        if origin in self.over_arrays:  # whatever is written, another call writes something else
+        if origin in self.over_arrays:  # another call may write something else there
             cursor.block(reason(rules.HOST_DATA, CHANGED, user_site()))
         elif tensor.is_cpu and not cursor.on_host:
             text = "a tensor built on the host from plain data is changed in place"
@@ -86,6 +81,6 @@ class Writes:
             self.over_arrays.add(origin)
 
     def on_host(self) -> bool:
-        """Whether memory of the host that was there before is written: an array may lie there."""
+        """Whether memory of the host from before the call is written: an array may lie there."""
         externals = self._cursor.storages.externals
         return any([externals[number].is_cpu for number in self.externals])

@@ -71,15 +71,14 @@ class UnsupportedTensorError(Exception):
 class StorageTable:
     """Origins of the storages of one call.
 
-    The deaths of storages are put into a list, by weak references whose callback is the list's ``append``: no
-    Python code runs when a tensor dies. They are looked at before anything is looked up.
+    A weak reference to each storage, whose callback is the ``append`` of a list, notes its death there: no
+    Python code runs when a tensor dies. The list is worked off before anything is looked up.
 
     Args:
         looks: What the tensors of earlier calls looked like.
-        meet: Is told of tensors made outside, when an operation has one as its operand for the first time.
+        meet: Called with each tensor made outside, when it is an operand for the first time.
 
     Attributes:
-        looks: What tensors look like.
         made: Number of storages that the call has made.
         most_bytes: The most that :attr:`live_bytes` were.
     """
@@ -110,14 +109,12 @@ class StorageTable:
         Args:
             index: The argument leaf.
             tensor: The argument.
-            start: First element of the storage that arguments cover; offsets are counted from there.
+            start: First element of the storage that arguments cover; offsets count from there.
         """
-        storage = _storage(tensor)
+        storage, origin = _storage(tensor), (INPUT, index)
         self._forget_gone()
-        if storage._cdata not in self._origins:
-            self._pin(storage, (INPUT, index))
-        else:
-            self._pinned[INPUT, index] = storage
+        self._origins.setdefault(storage._cdata, origin)
+        self._pinned[origin] = storage
         self._dtypes[index] = tensor.dtype
         self._inputs.setdefault(storage._cdata, []).append((start * tensor.itemsize, index))
         self._inputs[storage._cdata].sort()
@@ -142,13 +139,14 @@ class StorageTable:
             raise UnsupportedTensorError("forward-mode zero")
         self._forget_gone()
         self._meet(tensor)
-        origin = (EXTERNAL, len(self.externals))
+        storage, origin = _storage(tensor), (EXTERNAL, len(self.externals))
         self.externals.append(tensor)
-        self._pin(_storage(tensor), origin)
+        self._origins[storage._cdata] = origin
+        self._pinned[origin] = storage
         return origin
 
     def note_readers(self, operation: str, site: Site) -> None:
-        """Note which operation read the newest external tensors first."""
+        """Note the operation that was the first to read the newest external tensors."""
         while len(self.external_sites) < len(self.externals):
             self.external_sites.append((operation, site))
 
@@ -216,8 +214,8 @@ class StorageTable:
             tensor: The result.
             operation: Name of the operation.
             site: The user's line.
-            number: Of the storage, if it is known.
-            like: What it may look like: a guess.
+            number: Number of the storage, if it is known.
+            like: A guess of how it looks.
         """
         if self._gone:
             self._forget_gone()
@@ -248,12 +246,12 @@ class StorageTable:
         return token
 
     def is_again(self, tensor: torch.Tensor, token: Token) -> bool:
-        """Whether an operand is what another call had at this place; no says nothing.
+        """Whether an operand is the one that another call had at this place; False says nothing.
 
-        It says no to a lazily negated one, so that it need not be told from others by a check.
+        The answer is False for lazily negated tensors, which a check cannot tell from others.
 
         Args:
-            tensor: The operand, of PyTorch's own classes.
+            tensor: The operand, of one of PyTorch's own classes.
             token: What the other call had.
         """
         origin, look, offset = token
@@ -269,14 +267,7 @@ class StorageTable:
         return known == origin and tensor.storage_offset() == offset
 
     def is_made_again(self, tensor: torch.Tensor, token: Token, operation: str, site: Site) -> bool:
-        """Note a result, if it is what another call had at this place; otherwise nothing is noted.
-
-        Args:
-            tensor: The result, of PyTorch's own classes.
-            token: What the other call had.
-            operation: Name of the operation.
-            site: The user's line.
-        """
+        """Note a result if it is the one that another call had at this place; otherwise note nothing."""
         origin, look, offset = token
         if tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
             return False
@@ -341,7 +332,7 @@ class StorageTable:
         return found
 
     def _forget_gone(self) -> None:
-        """Take note of the storages that have died; afterwards others may have their addresses."""
+        """Forget the storages that have died: others may have their addresses by now."""
         dead, origins, watch = self._gone, self._origins, self._watch
         while dead:
             gone = dead.pop()
@@ -352,10 +343,6 @@ class StorageTable:
                 self._last.pop(handle, None)
             if watch.get(origin[1]) is gone:
                 del watch[origin[1]]
-
-    def _pin(self, storage: torch.UntypedStorage, origin: Origin) -> None:
-        self._origins[storage._cdata] = origin
-        self._pinned[origin] = storage
 
     def _follow(self, storage: torch.UntypedStorage, handle: int, origin: Origin, kind: str) -> None:
         self._origins[handle] = origin
@@ -384,9 +371,7 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
     if kind not in _PLAIN:
         if isinstance(tensor, UninitializedTensorMixin):
             raise UnsupportedTensorError("uninitialised")
-        if (
-            getattr(kind, "__torch_dispatch__", _dispatch) is not _dispatch
-        ):  # its memory lies in other tensors
+        if getattr(kind, "__torch_dispatch__", _dispatch) is not _dispatch:  # its memory is of other tensors
             raise UnsupportedTensorError(kind.__name__)
     if is_wrapped(tensor):
         raise UnsupportedTensorError("wrapped")
