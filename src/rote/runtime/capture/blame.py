@@ -1,10 +1,9 @@
-"""What to say of a capture that fails: the call that did it and its line, not the status of the device alone.
+"""Why a capture failed: the call that did it and its line, besides the status of the device.
 
-A refused operation is known by name, since it comes through the dispatcher. Everything else (a wait for the
-device, a stream, an allocation by hand) raises somewhere below the callable's own code, with a text that is
-the same for all of them. The traceback has the callable's line, and the function that it called there.
-
-What it does not know: which of two calls in one line it was, where Python has no columns.
+A refused operation comes through the dispatcher, and so its name is known. Everything else (a wait for the
+device, a stream, an allocation by hand) raises somewhere below the callable's own code, always with the same
+text. The traceback has the callable's line and the function that it called there. It does not tell two calls
+in one line apart where Python has no columns.
 """
 
 from __future__ import annotations
@@ -23,14 +22,11 @@ WIDEST = 60
 
 
 def of_error(error: BaseException, last: Operation | None) -> tuple[str, Site]:
-    """Blame what the callable called when an exception came.
+    """Blame what the callable called when an exception came: what happened, and the callable's line.
 
     Args:
         error: The exception.
         last: The last operation that was captured before it.
-
-    Returns:
-        What happened, and the callable's line.
     """
     status = f"{type(error).__name__}: {first_line(str(error))}"
     called = _called(error)
@@ -39,20 +35,12 @@ def of_error(error: BaseException, last: Operation | None) -> tuple[str, Site]:
 
 
 def of_segment(status: str, last: Operation | None) -> tuple[str, Site]:
-    """Blame the last operation for a segment that was refused as a whole.
-
-    Args:
-        status: What the device said.
-        last: The last operation that was captured.
-
-    Returns:
-        What happened, and the line of that operation.
-    """
+    """Blame the last operation that was captured for a segment that the device refused as a whole."""
     return first_line(status) + _after(last), last.site if last is not None else NOWHERE
 
 
 def first_line(text: str) -> str:
-    """The first line of a text; CUDA's errors go on with advice on environment variables."""
+    """The first line of a text; CUDA's errors continue with advice on environment variables."""
     lines = text.strip().splitlines()
     return lines[0] if lines else "the device gave no reason"
 
@@ -62,7 +50,7 @@ def _after(last: Operation | None) -> str:
 
 
 def _called(error: BaseException) -> str:
-    """What the innermost line of the callable called: a function of PyTorch's, or the line's expression."""
+    """What the callable's innermost line called: a function of PyTorch's, or the line's expression."""
     found, inner, at, traceback = "", None, 0, error.__traceback__
     while traceback is not None:
         frame = traceback.tb_frame
@@ -86,7 +74,7 @@ def _expression(frame: FrameType, at: int) -> str:
 
 
 def _position(code: CodeType, at: int) -> tuple[int, int, int] | None:
-    """Line and columns of an instruction that is in one line."""
+    """Line and columns of an instruction; None if its source has several lines."""
     line, end, first, last = next(islice(code.co_positions(), at // 2, None), (None, None, None, None))
     if line is None or end != line or first is None or last is None:
         return None

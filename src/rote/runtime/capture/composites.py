@@ -1,18 +1,17 @@
-"""Operations made of others, where which others depends on what no operation shows.
+"""Operations made of other operations, chosen by what no operation shows.
 
-A dispatch mode sees their parts only, and the parts that it sees are recorded. So they are caught by name
-above the dispatcher, as host data are:
+A dispatch mode sees and records the parts alone. So these operations are caught by name above the dispatcher,
+as host data are. Their choice depends on one of two things:
 
-- **What they read on the host.** ``tensor_split`` and everything about packed sequences read the elements of
-  a tensor straight from its memory. Places to split at are read here first, which is a host read like any
-  other. A packed sequence stays eager: its lengths are another path for nearly every batch.
-- **Whether a mode is active.** Some operations ask that, to be safe with classes of tensors that they do not
-  know, and then calculate in another way, with other last bits. Singular values and eigenvalues come with
-  vectors; a product of batches, one of them of length one, is folded into a product of matrices. Here they
-  become what they are outside of a mode.
+- **A host read.** ``tensor_split`` and everything about packed sequences read the elements of a tensor
+  straight from its memory. Here the places to split at are read first, a host read like any other. A packed
+  sequence stays eager: nearly every batch has other lengths, each a path of its own.
+- **An active mode.** Some operations calculate in another way in a mode, with other last bits, to be safe
+  with unknown classes of tensors. Singular values and eigenvalues come with vectors; a product of batches,
+  one of length one, is folded into a product of matrices. Here they run as outside of a mode.
 
-Found by running every operation that PyTorch describes for its own tests, plain and graphed. What this does
-not see: the same operations called from C++ or from a scripted function.
+They were found by running every operation that PyTorch describes for its own tests, plain and graphed. The
+same operations called from C++ or from a scripted function are not seen.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from .tracer import Tracer
 
 
 def _functions(name: str) -> list[Any]:
-    """The functions of Python that an operator is called by."""
+    """The Python functions that call an operator."""
     short = name.removeprefix("linalg_")
     if name != short:
         return [getattr(torch.linalg, short)]
@@ -83,7 +82,7 @@ def _split(
     name = _SPLITS[func]
     places = args[1] if len(args) > 1 else kwargs.get(name)
     if not isinstance(places, torch.Tensor) or (places.dim(), places.dtype) != (1, torch.int64):
-        return func(*args, **kwargs)  # a single number is read by an operation, the rest is an error
+        return func(*args, **kwargs)  # an operation reads a single number; anything else is an error
     indices = tuple(read(places))
     if len(args) > 1:
         return func(args[0], indices, *args[2:], **kwargs)
@@ -92,7 +91,7 @@ def _split(
 
 
 def _of_one_length(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Two batches of matrices, with the one that is broadcast expanded, unless it needs a gradient."""
+    """Two batches of matrices; the broadcast one is expanded, unless it needs a gradient."""
     if len(args) != 2 or not all(isinstance(tensor, torch.Tensor) and tensor.dim() == 3 for tensor in args):
         return args
     length = max(args[0].shape[0], args[1].shape[0])

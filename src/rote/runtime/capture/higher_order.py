@@ -1,7 +1,7 @@
-"""Operators over Python functions (``torch.cond``, ``while_loop``), as the branches and loops that they are.
+"""Operators over Python functions (``torch.cond``, ``while_loop``), run as Python's branches and loops.
 
-Their functions run as they would in plain Python, so that the operations in them, and the values that the
-host reads to choose between them, are those of the call. Nothing of a call with another one is recorded.
+Their functions run as in plain Python, so that the operations in them, and the values that the host reads to
+choose between them, belong to the call. Nothing is recorded of a call with any other such operator.
 """
 
 from __future__ import annotations
@@ -33,22 +33,16 @@ def _while_loop(going_on: Callable[..., Any], body: Callable[..., Any], carried:
 
 _PLAIN: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}
 _OPERANDS = 4
-
-
-def _as_python(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
-    """What an operator over Python functions is in Python; None where that is not known."""
-    if len(args) != _OPERANDS or kwargs:  # another one than in torch 2.11 and 2.13
-        return None
-    return _PLAIN.get(operator.name())
+"""How many both have in torch 2.11 and 2.13."""
 
 
 def _hides_tensors(args: tuple[Any, ...]) -> bool:
-    """Whether there are functions among operands, which may reach tensors that are no operands."""
+    """Whether functions are among the operands: they may reach tensors that are no operands."""
     return any([callable(each) and not isinstance(each, (type, torch.Tensor)) for each in args])
 
 
 def _is_compiled(frame: FrameType | None) -> bool:
-    """Whether a frame is inside of a function under ``torch.compile``, which runs as it was written."""
+    """Whether a frame is inside a function under ``torch.compile``, which runs as written."""
     compiler = getattr(sys.modules.get("torch._dynamo.eval_frame"), "__file__", None)
     while compiler is not None and frame is not None and frame.f_code.co_filename != compiler:
         frame = frame.f_back
@@ -57,17 +51,17 @@ def _is_compiled(frame: FrameType | None) -> bool:
 
 @contextmanager
 def as_python(meet: Callable[[str], None]) -> Generator[None]:
-    """A context in which operators over Python functions are what they are in Python, on this thread.
+    """A context in which operators over Python functions run in Python, on this thread.
 
-    They are met above autograd: outside of a trace PyTorch compiles most, and finds the tensors that their
-    functions reach and that have gradients. Where they are called as written it does not look for these.
-    An operator that no compiled function calls is called as it is in plain Python.
+    They are met above autograd. Outside of a trace PyTorch compiles most of them, and finds the tensors with
+    gradients that their functions reach. In a compiled function that runs as written it does not look for
+    these. An operator outside of compiled functions is called as in plain Python.
 
     Args:
-        meet: Is told the name of each other operator.
+        meet: Called with the name of each other operator.
 
     Raises:
-        MisuseError: Another operator, of a compiled function, may have gradients.
+        MisuseError: Another operator, in a compiled function, may have gradients.
     """
     operators: Any = torch._ops.HigherOrderOperator
     original, thread = operators.__call__, get_ident()
@@ -75,8 +69,8 @@ def as_python(meet: Callable[[str], None]) -> Generator[None]:
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if get_ident() != thread:
             return original(self, *args, **kwargs)
-        plain = _as_python(self, args, kwargs)
-        if plain is not None:
+        plain = _PLAIN.get(self.name())
+        if plain is not None and len(args) == _OPERANDS and not kwargs:
             return plain(*args)
         if torch.is_grad_enabled() and _hides_tensors(args) and _is_compiled(sys._getframe(1)):
             raise MisuseError(

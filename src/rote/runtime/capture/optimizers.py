@@ -1,15 +1,14 @@
 """Optimizers that cannot replay as they are, and the line to change.
 
 An optimizer made without ``capturable`` or ``fused`` reads its step count on the host, computes the bias
-corrections in Python, and hands them to its kernels as numbers: other ones at every step. A graph would
-repeat the first. Such a read is recognised by where it happens (inside ``step()``) and what it reads (a
-tensor of the optimizer's state that the same call has changed); the call then stays eager from its first
-observation, without making a recording for each value first.
+corrections in Python, and hands its kernels other numbers at every step. A graph would repeat the first ones.
+Such a read happens inside ``step()`` and reads a tensor of the optimizer's state that the same call has
+changed. The call then stays eager from its first observation, instead of making a recording for each value.
 
 Hyperparameters are Python numbers under guard: a schedule that changes one at every call leads to a new state
-at every call. A learning rate in a tensor is changed in place, if the optimizer takes it as a tensor.
+at every call. A learning rate in a tensor is changed in place, if the optimizer takes a tensor.
 
-The line to change is the one that makes the optimizer. PyTorch does not remember it; it is looked up in the
+The line to change is the one that makes the optimizer. PyTorch does not remember it. It is looked up in the
 sources of the functions at hand, and taken if they mention the class in one call and nowhere else.
 """
 
@@ -28,7 +27,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from ...base import Site, is_internal
 from ...hazards import rules
-from ...hazards.rules import Reason, Rule, reason
+from ...hazards.rules import Reason, reason
 from ..state import Difference
 
 _NO_FUSED_ON_CUDA = frozenset({"Adagrad"})
@@ -40,7 +39,7 @@ class Stepping(NamedTuple):
 
     Attributes:
         optimizer: The optimizer.
-        files: The source files of the functions that led there, innermost first.
+        files: The source files of the functions on the stack, innermost first.
     """
 
     optimizer: torch.optim.Optimizer
@@ -68,7 +67,7 @@ def count_reason(running: Stepping, tensor: torch.Tensor, site: Site) -> Reason 
 
     Args:
         running: The optimizer.
-        tensor: What is read.
+        tensor: What it reads.
         site: The line of ``step()``.
     """
     optimizer = running.optimizer
@@ -89,14 +88,23 @@ def _count_reason(running: Stepping, index: int, key: str, device: torch.device,
     text = f"{_name(optimizer)}.step() reads state['{key}'] on the host at every step (group {index}{flags})"
     if made is not None:
         text += f"; step() is called at {site}"
-    return _reason(rules.OPTIMIZER_COUNT, text, made or site, _count_remedy(optimizer, index, device))
+    return Reason(rules.OPTIMIZER_COUNT.code, text, made or site, _count_remedy(optimizer, index, device))
+
+
+def _flag(optimizer: torch.optim.Optimizer, group: dict[str, Any], device: torch.device) -> str | None:
+    """The option that keeps an optimizer's numbers on the device; None if it has none there."""
+    on_cuda = device.type == "cuda"
+    if on_cuda and "capturable" in group:
+        return "capturable"
+    has_fused = "fused" in group and not (on_cuda and type(optimizer).__name__ in _NO_FUSED_ON_CUDA)
+    return "fused" if has_fused else None
 
 
 def _count_remedy(optimizer: torch.optim.Optimizer, index: int, device: torch.device) -> str:
     """The line that makes the optimizer, as it has to be."""
     name, group = _name(optimizer), optimizer.param_groups[index]
-    flag = "capturable" if device.type == "cuda" and "capturable" in group else "fused"
-    if flag not in group or (device.type == "cuda" and type(optimizer).__name__ in _NO_FUSED_ON_CUDA):
+    flag = _flag(optimizer, group, device)
+    if flag is None:
         usual = "capturable" if device.type == "cuda" else "fused"
         return (
             f"{name} has no {usual}=True on this device: use an optimizer that has, as "
@@ -111,23 +119,19 @@ def _count_remedy(optimizer: torch.optim.Optimizer, index: int, device: torch.de
 
 
 def rate_read_reason(running: Stepping, site: Site) -> Reason | None:
-    """What to say of a host read in ``step()`` whose values turn out too many, if it can be a learning rate.
-
-    Args:
-        running: The optimizer.
-        site: The line of ``step()``.
-    """
+    """The reason for too many values of a host read in ``step()``, if it can be a learning rate."""
     optimizer = running.optimizer
     for index, group in enumerate(optimizer.param_groups):
         if isinstance(group.get("lr"), torch.Tensor):
             text = f"{_name(optimizer)}.step() reads param_groups[{index}]['lr'] on the host, and it changes"
             made = construction(optimizer, running.files)
-            return _reason(rules.HYPERPARAMETER, text, made or site, rate_remedy(optimizer, index, "lr"))
+            remedy = _rate_remedy(optimizer, index, "lr")
+            return Reason(rules.HYPERPARAMETER.code, text, made or site, remedy)
     return None
 
 
 def average_reason(site: Site) -> Reason | None:
-    """What to say of a host read in ``AveragedModel.update_parameters()`` whose values turn out too many."""
+    """The reason for too many values of a host read in ``AveragedModel.update_parameters()``."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is AveragedModel.update_parameters.__code__:
@@ -138,27 +142,26 @@ def average_reason(site: Site) -> Reason | None:
 
 
 def rate_reason(difference: Difference, files: Iterable[str], site: Site | None) -> Reason | None:
-    """Why a recording does not fit when a hyperparameter changed; None if something else did.
+    """Why a recording does not fit when a hyperparameter has changed; None if something else has.
 
     Args:
         difference: What changed.
         files: Where to look for the line that makes the optimizer.
         site: The caller's line.
     """
-    optimizer = difference.group.optimizer() if difference.group is not None else None
-    if optimizer is None or difference.group is None or not isinstance(difference.key, str):
+    group, key = difference.group, difference.key
+    optimizer = group.optimizer() if group is not None else None
+    if group is None or optimizer is None or not isinstance(key, str) or key == "params":
         return None
-    if difference.key == "params":
-        return None
-    value: Any = optimizer.param_groups[difference.group.number].get(difference.key)
+    value: Any = optimizer.param_groups[group.number].get(key)
     what = f"{difference.name} was replaced by {value}" if isinstance(value, (tuple, list)) else difference
-    text = f"{what} ({_name(optimizer)}, group {difference.group.number})"
+    text = f"{what} ({_name(optimizer)}, group {group.number})"
     made = construction(optimizer, files)
-    remedy = rate_remedy(optimizer, difference.group.number, difference.key)
-    return _reason(rules.HYPERPARAMETER, text, made or site, remedy)
+    remedy = _rate_remedy(optimizer, group.number, key)
+    return Reason(rules.HYPERPARAMETER.code, text, made or site, remedy)
 
 
-def rate_remedy(optimizer: torch.optim.Optimizer, index: int, key: str) -> str:
+def _rate_remedy(optimizer: torch.optim.Optimizer, index: int, key: str) -> str:
     """The line that makes the optimizer so that its learning rate can change without a new recording."""
     group = optimizer.param_groups[index]
     if key != "lr":
@@ -168,12 +171,8 @@ def rate_remedy(optimizer: torch.optim.Optimizer, index: int, key: str) -> str:
     rate = group.get("initial_lr", optimizer.defaults.get("lr", group["lr"]))
     place = f', device="{device.type}"' if device.type != "cpu" else ""
     shown = "..." if isinstance(rate, torch.Tensor) else f"torch.tensor({rate:.6g}{place})"
-    on_cuda = device.type == "cuda"
-    if on_cuda and "capturable" in group:
-        flag = "capturable"
-    elif "fused" in group and not (on_cuda and type(optimizer).__name__ in _NO_FUSED_ON_CUDA):
-        flag = "fused"
-    else:
+    flag = _flag(optimizer, group, device)
+    if flag is None:
         return f"{_name(optimizer)} takes its learning rate as a number; keep it constant, or {_OUTSIDE}."
     line = f"{_name(optimizer)}(params, lr={shown}, {flag}=True)"
     by_hand = f'set it by hand with optimizer.param_groups[{index}]["lr"].fill_(...)'
@@ -222,7 +221,3 @@ def _name(optimizer: torch.optim.Optimizer) -> str:
 
 def _is_dense(value: object) -> TypeGuard[torch.Tensor]:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided
-
-
-def _reason(rule: Rule, text: str, where: Site | None, remedy: str) -> Reason:
-    return Reason(rule.code, text, where, remedy)

@@ -1,4 +1,4 @@
-"""What the tracer asks of an overload, once for all of its calls in a traced call."""
+"""What the tracer knows of an overload, worked out once for a traced call."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Overload:
     Attributes:
         func: The overload.
         facts: What its schema and the table of operators say.
-        raw: What calling it comes down to.
+        raw: The call without Python code around it.
         parts: Takes it apart, if it has no kernel of its own.
         seen: Its kernel may be Python code of the user's, which is watched.
         seeds: It takes the seeds of an attention.
-        special: An alias or a literal, which are no operations like others.
-        repeats: Where it runs depends on its tensors alone, so it can be told by them from another.
-        alias: It only looks at memory of its operands, so what it gives follows from what they look like.
-        quiet: It does nothing but make results.
+        special: An alias or a literal, which are no ordinary operations.
+        repeats: Its tensors alone decide where it runs, so they tell whether an earlier call ran it.
+        alias: It only looks at memory of its operands, so their looks decide its results.
+        quiet: It only makes results.
         vectors: It is a decomposition that may be asked for its values alone.
         apart: It is never captured, but runs between two segments.
         inside: The operations in its kernel count the versions of what it writes.
@@ -56,7 +56,7 @@ class Overload:
 
     @classmethod
     def of(cls, func: Any, split: Collection[str] = ()) -> Overload:
-        """What is known of ``func``, where the user wants the operations of some names apart."""
+        """What is known of ``func``; ``split`` names the operations that the user wants apart."""
         seen = func.namespace != "aten" or replaced_kernels()
         special = func is DETACH or func is LIFT
         parts, facts = composite_call(func), facts_of(func)
@@ -74,5 +74,5 @@ class Overload:
 
 
 def is_named(func: Any, names: Collection[str]) -> bool:
-    """Whether an overload is one of those named, with its own name or that of all overloads."""
+    """Whether names contain an overload, under its own name or that of all overloads."""
     return bool(names) and (str(func._schema.name) in names or func.name() in names)

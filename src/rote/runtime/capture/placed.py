@@ -22,8 +22,8 @@ class Placer:
         writes: Knows which tensors are constants.
 
     Attributes:
-        devices: Devices that operands lie on, the host left out.
-        index: Of the GPU that operations of the call were seen on; -1 while there was none.
+        devices: Devices of operands, except the host.
+        index: Of the GPU on which operations of the call ran; -1 before the first of them.
     """
 
     def __init__(self, cursor: Cursor, writes: Writes) -> None:
@@ -33,7 +33,7 @@ class Placer:
         self._writes = writes
 
     def are_at_home(self, tensors: list[torch.Tensor], tokens: list[Token]) -> bool:
-        """Whether all operands are on the device whose operations are captured, known as the call's."""
+        """Whether all operands are on the device whose operations are captured, as far as it is known."""
         cursor = self._cursor
         if cursor.on_host:
             return not cursor.storages.looks.away or all([token[1].on_host for token in tokens])
@@ -49,31 +49,29 @@ class Placer:
         if unrecorded and not cursor.on_host and any([tensor.is_cuda for tensor in tensors]):
             cursor.block(reason(rules.REFUSED, f"{facts.name} {unrecorded}", user_site()))
         number = filled_in(facts, args, kwargs)
-        fills = (
-            number is not None and number.is_cpu and cursor.storages.origin(number) in self._writes.constants
-        )
+        fills = number is not None and number.is_cpu and self._is_constant(number)
         placement = place(facts, tensors, kwargs, cursor.on_host, fills=fills)
-        if placement is Placement.CAPTURED:
-            return (
-                Placement.ISLAND if cursor.node.refused and cursor.index in cursor.node.refused else placement
-            )
         if placement is Placement.ISLAND and self._only_constants_on_host(tensors):
-            return Placement.ISLAND if cursor.index in cursor.node.refused else Placement.CAPTURED
+            placement = Placement.CAPTURED
+        refused = cursor.node.refused
+        if placement is Placement.CAPTURED and refused and cursor.index in refused:
+            return Placement.ISLAND
         return placement
 
+    def _is_constant(self, tensor: torch.Tensor) -> bool:
+        return self._cursor.storages.origin(tensor) in self._writes.constants
+
     def _only_constants_on_host(self, tensors: list[torch.Tensor]) -> bool:
-        """A kernel takes a host scalar by value; that is right for one that never changes."""
-        cursor = self._cursor
-        if cursor.device.type == "cpu":
+        """Whether all operands on the host are scalars that never change: a kernel takes them by value."""
+        if self._cursor.on_host:
             return False
-        on_host = [tensor for tensor in tensors if tensor.device.type == "cpu"]
-        return len(on_host) < len(tensors) and all(
-            tensor.dim() == 0 and cursor.storages.origin(tensor) in self._writes.constants
-            for tensor in on_host
-        )
+        on_host = [tensor for tensor in tensors if tensor.is_cpu]
+        if len(on_host) == len(tensors):
+            return False
+        return all(tensor.dim() == 0 and self._is_constant(tensor) for tensor in on_host)
 
     def note_devices(self, tensors: list[torch.Tensor]) -> None:
-        """An operation has these operands."""
+        """Note the devices of an operation's operands."""
         for tensor in tensors:
             if not tensor.is_cpu:
                 self.devices.add(tensor.device)

@@ -1,10 +1,9 @@
-"""Operations that are what an earlier call did at the same place, told without describing them anew.
+"""Recognizes the operations of an earlier call without describing them anew.
 
-An operation is compared between calls by its description, with a token for each tensor. To make one
-takes as long as to run a small operation. But from the second call on there is one already, made by the call
-before, and to say whether an operation fits it takes half as long. So that is asked first, of the operations
-that most of a call consists of: they read tensors on the device and return tensors. Whatever does not fit is
-described and compared as in the first call.
+Calls compare operations by their descriptions, with a token for each tensor. To make a description takes as
+long as to run a small operation. From the second call on there is one already, and to check an operation
+against it takes half as long. So operations that read tensors on the device and return tensors, which is most
+of a call, are checked first. One that does not fit is described and compared as in the first call.
 """
 
 from __future__ import annotations
@@ -24,12 +23,7 @@ _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
 class Repeats:
-    """Recognizes what an earlier call did at the same place.
-
-    Args:
-        cursor: Where the call is.
-        placer: Knows on which GPU its operations run.
-    """
+    """Recognizes what an earlier call did at the same place."""
 
     def __init__(self, cursor: Cursor, placer: Placer) -> None:
         self._cursor = cursor
@@ -38,10 +32,7 @@ class Repeats:
     def find(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation | None:
         """The operation that another call had here, if this one has its operands; None says nothing.
 
-        Args:
-            facts: An operation that runs where its tensors are.
-            args: Its operands.
-            kwargs: Its operands with names.
+        It must be an operation that runs where its tensors are.
         """
         cursor = self._cursor
         node, index = cursor.node, cursor.index
@@ -50,21 +41,15 @@ class Repeats:
         if cursor.difference is not None or cursor.blockers:
             return None
         was = node.operations[index]
-        if (
-            was.name != facts.name
-            or (was.kind != ops.CAPTURED and was.kind != ops.VIEWED)
-            or index in node.refused
-        ):
+        kind, operands, named = was.kind, was.operands, was.named
+        if was.name != facts.name or (kind != ops.CAPTURED and kind != ops.VIEWED) or index in node.refused:
+            return None
+        if len(operands) != len(args) or len(named) != len(kwargs):
             return None
         if self._placer.index < 0 and not cursor.on_host:
             return None
-        operands, named = was.operands, was.named
-        if len(operands) != len(args) or len(named) != len(kwargs):
-            return None
         # In the order in which they are described: tensors made outside are numbered as they are met.
-        if not self._are_again(args, operands):
-            return None
-        if kwargs and not self._are_named_again(kwargs, named):
+        if not self._are_again(args, operands) or (kwargs and not self._are_named_again(kwargs, named)):
             return None
         storages = cursor.storages
         if len(storages.external_sites) < len(storages.externals):
@@ -94,12 +79,12 @@ class Repeats:
         return self._are_again(kwargs.values(), [operand for _, operand in named])
 
     def is_made(self, was: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
-        """Note the result of an operation that has the operands of another call's, if it has its result too.
+        """Note the result of an operation found by :meth:`find`, if it is the other call's as well.
 
-        If it has not, some of it may have been noted, as it would be in any case.
+        If it is not, parts of it may have been noted, as they are in any case.
         """
         structure, results, viewed = was.structure, was.results, was.kind == ops.VIEWED
-        if type(out) is _Tensor and structure == "one" and type(results[0]) is Token:  # as most
+        if type(out) is _Tensor and structure == "one" and type(results[0]) is Token:  # most results
             if viewed and _is_among(out, args, kwargs):
                 return False
             return self._cursor.storages.is_made_again(out, results[0], was.name, was.site)

@@ -23,11 +23,8 @@ _CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
 class Runner:
     """Runs operations.
 
-    Args:
-        cursor: Where the call is.
-
     Attributes:
-        profiler: What watches the callable's code, if it has to be spared the recorder's own.
+        profiler: Watches the callable's code, and must not see the recorder's own.
         running: The operator that runs, if its kernel may be Python code.
     """
 
@@ -37,7 +34,7 @@ class Runner:
         self._cursor = cursor
 
     def seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Run what may be code of the user's in sight of the profiler; see :mod:`..state.executed`."""
+        """Run what may be the user's code in sight of the profiler; see :mod:`..state.executed`."""
         profiler = self.profiler
         if profiler is None or sys.getprofile() is not None:
             return call(*args, **kwargs)
@@ -64,7 +61,7 @@ class Runner:
             if known.seeds:
                 args, kwargs = seeds_on_host(known.func, args, kwargs)
             return self.seen(known.raw, *args, **kwargs) if known.seen else known.raw(*args, **kwargs)
-        except Exception as error:  # the callable may go on from it, which no recording could
+        except Exception as error:  # the callable may go on from it, and no recording could
             text = f"{operation.name} raised {type(error).__name__}"
             self._cursor.block(reason(rules.OPERATION_RAISES, text, operation.site))
             raise
@@ -105,9 +102,9 @@ class Runner:
     ) -> Any:
         """There was no memory for an operation: make room and try once more, else record no further.
 
-        Where captured operations have not run, the call goes back to where the segment began. Elsewhere the
-        operation itself is tried again, if it has no effect but its result; when that fails too, the rest of
-        the call runs as in eager, where it may still find memory.
+        Where captured operations have not run, the call goes back to the start of the segment. Elsewhere the
+        operation itself is tried again, if it only makes its result. If that fails, too, the rest of the call
+        runs as in eager, where it may still find memory.
         """
         if not tape.executes:
             tape.shortage = str(error)

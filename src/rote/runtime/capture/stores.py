@@ -1,10 +1,10 @@
-"""Numbers that are stored into tensors of a GPU, in the form that a capture can hold.
+"""Numbers that are stored into tensors of a GPU, in a form that a capture can hold.
 
-``t[i, j] = 5.0`` makes a tensor of the number on the host and copies it, and ``t[rows] = 5.0`` moves one to
-the device first, as ``torch.where(c, t, number)`` does with a tensor of one: all wait for the device, and no
-capture holds them. A kernel that fills, and one that takes what another kernel has filled, do the same
-without a copy. It is right for numbers that are constants of the recording, and those are what is given
-here. ``t[mask] = 5.0`` is a kernel as it is.
+``t[i, j] = 5.0`` makes a tensor of the number on the host and copies it. ``t[rows] = 5.0`` moves such a
+tensor to the device first, as ``torch.where(c, t, number)`` does with a tensor of one element. All wait for
+the device, and no capture holds them. A kernel that fills, or one that reads what another kernel has filled,
+does the same without a copy. This is right for constants of the recording, and only those come here.
+``t[mask] = 5.0`` is one kernel as it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Zeros without memory, which forward-mode differentiation uses where a derivative is none.
+"""Zeros without memory, which forward-mode differentiation uses as derivatives.
 
-The dispatcher does most of what is done to them above the modes: a product with one is one again, a sum is
-the other operand. What comes through are views of them, which are zeros again, and a few operations that want
-memory (``clone``, ``copy_``, ``zeros_like``). Those are given a tensor of zeros that has some, made by
-operations that a recording can hold.
+The dispatcher handles most operations on them above the modes: a product with a zero is a zero, a sum with
+it is the other operand. Two kinds come through: views, which are zeros again, and a few operations that want
+memory (``clone``, ``copy_``, ``zeros_like``). These get a tensor of zeros with memory, made by operations
+that a recording can hold.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LAZY_ZEROS: Any = getattr(torch.ops.aten._efficientzerotensor, "default", None)
 
 
 def on_zeros(func: Any) -> Callable[..., Any]:
-    """An operation that takes zeros without memory, by operations that take none."""
+    """An operation on zeros without memory, by operations on tensors with memory."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if "zero" in facts_of(func).row:

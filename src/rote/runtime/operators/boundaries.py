@@ -1,11 +1,10 @@
 """Which operations end a segment, and why.
 
-A segment holds operations that a CUDA graph can hold: kernels on one device, with shapes known before. The
-decision needs nothing but the operation and its operands, so it is the same on both backends.
+A segment holds what a CUDA graph can hold: kernels on one device, with shapes known before. The operation and
+its operands alone decide, so the decision is the same on both backends.
 
-Known gap: an operation that synchronises inside its kernel wrapper (some of ``torch.linalg``) cannot be told
-from its schema. If it is not in the table either, it is found when a capture fails, and remembered by the
-recording that met it.
+Known gap: the schema does not show that an operation synchronises inside its kernel wrapper, as some of
+``torch.linalg`` do. If the table does not say so either, a capture fails, and the recording remembers it.
 """
 
 from __future__ import annotations
@@ -54,15 +53,12 @@ def place(
         tensors: Its tensor operands.
         kwargs: Its keyword operands (``device`` of factories and copies).
         on_host: The recording captures operations on CPU tensors.
-        fills: It stores a number that never changes through a mask, for which nothing is counted.
+        fills: It stores a number that never changes through a mask, and counts nothing for it.
     """
     if facts.reads or (facts.checks and not tensors[0].is_meta):
         return Placement.READ
     target = kwargs.get("device")
-    if target is not None or not tensors or tensors[0].is_meta:
-        if facts.hidden or _is_meta(tensors, target):
-            return Placement.ANYWHERE
-    elif facts.hidden:
+    if facts.hidden or _is_meta(tensors, target):
         return Placement.ANYWHERE
     if facts.indexed:
         if not facts.stores:
@@ -74,22 +70,17 @@ def place(
         return Placement.SHAPED
     if not on_host:
         return _place_by_device(facts, tensors, target)
-    for tensor in tensors:
-        if tensor.is_cuda:
-            return Placement.ISLAND
-    return Placement.CAPTURED
+    return Placement.ISLAND if any([tensor.is_cuda for tensor in tensors]) else Placement.CAPTURED
 
 
 def _place_by_device(facts: Facts, tensors: list[torch.Tensor], target: Any) -> Placement:
-    """CUDA: what touches host memory runs between segments, or before them if the device does not matter."""
-    on_host = len([tensor for tensor in tensors if tensor.is_cpu])
+    """CUDA: an operation on host memory runs between segments, or before the open one if it only reads it."""
+    only_host = all([tensor.is_cpu for tensor in tensors])
     if target is not None and torch.device(target).type == "cpu":
-        return Placement.EARLY if on_host == len(tensors) else Placement.ISLAND
-    if not on_host:
+        return Placement.EARLY if only_host else Placement.ISLAND
+    if not any([tensor.is_cpu for tensor in tensors]):
         return Placement.CAPTURED if tensors or target is not None else Placement.EARLY
-    if on_host == len(tensors) and not facts.mutable:
-        return Placement.EARLY
-    return Placement.ISLAND
+    return Placement.EARLY if only_host and not facts.mutable else Placement.ISLAND
 
 
 def rule_of(func: Any, placement: Placement, refused: bool, tensors: list[torch.Tensor]) -> Rule:
@@ -108,4 +99,4 @@ def rule_of(func: Any, placement: Placement, refused: bool, tensors: list[torch.
 def _is_meta(tensors: list[torch.Tensor], target: Any) -> bool:
     if target is not None:
         return torch.device(target).type == "meta"
-    return bool(tensors) and all(tensor.is_meta for tensor in tensors)
+    return bool(tensors) and tensors[0].is_meta and all(tensor.is_meta for tensor in tensors)

@@ -1,4 +1,4 @@
-"""What is known of an operation, worked out once: from its schema, its tags and its row of the table."""
+"""What is known of an operation from its schema, its tags and its row of the table, worked out once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .torch_private import schema_of
 
 _VALUES = frozenset({"bool", "int", "float", "number", "Scalar"})
 _SIZES = frozenset({"SymBool", "SymInt", "SymFloat"})
-"""PyTorch's own operations work these out from shapes; in schemas of others they are any numbers."""
+"""PyTorch's own operations calculate these from shapes; in other schemas they are any numbers."""
 _SIZE = re.compile(r"Sym(?:Int|Bool|Float) (\w+)")
-"""A named size among results: only the text of a schema tells it from a number."""
+"""A named size among results; only the text of a schema tells it from a number."""
 _OBJECT = "__torch__"
-"""What the types of objects of C++ begin with."""
+"""How the types of C++ objects begin."""
 _GROUP = ".classes.c10d."
 
 
@@ -30,14 +30,13 @@ class Facts:
         op: The overload.
         name: ``namespace::name.overload``.
         row: What the table says of it.
-        dynamic: The shape of its result depends on data, or a value that it returns beside tensors.
+        dynamic: The shape of its result depends on data, or it returns values beside tensors that do.
         mutable: Its schema declares that it writes an operand.
         written: Positions and names of the operands it writes, declared or not.
         training: Position of a flag without which it writes none of them.
-        overwrites: What it writes it does not read. Some write parts only: the rest is written by others,
-            as a rule.
+        overwrites: It does not read what it writes. Some write parts only; others usually write the rest.
         scaled: It reads its first operand only if ``beta`` is not zero.
-        asks_shapes: It takes its operands for their shapes, or for where they lie.
+        asks_shapes: It uses only the shapes or the memory addresses of its operands.
         blank: Its result is memory that it has not written.
         seeded: It may draw random numbers.
         dropout: Position of the dropout probability of an attention, which draws none at 0.
@@ -51,9 +50,9 @@ class Facts:
         apart: It is never captured, though neither shapes nor values tell, but runs between two segments.
         collective: It acts on other processes.
         hidden: It is no computation (profiler marks, questions about shapes).
-        simple: None of what decides where it runs, but for the devices of its operands.
+        simple: Only the devices of its operands decide where it runs.
         reshapes: It may change the shape of an operand.
-        relocates: It changes where a tensor lies, and no memory.
+        relocates: It changes which memory a tensor has, and writes none.
     """
 
     op: Any
@@ -115,7 +114,7 @@ def facts_of(func: Any) -> Facts:
         mutable=schema.is_mutable,
         written=tuple((n, each.name) for n, each in enumerate(arguments) if writes[n]),
         training=positions["training"] if undeclared else None,
-        # a schema of somebody's own does not say more
+        # the schema of another library says no more
         overwrites=schema.is_mutable and (not own or "overwrites" in row or outputs),
         scaled=own and any(each.name == "beta" and each.kwarg_only for each in arguments),
         asks_shapes=func.is_view or relocates or (own and (of_shape or "aliases" in row)),
@@ -135,7 +134,7 @@ def facts_of(func: Any) -> Facts:
         simple=not (
             dynamic or reads or indexed or stores or hidden or collective or {"checks", "unrecorded"} & {*row}
         ),
-        reshapes=schema.is_mutable or not own,  # others' schemas need not say it
+        reshapes=schema.is_mutable or not own,  # the schema of another library need not say it
         relocates=relocates,
     )
 
@@ -172,10 +171,10 @@ def _packet(name: str) -> str:
 
 
 def _returned_values(func: Any) -> tuple[bool, bool]:
-    """Whether an operation returns nothing but numbers, which the host reads, or values beside tensors.
+    """Whether an operation returns only numbers, which the host reads, or values beside tensors.
 
-    Without tensors PyTorch's own operations work them out from their operands (``can_cast``), others from
-    anything.
+    Without tensor operands PyTorch's own operations calculate them from their operands (``can_cast``), those
+    of other libraries from anything.
     """
     schema = schema_of(func)
     own = func.namespace == "aten"

@@ -1,8 +1,4 @@
-"""The tensors among an operation's operands: all, those it writes, those whose contents it reads.
-
-Memory that no operation wrote was written by something else, once it is read: C++ code that fills a tensor of
-numbers it was given in a call (``at::tensor``), or ``ctypes``.
-"""
+"""The tensors among an operation's operands: all, those it writes, those whose contents it reads."""
 
 from __future__ import annotations
 
@@ -14,18 +10,18 @@ import torch
 from .facts import Facts
 
 PLAIN_VALUES = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
-"""Types of operands that are no tensors and contain none."""
+"""Types of operands that neither are nor contain tensors."""
 
 _Tensor = torch.Tensor
 
 
 def tensors_in(values: Iterable[Any], found: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors in operands, lists in lists opened, appended to ``found``."""
+    """The tensors in operands and their lists, appended to ``found``."""
     for value in values:
         kind = type(value)
         if kind is _Tensor:
             found.append(value)
-        elif kind in PLAIN_VALUES:  # before the questions that take longer
+        elif kind in PLAIN_VALUES:  # before the slower questions
             continue
         elif isinstance(value, _Tensor):
             found.append(value)
@@ -40,7 +36,7 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tens
 
 
 def written_values(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """What an operation is given in the places that it writes, lists opened."""
+    """The operands that an operation writes, lists opened."""
     at = facts.training
     if at is not None and not (args[at] if at < len(args) else kwargs["training"]):
         return []
@@ -63,11 +59,8 @@ def read_operands(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     unread = written_operands(facts, args, kwargs) if facts.overwrites else []
     if facts.scaled and kwargs.get("beta", 1) == 0:
         unread.append(args[0])
-    return [
-        tensor
-        for tensor in tensors_in((*args, *kwargs.values()), [])
-        if not any(tensor is other for other in unread)
-    ]
+    read = tensors_of(args, kwargs)
+    return [tensor for tensor in read if not any(tensor is other for other in unread)]
 
 
 def is_mask(index: Any) -> bool:
@@ -79,11 +72,10 @@ _INDICES, _VALUE, _ACCUMULATE = 1, 2, 3
 
 
 def filled_in(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
-    """The number that an operation fills in through a mask; None for others.
+    """The number that an operation stores through a mask; None if it stores anything else.
 
-    ``t[mask] = 5.0``, and so ``t[mask] = torch.tensor(5.0)``, is one kernel: PyTorch takes a number from the
-    host by value where a mask is all that selects. Anything else that is stored through a mask is counted
-    first.
+    ``t[mask] = 5.0`` is one kernel, as is ``t[mask] = torch.tensor(5.0)``: PyTorch takes a number of the host
+    by value where only a mask selects. Before it stores anything else, it counts what the mask selects.
     """
     if not facts.stores or len(args) <= _VALUE:
         return None
@@ -95,7 +87,7 @@ def filled_in(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> to
 
 
 def without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Attention draws random numbers only for its dropout."""
+    """Whether an operation is an attention without dropout, which draws no random numbers."""
     position = facts.dropout
     if position is None:
         return False
@@ -104,7 +96,7 @@ def without_dropout(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def without_vectors(facts: Facts, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands of a decomposition for its values alone, unless a gradient needs the rest."""
+    """The operands of a decomposition that make it give its values alone, unless a gradient needs more."""
     matrix, *rest = args
     if torch.is_grad_enabled() and matrix.requires_grad:
         return args

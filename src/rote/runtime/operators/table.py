@@ -1,4 +1,4 @@
-"""What of an operator follows neither from its schema nor from its tags: the rows of ``table.toml``."""
+"""The facts of operators that neither schemas nor tags tell: the rows of ``table.toml``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 Row = Mapping[str, str]
-"""Facts of one operator, each with its reason; the words are explained at the head of the file."""
+"""Facts of one operator, each with its reason; the head of the file explains the words."""
 
 
 @cache
@@ -18,7 +18,7 @@ def table() -> Mapping[str, Mapping[str, Row]]:
 
 
 def row_of(name: str) -> Row:
-    """What the table says of an overload: of its namespace, of all overloads of its name, and of itself."""
+    """What the table says of an overload: of its namespace, of all overloads of the name, and of itself."""
     namespace, _, rest = name.partition("::")
     packet, _, overload = rest.partition(".")
     rows, found = table().get(namespace, {}), dict[str, str]()
@@ -28,5 +28,5 @@ def row_of(name: str) -> Row:
 
 
 def rows_with(fact: str) -> Iterator[tuple[str, str]]:
-    """The operators of PyTorch's own that the table says a fact of, each with what stands beside it."""
+    """PyTorch's own operators with a fact in the table, each with what stands beside the fact."""
     return ((name, row[fact]) for name, row in table()["aten"].items() if fact in row)

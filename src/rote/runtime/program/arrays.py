@@ -1,7 +1,7 @@
 """Memory of numpy arrays that becomes tensors in a call, and arguments that lie in it.
 
-A recording reads such memory where it lies, or copies it again at each replay, and an argument that is copied
-is not there: what the call writes to one of the two, it does not see in the other. So neither is recorded.
+A recording reads such memory where it lies, or copies it again at each replay. The copy of an argument lies
+elsewhere, so a write to one of the two does not show in the other. Such a call is not recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def within(ranges: Iterable[Range], pointers: Collection[int]) -> list[Range]:
 
 
 def lying_in(leaves: Iterable[Any], ranges: Collection[Range]) -> int | None:
-    """The position of the first tensor on the host that has memory in one of the ranges, None without one."""
+    """The position of the first host tensor with memory in one of the ranges; None if there is none."""
     with plain_functions():
         for position, leaf in enumerate(leaves):
             if not isinstance(leaf, torch.Tensor) or not leaf.is_cpu or not has_memory(leaf):

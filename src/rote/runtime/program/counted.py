@@ -1,4 +1,4 @@
-"""Which tensors of the caller's a way through a call writes, so that autograd counts a version of them."""
+"""Which of the caller's tensors a way through a call writes so that autograd counts a version."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .storages import EXTERNAL, INPUT, Origin, StorageTable
 
 
 class Counted(NamedTuple):
-    """What is written with a change of version; ``None`` stands for all that is written.
+    """The writes that change a version; ``None`` stands for all writes.
 
-    Batch norm writes its statistics without one: a result that has saved them may wait for its backward while
-    the next call writes them. Other ways through the same call may write other tensors.
+    Batch norm writes its statistics without a change: a result that has saved them may wait for its backward
+    while the next call writes them. Other ways through the same call may write other tensors.
 
     Attributes:
         inputs: First members of groups of arguments.
@@ -23,12 +23,7 @@ class Counted(NamedTuple):
 
     @classmethod
     def of(cls, origins: set[Origin], storages: StorageTable) -> Counted:
-        """What a call has written.
-
-        Args:
-            origins: The storages that operations declared to write.
-            storages: The storages of the call.
-        """
+        """What a call has written; ``origins`` are the storages that operations declared to write."""
         handles = [
             storages.externals[number].untyped_storage()._cdata
             for kind, number in origins

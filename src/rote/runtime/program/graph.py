@@ -1,10 +1,9 @@
 """A way through a program as an FX graph of ATen calls.
 
-The graph is the way as it was run: operations in place stay in place, views stay views, and nothing is left
-out. Tensors that the operations took and did not make are placeholders, one for each way in which memory is
-looked at; whoever runs the graph gives tensors that share memory as the program's storages say. What a graph
-cannot tell (on which storage a result lies, where an operation ran, the user's line) stands beside the nodes,
-in ``node.meta["rote"]``. :mod:`.of_graph` reads it back.
+The graph is the way as it ran: operations in place stay in place, views stay views, and nothing is left out.
+Tensors that the operations did not make are placeholders, one for each way to look at memory. Who runs the
+graph gives tensors that share memory as the program's storages say. What a graph cannot tell (the storage of
+a result, where an operation ran, the user's line) stands in ``node.meta["rote"]``. :mod:`.of_graph` reads it.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ from .storages import EXTERNAL, NEW, Origin, Token
 from .template import AGAIN, PASSED, VALUE
 
 META = "rote"
-"""The key of what stands beside a node."""
+"""The key of the facts beside a node."""
 
 TENSOR, ARGUMENT, GENERATOR, ARRAY, NUMBER = "tensor", "argument", "generator", "array", "number"
 
 _aten = torch.ops.aten
 _LAZY = frozenset({"aten::_conj", "aten::_neg_view"})
-"""Views that differ from their operand in nothing that a token says."""
+"""Views with the token of their operand."""
 _CONSTANTS = (int, float, bool, complex, str, type(None), torch.dtype, torch.device)
 
 
 class GivenNode(NamedTuple):
-    """Beside a placeholder: what is given in it.
+    """Beside a placeholder: what it stands for.
 
     Attributes:
         sort: A ``TENSOR`` that operations take, an ``ARGUMENT`` that is handed through to the result, a
@@ -67,13 +66,13 @@ class GivenNode(NamedTuple):
 
 
 class RanNode(NamedTuple):
-    """Beside a node that is an operation: what its call does not tell.
+    """Beside an operation: what its call does not tell.
 
     Attributes:
         operation: The operation; its operands are those of the node, unless it is one of the host.
-        before: Operations without tensors of the call's that came before it.
-        edge: What was read, of an operation that ends a stretch, in a tuple; otherwise empty.
-        arrived: The tensors that the next stretch begins with.
+        before: Operations without tensors of the call that came before it.
+        edge: A tuple with the value read, if the operation ends a stretch; otherwise empty.
+        arrived: The tensors with which the next stretch begins.
     """
 
     operation: Operation
@@ -83,11 +82,7 @@ class RanNode(NamedTuple):
 
 
 class PartNode(NamedTuple):
-    """Beside a node that is no operation: a part of a result, or memory that is looked at anew.
-
-    Attributes:
-        token: The tensor.
-    """
+    """Beside a node that is no operation: the token of a part of a result, or of a new look at memory."""
 
     token: Token
 
@@ -96,8 +91,8 @@ class EndNode(NamedTuple):
     """Beside the output.
 
     Attributes:
-        ending: What comes out of the call; None if the way has not come to an end yet.
-        before: Operations without tensors of the call's that came last.
+        ending: What comes out of the call; None if no call has reached the end of the way.
+        before: Operations without tensors of the call that came last.
     """
 
     ending: Any
@@ -108,7 +103,7 @@ def expect(read: Any, expected: Any) -> None:
     """Check what the host reads, to the bit.
 
     Raises:
-        ValueError: It is another value than the one that the graph is for.
+        ValueError: It is not the value that the graph is for.
     """
     if operand_of(read, _no_tensor) != operand_of(expected, _no_tensor):
         raise ValueError(f"the host read {read!r}, and the graph is for {expected!r}")
@@ -118,14 +113,14 @@ def expect_sizes(tensor: torch.Tensor, expected: Sequence[int]) -> None:
     """Check a shape that depends on values.
 
     Raises:
-        ValueError: It is another one than the one that the graph is for.
+        ValueError: It is not the shape that the graph is for.
     """
     if tuple(tensor.shape) != tuple(expected):
         raise ValueError(f"a result has shape {tuple(tensor.shape)}, and the graph is for {tuple(expected)}")
 
 
 def as_list(tensor: torch.Tensor, name: str) -> Any:
-    """What the host gets of a tensor's elements: its list, or nothing that a graph would need (its text)."""
+    """What the host reads of a tensor's elements: its list, or its text, which no graph needs."""
     return tensor.tolist() if name == "tolist" else None
 
 
@@ -134,13 +129,13 @@ def to_fx(
 ) -> GraphModule:
     """Write a way through a program as a graph.
 
-    It returns a pair: the leaves of the result in order, with ``None`` for what is neither a tensor of the
-    call's nor a plain value, and the tensors that are left in gradient slots.
+    The graph returns a pair: the leaves of the result in order, with ``None`` for leaves that are neither
+    tensors of the call nor plain values, and the tensors that are left in gradient slots.
 
     Args:
         program: The program.
         way: What the host has read, from the start.
-        lifted: Numbers that become placeholders, whose defaults they are; see :meth:`.Program.numbers`.
+        lifted: Numbers that become placeholders with themselves as defaults; see :meth:`.Program.numbers`.
         asserted: Check that the host reads what it has read on this way.
 
     Raises:
@@ -151,14 +146,7 @@ def to_fx(
 
 
 class _GraphWriter:
-    """Writes one graph.
-
-    Args:
-        program: The program.
-        way: The way through it.
-        lifted: Numbers that become placeholders.
-        asserted: Check what the host reads.
-    """
+    """Writes one graph; see :func:`to_fx`."""
 
     def __init__(
         self, program: Program, way: Sequence[Edge], lifted: Collection[NumberPlace], asserted: bool
@@ -236,7 +224,7 @@ class _GraphWriter:
         self._index += 1
 
     def _read(self, operation: Operation, edge: Edge, following: Stretch) -> None:
-        """An operation that ends a stretch, and what is checked of its value."""
+        """Write an operation that ends a stretch, and the checks of its value."""
         node = self._called(operation, RanNode(operation, tuple(self._aside), (edge,), following.arrived))
         self._aside.clear()
         self._index += 1
@@ -337,7 +325,7 @@ class _GraphWriter:
 
     def _tensor(self, token: Token) -> Node:
         found = self._tensors.get(token)
-        if found is None:  # no operation showed how the tensor was made of another one on its memory
+        if found is None:  # no operation shows how another tensor on its memory became this one
             other = self._newest.get((token.origin, token.dtype))
             if other is None:
                 raise ValueError(f"nothing on this way makes {token.origin[0]} {token.origin[1]}")

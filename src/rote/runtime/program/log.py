@@ -12,7 +12,7 @@ from .result import REPLAYED, Result
 
 
 class Tally(Protocol):
-    """Where reasons are counted; see :class:`...api.report.ReasonCounts`."""
+    """Counts reasons; see :class:`...api.report.ReasonCounts`."""
 
     def add(self, reasons: list[Reason]) -> None:
         """Count the reasons of one call."""
@@ -35,11 +35,11 @@ class BackwardLog:
     Args:
         tally: Counts reasons.
         strict: Raise for backward passes that would not replay, after their warm-up.
-        checks: Makes the passes and checks them; None if they are not to be checked.
+        checks: Makes the passes and checks them; None for no checks.
 
     Attributes:
-        calls: Backward passes through recorded calls.
-        replayed: Those that were replayed.
+        calls: How many backward passes went through recorded calls.
+        replayed: How many of them were replayed.
     """
 
     def __init__(self, tally: Tally, strict: bool, checks: Checks | None = None) -> None:
@@ -51,7 +51,7 @@ class BackwardLog:
 
     @property
     def verified(self) -> int:
-        """Passes that were checked and found right."""
+        """How many passes were checked and found right."""
         return self.checks.verified if self.checks is not None else 0
 
     def add(self, result: Result) -> None:
@@ -63,7 +63,7 @@ class BackwardLog:
             self._tally.add(result.reasons)
 
     def finish(self, entry: Any, result: Result) -> Any:
-        """Take the result of a pass that is counted already and was more than a replay; gives its value."""
+        """Take the result of a pass that was counted and was more than a replay; gives its value."""
         del entry
         self._tally.add(result.reasons)
         return result.value

@@ -1,8 +1,8 @@
 """A graph read back as a program of one way.
 
-Operators and operands are read off the nodes; on which storage a result lies, where an operation ran, and the
-user's line off what stands beside them (:mod:`.graph`). So a pass may move, drop or change nodes, and has to
-say of a node that it adds what it gives.
+The nodes tell operators and operands. What stands beside them (:mod:`.graph`) tells the storage of a result,
+where an operation ran, and the user's line. So a pass may move, drop or change nodes, and has to say what a
+new node gives.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def of_fx(graph_module: GraphModule) -> Program:
     """Read a graph that :func:`.to_fx` wrote, or that was made of one.
 
     Raises:
-        ValueError: Of a node it is not known what it gives.
+        ValueError: A node does not say what it gives.
     """
     return _GraphReader().read(graph_module)
 

@@ -1,11 +1,11 @@
 """A program: all that the calls of a recording did, as data.
 
-It is a tree of stretches. A stretch is a row of operations, and ends where the host reads a value or a shape,
-which leads to the next stretch, or with the result. What is read off a program (its inputs, which tensors lie
-on one storage, its numbers) is read off one *way* through the tree: the edges that were read, from the start.
+It is a tree of stretches. A stretch is a row of operations. It ends with the result, or where the host reads
+a value or a shape that leads to the next stretch. Inputs, storages and numbers are read off one *way* through
+the tree: the edges that were read, from the start.
 
-Tensors are known by their tokens, as operations are compared by them. What does not show in a token is no
-part of a program: the history of a tensor, and whether it is lazily conjugated or negated.
+Tensors are known by their tokens. What a token does not show is no part of a program: the history of a
+tensor, and whether it is lazily conjugated or negated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .storages import EXTERNAL, INPUT, Origin, Token
 from .template import Template
 
 Edge = Any
-"""A value or the shapes that the host has read, as edges of the tree have them."""
+"""A value or shapes that the host has read, as keys of the tree."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class ResultLeaf:
 
     Attributes:
         kind: Where it comes from, as in a template.
-        token: The tensor; what a leaf that is no tensor of the call's is compared by.
-        index: Argument leaf, earlier leaf of the result, or branch of the arguments, by the kind.
+        token: The tensor; any other leaf is compared by it.
+        index: Argument leaf, earlier leaf of the result, or branch of the arguments, depending on the kind.
         tracked: Backward may be called on it.
         value: A plain value.
     """
@@ -49,9 +49,8 @@ class Ending:
     Attributes:
         spec: The structure of the result.
         leaves: Its leaves.
-        again: Containers in it that are one with an earlier one.
-        gradients: The gradient slots that are filled, by name, each with its tensor; ``"cleared"`` if it is
-            emptied.
+        again: Containers in it that are the same as an earlier one.
+        gradients: The gradient slots that change, by name: the tensor put there, or ``"cleared"``.
     """
 
     spec: Spec
@@ -76,12 +75,7 @@ class Ending:
 
 
 class Way(NamedTuple):
-    """How a call goes on behind a read.
-
-    Attributes:
-        edge: What was read.
-        stretch: What follows.
-    """
+    """How a call goes on behind a read: the edge that was read, and the stretch that follows."""
 
     edge: Edge
     stretch: Stretch
@@ -92,8 +86,8 @@ class Stretch:
     """A part of a call without a read of the host.
 
     Attributes:
-        operations: What happens; the last one is the read, if the stretch ends in one.
-        arrived: Tensors that the read before it has given, where it leads along an edge of shapes.
+        operations: Its operations; the last one is the read, if the stretch ends in one.
+        arrived: Tensors that the read before it gave, on an edge of shapes.
         ways: How it goes on, by what was read.
         ending: What comes out, if the call ends with it.
     """
@@ -116,11 +110,11 @@ class Stretch:
 
 
 class NumberPlace(NamedTuple):
-    """Where a number of Python's is an operand, on one way.
+    """Where a number of Python's is an operand on one way.
 
     Attributes:
         operation: Index of the operation.
-        position: Which of its numbers it is.
+        position: Position among the operation's numbers.
         number: The number.
     """
 
@@ -155,7 +149,7 @@ class Program:
         return found
 
     def along(self, way: Sequence[Edge] = ()) -> Program:
-        """The program that has this way alone."""
+        """The program with this way alone."""
         stretches = self.stretches(way)
         last = replace(stretches[-1], ways=())
         for edge, stretch in zip(reversed(way), reversed(stretches[:-1]), strict=True):
@@ -167,13 +161,13 @@ class Program:
         return [operation for stretch in self.stretches(way) for operation in stretch.operations]
 
     def ending(self, way: Sequence[Edge] = ()) -> Ending | None:
-        """What comes out at the end of a way; None if no call has come there."""
+        """What comes out at the end of a way; None if no call has reached it."""
         return self.stretches(way)[-1].ending
 
     def taken(self, way: Sequence[Edge] = ()) -> list[Token]:
-        """Tensors that no operation on a way has made, in the order in which they are met.
+        """Tensors of arguments and from outside, in the order in which operations meet them.
 
-        Those of arguments and of tensors made outside; each way in which the memory is looked at is one.
+        Each way to look at their memory is one tensor.
         """
         known, found = set[Token](), dict[Token, None]()
         for stretch in self.stretches(way):
@@ -190,15 +184,15 @@ class Program:
         return list(found)
 
     def inputs(self, way: Sequence[Edge] = ()) -> list[Token]:
-        """Those of :meth:`taken` that lie in arguments."""
+        """The tensors of :meth:`taken` that lie in arguments."""
         return [token for token in self.taken(way) if token.origin[0] == INPUT]
 
     def externals(self, way: Sequence[Edge] = ()) -> list[Token]:
-        """Those of :meth:`taken` that were made outside."""
+        """The tensors of :meth:`taken` that were made outside."""
         return [token for token in self.taken(way) if token.origin[0] == EXTERNAL]
 
     def storages(self, way: Sequence[Edge] = ()) -> dict[Origin, list[Token]]:
-        """All tensors on a way by the storage that they lie on, in the order in which they are met.
+        """All tensors on a way by their storage, in the order in which operations meet them.
 
         Arguments that share memory have one storage, but are told apart by which argument they look at.
         """
@@ -234,7 +228,7 @@ class Program:
 
 
 def _take_memory(token: Token, operation: Operation, found: dict[Token, None]) -> None:
-    """What a function of the host gives that lies in an array outside was there before."""
+    """Note memory of an array from outside that a function of the host gives: it was there before."""
     if not operation.is_of_aten and token.origin[0] == EXTERNAL:
         found[token] = None
 

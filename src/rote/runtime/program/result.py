@@ -10,9 +10,9 @@ from ...hazards.rules import Reason
 REPLAYED, EAGER, RECORDED = "replayed", "eager", "recorded"
 
 PLAINLY: Any = object()
-"""The value of a call that has not run: whoever asked for it calls the function, once it holds no lock.
+"""The value of a call that has not run: the caller calls the function, once it holds no lock.
 
-What the function does may need a lock on another thread: a backward inside it that comes to a recorded node.
+The function may need a lock on another thread: a backward inside it may reach a recorded node.
 """
 
 
@@ -23,7 +23,7 @@ class Result:
     Attributes:
         value: What the caller gets, or PLAINLY.
         how: One of REPLAYED, EAGER, RECORDED.
-        reasons: Why it was not simply replayed.
+        reasons: Why it was no plain replay.
     """
 
     value: Any

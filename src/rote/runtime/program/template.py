@@ -1,4 +1,4 @@
-"""A result, taken apart: where its leaves come from, and what two observations of it are compared by."""
+"""A result, taken apart: where its leaves come from, and how two observations of it are compared."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class OutputLeaf:
 
     Attributes:
         kind: Where it comes from, one of the names above.
-        token: What two observations of it are compared by.
+        token: Its form for comparison.
         index: Branch of the arguments (given), argument leaf (passed, input view), storage number (own),
             earlier leaf of the result (again) or the leaf that it is a view of (view).
         value: The tensor in the recording, the external tensor, or the plain value.
         spent: It requires grad, and its graph was consumed inside the call.
         tracked: It requires grad, and backward may be called on it.
-        base: What an external view with a graph is a view of.
+        base: The base of an external view with a graph.
         part: One of several views that one operation gave; see :mod:`..autograd.graph.views`.
-        hidden: No part of the result; some of them are views of it.
+        hidden: No part of the result, but parts of the result are views of it.
         follows: A view that gets a history where its base does (it was not made under ``no_grad``).
-        creation: How autograd says that a view of a tensor from outside was made.
-        apart: Such a view counts versions of its own (``.data``).
+        creation: How a view of a tensor from outside was made, as autograd says.
+        apart: Such a view counts its own versions (``.data``).
     """
 
     kind: str
@@ -55,8 +55,8 @@ class Template:
 
     Attributes:
         spec: Its structure.
-        leaves: Its leaves, and behind them tensors that are no part of it, but that parts of it are views of.
-        again: Containers and objects in it that are one with an earlier one.
+        leaves: Its leaves, then tensors outside of it of which its parts are views.
+        again: Containers and objects in it that are the same as an earlier one.
     """
 
     spec: Spec
@@ -65,7 +65,7 @@ class Template:
 
     @property
     def tracked(self) -> bool:
-        """Whether backward may be called on a part of the result that is made by the call."""
+        """Whether backward may be called on a part of the result that the call makes."""
         return any(leaf.tracked and leaf.kind == OWN for leaf in self.leaves)
 
     @property
@@ -90,7 +90,7 @@ class Template:
 
     @property
     def key(self) -> Any:
-        """What two observations of the result are compared by."""
+        """The form in which two observations of the result are compared."""
         return (
             self.spec,
             tuple((leaf.token, leaf.tracked, leaf.creation, leaf.apart) for leaf in self.leaves),
@@ -98,15 +98,15 @@ class Template:
         )
 
     def prepared(self) -> Template:
-        """For a recording: results with a consumed graph become tensors that carry its stand-in."""
-        leaves = [
+        """For a recording: results with a consumed graph get a stand-in for it."""
+        leaves = tuple(
             replace(leaf, value=spend(leaf.value)) if leaf.kind == OWN and leaf.spent else leaf
             for leaf in self.leaves
-        ]
-        return replace(self, leaves=tuple(leaves))
+        )
+        return replace(self, leaves=leaves)
 
     def bare(self) -> Template:
-        """A template that holds no memory of a recording: enough to compare by."""
+        """The template without memory of a recording, enough for comparison."""
         leaves = tuple(
             replace(leaf, value=None) if leaf.kind in (OWN, VIEW) else leaf for leaf in self.leaves
         )
@@ -142,6 +142,6 @@ class _Spent(torch.autograd.Function):
 
 
 def spend(tensor: torch.Tensor) -> torch.Tensor:
-    """Make a tensor require grad whose graph cannot be walked again."""
+    """A tensor over the same memory that requires grad, with a graph that cannot be walked."""
     with torch.enable_grad():
         return _Spent.apply(tensor.detach(), torch.empty(0, requires_grad=True))

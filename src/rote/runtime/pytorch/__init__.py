@@ -1,4 +1,4 @@
-"""What PyTorch offers only under private names, and what the runtime has to know of PyTorch's own code."""
+"""Private names of PyTorch, and what the runtime knows of PyTorch's own code."""
 
 from __future__ import annotations
 

@@ -1,24 +1,22 @@
-"""The dispatch mode that rote's own are made of: one that does not import the compiler.
+"""The base of rote's dispatch modes, which does not import the compiler.
 
-PyTorch wraps the handler of every dispatch mode so that its compiler leaves the handler alone, and the
-wrapper imports the compiler when it first runs: about a second, in the first call of a program that may
-never compile anything. So the wrapper is put on only where the compiler is there already. It
-takes as long as half of the bookkeeping for an operation, so it is gone through only while the compiler looks
-at frames, which is inside of compiled functions.
+PyTorch wraps the handler of every dispatch mode so that its compiler leaves the handler alone. The wrapper
+imports the compiler when it first runs: about a second, in a program that may never compile anything. So the
+wrapper is put on only where the compiler is imported already. It takes as long as half of the bookkeeping for
+an operation, so it runs only while the compiler looks at frames, which is inside compiled functions.
 
-A handler is called with all dispatch keys left out that come before the modes', which is right for
-autograd. But the keys that resolve lazy conjugates and negatives are among them. A kernel that conjugates a
-part of its result and goes on with it (``torch.linalg.pinv`` of complex numbers) would read it as it was: so
-handlers that run kernels put these keys back (:func:`.torch_private.resolve_lazily`).
+PyTorch calls a handler without the dispatch keys that come before the modes', which is right for autograd.
+But the keys that resolve lazy conjugates and negatives are among them. A kernel that conjugates a part of its
+result and goes on with it (``torch.linalg.pinv`` of complex numbers) would read it as it was. So handlers
+that run kernels put these keys back (:func:`.torch_private.resolve_lazily`).
 
-A function under ``torch.compile`` that is called in a mode runs as it was written, and PyTorch then leaves
-its code uncompiled for good: one observed call would make every later plain call slow. While there is a mode
-of rote's, compiled functions are therefore told to run as written (the stance ``force_eager``), which is
-forgotten afterwards. The stance is the process's: compiled functions that other threads call meanwhile run as
-written, too.
+A function under ``torch.compile`` that is called in a mode runs as written, and PyTorch then leaves its code
+uncompiled for good: one observed call would make every later plain call slow. So in a mode of rote's,
+compiled functions are told to run as written (the stance ``force_eager``), which is forgotten afterwards. The
+stance is the process's: compiled functions that other threads call meanwhile run as written, too.
 
-A callable may bring the compiler in itself, in its first call (``torch.cond`` does). So ``torch.compile`` is
-watched while there is a mode and no compiler yet.
+A callable may import the compiler in its first call, as ``torch.cond`` does. So ``torch.compile`` is watched
+in a mode while there is no compiler.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _disabled: Any = getattr(torch, "_disable_dynamo", None)
 
 
 class AsWritten:
-    """Compiled functions run as they were written, from the first :meth:`begin` to the last :meth:`end`."""
+    """Compiled functions run as written, from the first :meth:`begin` to the last :meth:`end`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +46,7 @@ class AsWritten:
         self._stance: Any = None
 
     def begin(self) -> bool:
-        """Begin; False where nothing is compiled, or this is called from compiled code, which goes on."""
+        """Begin; False without the compiler, or in compiled code, which goes on as it is."""
         looking = frame_callback() if "torch._dynamo" in sys.modules else None
         if looking is None or looking() not in (None, False):
             return False
@@ -68,11 +66,11 @@ class AsWritten:
 
 
 _AS_WRITTEN = AsWritten()
-"""The stance is one for the process, and so is who asked for it."""
+"""One for the process, as the stance is."""
 
 
 class DispatchMode(TorchDispatchMode):
-    """Base of rote's dispatch modes."""
+    """The base of rote's dispatch modes."""
 
     def __init__(self) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
@@ -84,14 +82,14 @@ class DispatchMode(TorchDispatchMode):
         return False
 
     def __enter__(self) -> Any:
-        """Enter the mode; its handler is hidden from the compiler if that is there."""
+        """Enter the mode; its handler is hidden from the compiler if that is imported."""
         if "torch._dynamo" in sys.modules and not hasattr(type(self), "__rote_hidden__"):
             self.__class__ = cast("Any", _hidden(type(self)))
         self._as_written.append(_AS_WRITTEN.begin())
         return super().__enter__()
 
     def _meet_compiler(self) -> None:
-        """The compiler has come while the mode is active."""
+        """The compiler may have been imported while the mode is active."""
         if "torch._dynamo" in sys.modules and self._as_written and not self._as_written[-1]:
             self.__class__ = cast("Any", _hidden(type(self)))
             self._as_written[-1] = _AS_WRITTEN.begin()

@@ -1,8 +1,8 @@
-"""What of PyTorch's distributed code acts on other processes, and what reads which groups there are.
+"""Which of PyTorch's distributed code acts on other processes, and which only reads the process groups.
 
-All of ``torch.distributed`` and of ``torch.nn.parallel`` counts as acting, but for what is known only to
-read: much of it works past the dispatcher (the reducer of ``DistributedDataParallel``, stores, handles of
-work), and a replay would leave that out on one rank while the others wait for it.
+All of ``torch.distributed`` and ``torch.nn.parallel`` counts as acting, except for known readers: much of it
+works past the dispatcher (the reducer of ``DistributedDataParallel``, stores, handles of work). A replay
+would leave that out on one rank while the other ranks wait for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HOME = Path(torch.__file__).parent
 _DISTRIBUTED, _PARALLEL = f"{_HOME}/distributed/", f"{_HOME}/nn/parallel/"
 _WRAPPERS = (_PARALLEL, f"{_DISTRIBUTED}fsdp/", f"{_DISTRIBUTED}_composable")
 _PASSING_ON = frozenset({f"{_PARALLEL}data_parallel.py", f"{_DISTRIBUTED}c10d_logger.py"})
-"""Files that call what acts: ``DataParallel`` if it has several devices, the wrapper around collectives."""
+"""Files that only call acting code: ``DataParallel`` on several devices, the wrapper around collectives."""
 
 _READERS = frozenset({
     "is_available", "is_initialized", "is_gloo_available", "is_mpi_available", "is_nccl_available",
@@ -39,15 +39,15 @@ _QUIET = frozenset({
     *("recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send"),
     *("ReduceOp", "RedOpType", "OpType", "BackendType", "ErrorType", "DebugLevel"),
 })  # fmt: skip
-"""Comparisons, constants of a process group, its methods that are operators, which are seen where they run,
-and classes of values that say what to do."""
+"""Comparisons, constants of a process group, its methods that are operators and seen where they run, and
+classes of options."""
 
 
 class Contact(NamedTuple):
     """Code that acts on other processes.
 
     Attributes:
-        what: What it is called.
+        what: Its name.
         site: The user's line.
         wraps: It belongs to a wrapper around modules, as ``DistributedDataParallel``.
     """
@@ -73,12 +73,7 @@ def _is_reader(code: CodeType) -> bool:
 
 
 def contact(code: CodeType, site: Site) -> Contact:
-    """Describe code that acts.
-
-    Args:
-        code: The code.
-        site: The user's line.
-    """
+    """Describe acting code that the user's line has called."""
     return Contact(code.co_qualname, site, code.co_filename.startswith(_WRAPPERS))
 
 

@@ -1,7 +1,7 @@
-"""Private names of PyTorch by which the state around a call is read, or read faster.
+"""Private names of PyTorch that read the state around a call, or read it faster.
 
-Every name here was seen in torch 2.11 and 2.13, those of CUDA in CUDA builds only. What is missing falls back
-on the public property, or is None.
+Every name was seen in torch 2.11 and 2.13, those of CUDA in CUDA builds only. A missing name falls back on
+the public one, or is None.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...base import read_settings
 
 
 def _found(path: str, fallback: Any = None) -> Any:
-    """What lies in ``torch._C`` under a name, or names with points between; else what is instead."""
+    """What ``torch._C`` has under a dotted name, else the fallback."""
     found: Any = torch._C
     for name in path.split("."):
         found = getattr(found, name, None)
@@ -33,12 +33,12 @@ def _found(path: str, fallback: Any = None) -> Any:
 
 
 current_device: Callable[[], int] = _found("_cuda_getDevice", torch.cuda.current_device)
-"""The public function asks every time whether CUDA is initialised; this is for when it is."""
+"""Only where CUDA is initialised, which the public function asks every time."""
 
 is_capturing: Callable[[], bool] = _found(
     "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
 )
-"""What the public function asks, whose name rote and others replace for a while."""
+"""What the public function calls; rote and others replace the name of that for a while."""
 
 stream_handle: Callable[[int], int] = _found(
     "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
@@ -46,10 +46,10 @@ stream_handle: Callable[[int], int] = _found(
 """The current stream of a device."""
 
 function_modes: Callable[[], int] = _found("_len_torch_function_stack", lambda: 0)
-"""How many function modes are active: they would see how the attributes of a tensor are read."""
+"""How many function modes are active, which see that attributes of a tensor are read."""
 
 tracing_state: Callable[[], object] = _found("_get_tracing_state", bool)
-"""What modules ask when they are called: whether ``torch.jit`` traces."""
+"""Whether ``torch.jit`` traces, as modules ask when they are called."""
 
 _dispatch_modes: Callable[[], int] = _found("_len_torch_dispatch_stack", lambda: 0)
 _wrapped: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_functorch_wrapped_tensor")
@@ -57,7 +57,7 @@ _batched: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_legacy_b
 
 
 def _owns_nothing(tensor: torch.Tensor) -> bool:
-    """The same by public means: a wrapper of most kinds has no storage."""
+    """:func:`is_wrapped` by public means: most wrappers have no storage."""
     try:
         tensor.untyped_storage()
     except NotImplementedError:
@@ -66,9 +66,9 @@ def _owns_nothing(tensor: torch.Tensor) -> bool:
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is what a ``torch.func`` transform gives its function: its memory is another tensor's.
+    """Whether a tensor is what a ``torch.func`` transform gives its function, over another tensor's memory.
 
-    It may be kept after the transform. So are the gradients of ``is_grads_batched=True``.
+    It may outlive the transform. The gradients of ``is_grads_batched=True`` are such tensors.
     """
     if _wrapped is None or _batched is None:
         return _owns_nothing(tensor)
@@ -76,24 +76,24 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
 
 
 is_lazy_zero: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "_is_zerotensor", lambda tensor: False)
-"""Whether a tensor is a zero of forward-mode differentiation, without memory."""
+"""Whether a tensor is a zero of forward-mode differentiation, which has no memory."""
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has a storage with an address, at least an empty one."""
+    """Whether a tensor has a storage with an address, even an empty one."""
     strided = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
     return strided and not is_wrapped(tensor)
 
 
 transforms: Any = _found("_functorch.peek_interpreter_stack", lambda: None)
-"""The transform of functions (``vmap``) that interprets operations; None without one."""
+"""The transform of functions (``vmap``) that runs; None without one."""
 
 is_traced: Callable[[], bool] = _found("_is_tracing", torch.jit.is_tracing)  # pyright: ignore[reportPrivateImportUsage]
 """Whether ``torch.jit.trace`` writes down the operations."""
 
 fresh_scaler_state: Any = getattr(grad_scaler, "_refresh_per_optimizer_state", None)
-"""Makes the entries of a ``GradScaler``'s table; tells that table from others. Without it, a scaler in a
-graphed callable keeps the call eager (its table is another object after each step)."""
+"""Makes the entries of a ``GradScaler``'s table, and tells that table from others. Without it a scaler keeps
+the call eager, since its table is another object after each step."""
 
 _pass_number: Callable[[], int] = _found("_current_graph_task_id", lambda: 0)
 
@@ -104,7 +104,7 @@ def in_backward() -> bool:
 
 
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
-"""Context in which tensor subclasses are treated as plain tensors, of the documented extension interface."""
+"""A context in which tensor subclasses are plain tensors, of the documented extension interface."""
 
 unseen_functions: Callable[[], AbstractContextManager[Any]] = _found("DisableTorchFunction", nullcontext)
 """Hides what runs inside from function modes."""
@@ -121,7 +121,7 @@ def default_device() -> Any:
 def foreign_modes() -> bool:
     """Whether somebody else sees operations: function or dispatch modes, ``vmap``, forward-mode AD, a trace.
 
-    The default device is a function mode too; it is allowed, and part of the key.
+    The default device is a function mode, too. It is allowed, and part of the key.
     """
     allowed = 0 if default_device() is None else 1
     if function_modes() > allowed or _dispatch_modes() > 0 or transforms() is not None:
@@ -131,14 +131,14 @@ def foreign_modes() -> bool:
 
 _tensor_guards: Any = _found("_dynamo.guards.TensorGuards")
 _dict_version: Any = _found("_dynamo.guards.dict_version")
-"""Both are what ``torch.compile`` checks its guards with."""
+"""Both check guards of ``torch.compile``."""
 
 
 def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
-    """A function that says in one call of C++ whether tensors have the metadata of these; None without it.
+    """A function that tells in one call of C++ whether tensors have the metadata of these; None without it.
 
     It compares class, dtype, layout, device, shape, strides, ``requires_grad`` and the flags of inference,
-    conjugate and negative tensors, in the modes of this moment (it fails in others). It says no if a tensor
+    conjugate and negative tensors. It is False in other modes than those of this moment, and if a tensor
     comes twice. It holds no tensor alive.
     """
     if _tensor_guards is None:
@@ -158,8 +158,8 @@ def raw_keys(tensor: torch.Tensor) -> int | None:
 def tells_modes() -> bool:
     """Whether a check that is made now fails where other dispatch keys are in force.
 
-    Those of transforms of functions, of traces and of autocast; in inference mode it is several. Not so where
-    such keys are left out, as in the handlers of dispatch modes and the kernels of custom operators.
+    These are the keys of transforms of functions, of traces and of autocast, and several of inference mode.
+    The handlers of dispatch modes and the kernels of custom operators run without such keys.
     """
     key_of = _found("_parse_dispatch_key")  # some keys are no attributes
     if _tensor_guards is None or key_of is None:
@@ -186,13 +186,13 @@ def tells_modes() -> bool:
 
 @cache
 def plain_tensor() -> torch.Tensor:
-    """A tensor on the host about which there is nothing special: its metadata tell of modes alone."""
+    """An ordinary tensor on the host: its metadata tell of modes alone."""
     with torch.inference_mode(False):
         return torch.empty(0, device="cpu")
 
 
 def shows_autocast(tensor: torch.Tensor, kind: str) -> bool:
-    """Whether autocast on a kind of device is among the modes that the metadata of a tensor tell of."""
+    """Whether the metadata of a tensor tell of autocast on a kind of device."""
     key, keys = _found(f"DispatchKey.Autocast{kind.upper()}"), _dispatch_keys(tensor)
     return key is not None and hasattr(keys, "has") and keys.has(key)
 
@@ -202,8 +202,7 @@ class Sizes(NamedTuple):
 
     Attributes:
         body: Of ``c10::TensorImpl`` up to ``key_set_``, its last member. ``c10/core/TensorImpl.h`` asserts
-            the size of each: two words come first, five of pointers (in 2.11 six), eleven of sizes and
-            strides, four more.
+            the sizes: two words, five of pointers (in 2.11 six), eleven of sizes and strides, four more.
         autograd: Of ``AutogradMeta`` up to ``requires_grad_`` (``torch/csrc/autograd/variable.h``; in 2.11
             node and accumulator take two words each); others follow it.
         storage: Of ``c10::StorageImpl`` up to the end of ``data_ptr_``; others follow it.
@@ -215,7 +214,11 @@ class Sizes(NamedTuple):
 
 
 _SIZES = {"2.11": Sizes(23, 19, 6), "2.13": Sizes(22, 17, 6)}
-"""The versions of PyTorch whose objects are read word by word; in all others they are asked."""
+"""The versions of PyTorch whose objects are read word by word."""
+
+
+def _version() -> str:
+    return ".".join(torch.__version__.split(".")[:2])
 
 
 def sizes_of_objects() -> Sizes | None:
@@ -225,7 +228,7 @@ def sizes_of_objects() -> Sizes | None:
         return None
     if not read_settings().read_words:
         return None
-    return _SIZES.get(".".join(torch.__version__.split(".")[:2]))
+    return _SIZES.get(_version())
 
 
 negative_view: Any = getattr(torch, "_neg_view", None)
@@ -234,11 +237,11 @@ negative_view: Any = getattr(torch, "_neg_view", None)
 
 @cache
 def dict_version() -> Callable[[dict[Any, Any]], int] | None:
-    """A function that numbers the states of a dict: a dict with the same number has not changed; or None.
+    """A function that numbers the states of a dict, or None: a dict with the same number has not changed.
 
-    Before Python 3.12 dicts have such numbers themselves (PEP 509); since then PyTorch watches the dicts that
-    it was asked about. In both an *empty* dict may be filled unnoticed, by ``update`` from another dict. None
-    in Python 3.13.0, where a dict of attributes is changed unnoticed, if the attribute is set on the object.
+    Before Python 3.12 dicts have such numbers themselves (PEP 509). Since then PyTorch watches the dicts that
+    it was asked about. In both cases ``update`` from another dict may fill an *empty* dict unnoticed. None in
+    Python 3.13.0, where an attribute that is set on the object changes its dict unnoticed.
     """
     if _dict_version is None:
         return None
@@ -270,14 +273,14 @@ def _notices_attributes(version: Callable[[dict[Any, Any]], int]) -> bool:
 
 
 _WARM = 64
-"""After so many runs Python has made an instruction anew for what it met."""
+"""After so many runs Python has specialized an instruction."""
 
 
 @cache
 def numbers_watched_dicts() -> bool:
-    """Whether the numbers of :func:`dict_version` are given to the changes of dicts it was asked about alone.
+    """Whether :func:`dict_version` numbers only the changes of dicts that it was asked about.
 
-    So it is since Python 3.12. The number of a fresh dict then tells whether any of them has changed.
+    It does since Python 3.12. The number of a fresh dict then tells whether any of them has changed.
     """
     version = dict_version()
     if version is None:
@@ -303,7 +306,7 @@ def mode_values() -> tuple[tuple[Any, str, Any], ...]:
 
 
 def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
-    """What :func:`foreign_modes` asks beside :func:`mode_values`: readers, what they return without modes.
+    """What :func:`foreign_modes` asks beside :func:`mode_values`: readers, and their results without modes.
 
     Only without a default device, which is a function mode itself.
     """
@@ -311,15 +314,15 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 
 
 def key_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
-    """The same of modes that show in the dispatch keys of every tensor: a metadata check fails in them."""
+    """The same for modes that show in the dispatch keys of every tensor: a metadata check fails in them."""
     return ((transforms, None), (is_traced, False))
 
 
 def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
-    """How to ask whether the compiler looks at the frames of this thread, and how to hide a function from it.
+    """How to ask whether the compiler looks at the frames of this thread, and to hide a function from it.
 
-    The first returns None where it does not look, which is everywhere outside of a compiled function. Only
-    where the compiler has been imported; None where PyTorch cannot say.
+    The first returns None outside of compiled functions, where the compiler does not look. None if the
+    compiler is not imported, or PyTorch cannot say.
     """
     callback, skip = frame_callback(), getattr(sys.modules.get("torch._dynamo.decorators"), "skip", None)
     return (callback, skip) if callback is not None and skip is not None else None
@@ -335,13 +338,13 @@ _exclude: Callable[[Any, bool], None] | None = _found("_dispatch_tls_set_dispatc
 _is_excluded: Any = _found("_dispatch_tls_is_dispatch_key_excluded")
 _LAZY = [key for name in ("Conjugate", "Negative", "ZeroTensor") if (key := _found(f"DispatchKey.{name}"))]
 TELLS_LAZY = len(_LAZY) == 3 and _exclude is not None and _is_excluded is not None
-"""Whether it can be told, and changed, that handlers take lazy tensors for others (:func:`leaves_lazy`)."""
+"""Whether PyTorch tells, and lets rote change, that handlers take lazy tensors for plain ones."""
 
 
 def resolve_lazily() -> None:
-    """Let kernels that a handler calls meet their own lazy tensors as they do outside of a mode.
+    """Let kernels that a handler calls resolve their own lazy tensors as outside of a mode.
 
-    PyTorch leaves out what it left out before as soon as the handler returns.
+    It holds until the handler returns.
     """
     if _exclude is not None:
         for key in _LAZY:
@@ -349,7 +352,7 @@ def resolve_lazily() -> None:
 
 
 def leaves_lazy() -> bool:
-    """Whether lazy tensors count as others at this moment: :func:`resolve_lazily` was not called."""
+    """Whether lazy tensors pass for plain ones now: :func:`resolve_lazily` was not called."""
     return not TELLS_LAZY or _is_excluded(_LAZY[1])
 
 
@@ -361,8 +364,8 @@ _has_kernel: Any = _found("_dispatch_has_kernel_for_dispatch_key")
 def counts_inside(op: Any) -> bool:
     """Whether the operations in an operation's kernel count the versions of what it writes.
 
-    They do where PyTorch's layer for versions has no kernel of its own for it. Around its own operations that
-    write nothing autograd leaves the layer out; those of another library need not say what they write.
+    They do where PyTorch's layer for versions has no kernel for the operation. Autograd leaves the layer out
+    for PyTorch's own operations that write nothing; those of another library need not say what they write.
     """
     if _exclude is None or _counting is None or _has_kernel is None:
         return False
@@ -371,10 +374,7 @@ def counts_inside(op: Any) -> bool:
 
 
 def count_versions() -> None:
-    """Let kernels that a handler calls count the versions of what they write as they do outside of a mode.
-
-    PyTorch leaves out what it left out before as soon as the handler returns.
-    """
+    """Let kernels that a handler calls count versions as outside of a mode, until the handler returns."""
     if _exclude is not None:
         _exclude(_counting, False)
 
@@ -386,16 +386,16 @@ def scripted_names(module: Any) -> list[str]:
 
 
 def scripted_value(module: Any, name: str) -> Any:
-    """What lies in one of :func:`scripted_names`; containers are copies."""
+    """The value of one of :func:`scripted_names`; containers are copies."""
     return module._c.getattr(name)
 
 
 SCRIPTS: tuple[type, ...] = (torch.jit.ScriptFunction, torch._C.ScriptMethod)
-"""What runs code of TorchScript."""
+"""Classes that run code of TorchScript."""
 
 
 def constants_of(script: Any) -> set[int]:
-    """Storages of the constants in code of TorchScript, as written and as it runs."""
+    """Storages of the constants in code of TorchScript, as written and as executed."""
     graphs = [script.inlined_graph]
     runs = script if hasattr(script, "get_debug_state") else script.owner
     with suppress(AttributeError, RuntimeError):  # it did not run, or is run in another way
@@ -436,13 +436,13 @@ def _accessors() -> dict[str, Callable[[], Any]]:
 
 
 def _precision_of(operation: str) -> str:
-    """The precision of float32 in operations of a kind on CUDA; nothing said is the standard's."""
+    """The precision of float32 in operations of a kind on CUDA; unset is that of the standard."""
     found = _precision("cuda", operation)
     return "ieee" if found == "none" else found
 
 
 ACCESSORS = _accessors()
-"""Argument-less readers of the global switches that change which kernels run, by their names."""
+"""Readers of the global switches that change which kernels run, by name."""
 
 
 class SwitchPlaces(NamedTuple):
@@ -451,8 +451,8 @@ class SwitchPlaces(NamedTuple):
     Attributes:
         address: Of the object.
         first: The first byte of the switches.
-        end: Behind the last of those that accessors ask for.
-        flags: Switches that are one byte, by the name of the accessor.
+        end: Behind the last one that an accessor reads.
+        flags: Switches of one byte, by the name of the accessor.
         table: The table of precisions, a ``std::unordered_map``.
     """
 
@@ -479,9 +479,8 @@ _KNOWN = ("2.11", "2.13")
 
 
 def place_of_switches() -> SwitchPlaces | None:
-    """Where the switches lie; None where that is not known."""
-    known = ".".join(torch.__version__.split(".")[:2]) in _KNOWN
-    if not known or sys.platform != "linux" or platform.machine() != "x86_64":
+    """Where the switches lie; None if that is not known."""
+    if _version() not in _KNOWN or sys.platform != "linux" or platform.machine() != "x86_64":
         return None
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))

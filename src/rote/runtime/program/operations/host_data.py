@@ -10,11 +10,11 @@ from .operands import Operand
 
 
 class HostValues(NamedTuple):
-    """Plain values of Python's, in lists as a rule, that a function makes a tensor of.
+    """Plain values of Python's, usually in lists, of which a function makes a tensor.
 
     Attributes:
         values: The values.
-        options: What else the function was given: by position, and by name as text.
+        options: The function's other arguments: by position, and by name as text.
         dtype: Type of the tensor.
         device: Type of its device.
     """
@@ -26,7 +26,7 @@ class HostValues(NamedTuple):
 
 
 class HostBytes(NamedTuple):
-    """Memory of the host with what was in it when it became a tensor.
+    """Memory of the host, with its content when it became a tensor.
 
     Attributes:
         shape: Sizes.

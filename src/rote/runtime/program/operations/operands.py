@@ -1,7 +1,7 @@
-"""Operands of operations as data, so that 1, 1.0 and True stay apart and a NaN equals itself.
+"""Operands of operations as data: 1, 1.0 and True differ, and a NaN equals itself.
 
-Two calls are compared by them at every operation, so all of them are tuples, or are compared by identity in
-most cases: tensors that look alike share a look, and equal numbers are as a rule one object.
+Calls compare them at every operation. So they are tuples, and most comparisons are by identity: tensors that
+look alike share a look, and equal numbers are usually one object.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..storages import Token
 _Tensor = torch.Tensor
 _Parameter = torch.nn.Parameter
 _SHARED = 1 << 14
-"""Numbers of which one object stands for all that are equal; more of them are compared by value."""
+"""Numbers for which equal ones share one object; further ones are compared by value."""
 
 
 class Number(NamedTuple):
-    """A number of Python's that an operation was given.
+    """A number of Python's.
 
     Attributes:
         kind: ``int``, ``bool``, ``float`` or ``complex``.
-        bits: What says which: an ``int`` or ``bool`` itself, the bits of others.
+        bits: An ``int`` or ``bool`` itself, the bits of others.
     """
 
     kind: type
@@ -49,11 +49,11 @@ class Drawn:
     """A generator as an operand.
 
     Args:
-        order: The number of the state, among those in which the call has set a generator.
-        seed: What it was seeded with last.
-        state: That state, where it is drawn from first; of one from outside where the call has set it.
-        identity: Of the object, if it is known to live outside.
-        number: Which argument it is, if it may be another one in each call.
+        order: The number of its state, among the states to which the call has set generators.
+        seed: The last seed.
+        state: The state at its first draw; of a generator from outside, where the call has set it.
+        identity: The identity of the object, if it is known to live outside.
+        number: The argument that it is, if each call may have another one.
     """
 
     def __init__(
@@ -82,11 +82,7 @@ class Drawn:
 
 
 class Opaque(NamedTuple):
-    """An operand of which nothing is known but its class.
-
-    Attributes:
-        kind: Name of the class.
-    """
+    """An operand of which nothing is known but the name of its class."""
 
     kind: str
 
@@ -95,12 +91,7 @@ class Opaque(NamedTuple):
 
 
 class NumpyScalar(NamedTuple):
-    """A number of numpy's, among host data.
-
-    Attributes:
-        dtype: Its type, as numpy writes it.
-        content: Its bytes.
-    """
+    """A number of numpy's, among host data: its type, as numpy writes it, and its bytes."""
 
     dtype: str
     content: bytes
@@ -114,7 +105,7 @@ class ArrayMemory(NamedTuple):
 
     Attributes:
         address: Where it begins.
-        dtype: Type of its members, as numpy writes it, or as PyTorch does where it has become a tensor.
+        dtype: Type of its elements, as numpy writes it, or as PyTorch does where it has become a tensor.
         shape: Sizes.
         stride: Strides of the tensor over it; None for the array itself.
     """
@@ -126,10 +117,10 @@ class ArrayMemory(NamedTuple):
 
 
 Setting = str | bytes | torch.dtype | torch.device | torch.layout | torch.memory_format | None
-"""What is neither a tensor nor a number, and is compared as it is."""
+"""An operand that is neither a tensor nor a number, and is compared as it is."""
 
 Operand = Any
-"""A token, a number, a setting, a tuple of operands, a generator, host data, or what is opaque."""
+"""A token, a number, a setting, a tuple of operands, a generator, host data, or an opaque object."""
 
 _SETTINGS = frozenset({
     str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, Drawn,
@@ -156,12 +147,7 @@ def number_of(value: complex) -> Number:
 
 
 def operand_of(value: Any, token: Callable[[torch.Tensor], Operand]) -> Operand:
-    """An operand as data; numbers and lists that become a tensor have the same form.
-
-    Args:
-        value: The operand.
-        token: Describes a tensor.
-    """
+    """An operand as data, or numbers and lists that become a tensor; ``token`` describes a tensor."""
     return _operand(value, [], [], token)
 
 
@@ -184,7 +170,7 @@ def operands_of(
     operands: list[Operand] = []
     for value in args:
         kind = type(value)
-        if kind is _Tensor or kind is _Parameter:  # what most operands are, before the questions
+        if kind is _Tensor or kind is _Parameter:  # most operands, before the slower questions
             described = token(value)
             tensors.append(value)
             tokens.append(described)
@@ -232,7 +218,7 @@ def _other(value: Any) -> Operand:
 
 
 def is_same_operand(value: Any, expected: Operand) -> bool:
-    """Whether an operand that is no tensor is this number, setting or list of them; no says nothing."""
+    """Whether an operand that is no tensor is this number, setting or list of them; False says nothing."""
     kind = type(value)
     if kind is int:
         return _whole(value) == expected

@@ -31,12 +31,12 @@ class Operation(NamedTuple):
     Attributes:
         kind: Where it ran, one of the names above: in a segment (``CAPTURED``, ``VIEWED`` if it only looks
             at memory of its operands), between two or before one (``ISLAND``, ``EARLY``), at the end of a
-            stretch (``READ``, ``SHAPED``, ``LIST``), whenever Python runs (``ANYWHERE``). Host data become
-            tensors of fixed content (``CONST``), or are read anew (``HOST``).
-        name: The qualified name of its overload; of what makes host data a tensor, or a tensor host data,
-            the name of the function.
-        operands: By position.
-        named: The others, by name.
+            stretch (``READ``, ``SHAPED``, ``LIST``), or whenever Python runs (``ANYWHERE``). Host data become
+            tensors of fixed content (``CONST``), or are read again at each replay (``HOST``).
+        name: The qualified name of its overload; the name of the function that makes host data a tensor, or
+            a tensor host data.
+        operands: The operands by position.
+        named: The operands by name.
         results: In order: a token, a reference to a tensor operand, a value that is no tensor, or None.
         structure: How it returns them.
         site: The user's line.
@@ -62,13 +62,7 @@ class Operation(NamedTuple):
         return _tuple(Operation, (kind, name, operands, named, (), "none", site))
 
     def ended(self, structure: Structure, results: tuple[Any, ...], kind: str | None = None) -> Operation:
-        """The same, once it has run.
-
-        Args:
-            structure: How it has returned its results.
-            results: The results.
-            kind: Where it ran, if that is known only now.
-        """
+        """The same operation once it has run; ``kind`` is where it ran, if that is known only now."""
         was, name, operands, named, _, _, site = self
         return _tuple(Operation, (kind or was, name, operands, named, results, structure, site))
 
@@ -110,11 +104,7 @@ class Operation(NamedTuple):
         return next((each for each in self.every_operand if isinstance(each, Drawn)), None)
 
     def arguments(self, leaf: Callable[[Operand], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The operands as they are handed to the overload.
-
-        Args:
-            leaf: Makes what is handed over of each operand that is no list, in order.
-        """
+        """The operands as the overload takes them; ``leaf`` makes each that is no list, in order."""
         positional = tuple([rebuilt(operand, leaf) for operand in self.operands])
         return positional, {name: rebuilt(operand, leaf) for name, operand in self.named}
 
@@ -122,7 +112,7 @@ class Operation(NamedTuple):
 
     @property
     def is_of_aten(self) -> bool:
-        """Whether it is an overload, and no function that makes tensors of host data or the other way."""
+        """Whether it is an overload, and no function that turns host data into tensors or back."""
         return self.kind not in _OF_THE_HOST
 
     @property
@@ -152,7 +142,7 @@ class Operation(NamedTuple):
 
     @property
     def draws(self) -> bool:
-        """Whether it may draw random numbers: from :attr:`generator`, or else from the default one."""
+        """Whether it may draw random numbers, from :attr:`generator` or the default one."""
         if not self.is_of_aten or not self.facts.seeded:
             return False
         return not without_dropout(self.facts, *self.arguments(_plain))

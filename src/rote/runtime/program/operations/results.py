@@ -20,11 +20,11 @@ ones.
 
 
 class Reference(NamedTuple):
-    """A result that is an operand: one that was written in place, as a rule.
+    """A result that is an operand, usually one that was written in place.
 
     Attributes:
-        operand: Which of the tensor operands.
-        token: What the tensor has become, if the operation changed where it lies or its shape.
+        operand: The position among the tensor operands.
+        token: The tensor afterwards, if the operation changed its memory or shape.
     """
 
     operand: int
@@ -33,12 +33,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A result that is no tensor.
-
-    Attributes:
-        form: What it is compared by.
-        value: The result.
-    """
+    """A result that is no tensor, and the form by which it is compared."""
 
     form: Operand
     value: Any = field(compare=False)

@@ -1,7 +1,6 @@
-"""What operands and results look like, each way once for all calls of a tree.
+"""How operands and results look; tensors that look alike share one object in all calls of a tree.
 
-Operations are compared between calls by what they took and gave. With one object for all tensors that look
-alike, most of that is a comparison by identity.
+Calls compare operations by their operands and results, so most comparisons are by identity.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ import torch
 from ...fingerprint import Alike
 
 MAX_LOOKS = 4096
-"""Looks that are remembered; with more of them all are forgotten, and compare by value with later ones."""
+"""Looks that are remembered; then all are forgotten, and compare by value with later ones."""
 _SEEDS = frozenset({torch.int64, torch.uint64})
 
 
 class Look(Alike):
-    """Metadata of a tensor, its offset apart.
+    """Metadata of a tensor without its offset.
 
     Attributes:
         dtype: Data type.
         shape: Sizes.
         stride: Strides in elements.
         on_host: It is a CPU tensor.
-        integer: It is of a type that seeds of random numbers have.
-        guesses: What results of operations looked like whose first operand looked like this, by the name of
-            the operation and the position among the results. What comes next may look otherwise.
+        integer: Its type is one of seeds of random numbers.
+        guesses: How results looked whose first operand looked like this, by the name of the operation and the
+            position of the result. The next one may look otherwise.
     """
 
     __slots__ = ("dtype", "guesses", "integer", "on_host", "shape", "stride")
