@@ -78,8 +78,6 @@ def test_host_memory_beside_a_gpu(func, tensors, kwargs, placement):
 @pytest.mark.parametrize(
     ("func", "placement", "refused", "rule"),
     [
-        (aten._local_scalar_dense.default, Placement.READ, False, rules.HOST_READ),
-        (aten.nonzero.default, Placement.SHAPED, False, rules.DYNAMIC_SHAPE),
         (aten.mul.Tensor, Placement.ISLAND, True, rules.REFUSED),
         (aten.mul.Tensor, Placement.EARLY, False, rules.HOST_OPERATION),
         (aten._to_copy.default, Placement.EARLY, False, rules.DEVICE_COPY),

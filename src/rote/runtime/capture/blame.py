@@ -22,12 +22,7 @@ WIDEST = 60
 
 
 def of_error(error: BaseException, last: Operation | None) -> tuple[str, Site]:
-    """Blame what the callable called when an exception came: what happened, and the callable's line.
-
-    Args:
-        error: The exception.
-        last: The last operation that was captured before it.
-    """
+    """Blame what the callable called when an exception came: what happened, and the callable's line."""
     status = f"{type(error).__name__}: {first_line(str(error))}"
     called = _called(error)
     text = f"{called} raised {status}" if called else status

@@ -53,15 +53,7 @@ def call_composite(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Call one of :data:`COMPOSITES` in a traced call.
-
-    Args:
-        tracer: Follows, observes or records the call.
-        read: Reads a tensor's elements as a list, as a host read of the call.
-        func: The function.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-    """
+    """Call one of :data:`COMPOSITES` in a traced call."""
     if func in _PRODUCTS:
         return func(*_of_one_length(args), **kwargs)
     if func in _SPLITS:

@@ -88,14 +88,7 @@ _PLAIN = frozenset({
 
 
 class HostDataMode(TorchFunctionMode):
-    """The function mode beside a tracer.
-
-    Args:
-        tracer: Follows, observes or records the call.
-        use: Notes what the call does with gradients.
-        given: Whether each tensor argument requires grad, by its identity.
-        is_shown: Whether text that is made now is for output alone, which replays do not repeat.
-    """
+    """The function mode beside a tracer."""
 
     def __init__(
         self,
@@ -108,7 +101,7 @@ class HostDataMode(TorchFunctionMode):
         self._tracer = tracer
         self._runner = tracer.runner
         self._use = use
-        self._given = given
+        self._given = given  # whether each tensor argument requires grad, by its identity
         self._is_shown = is_shown
         self._replaced = replaced_kernels()
         self.roots: list[torch.Tensor] = []

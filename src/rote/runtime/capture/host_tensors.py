@@ -23,13 +23,7 @@ from .path import CHANGED, Cursor, Follower, Mode, Writes
 
 
 class Lent(NamedTuple):
-    """A tensor over the memory of an array that the call has made.
-
-    Attributes:
-        tensor: The tensor.
-        kept: What it held when it was made.
-        site: The user's line.
-    """
+    """A tensor over the memory of an array that the call has made, with a copy of what it held then."""
 
     tensor: torch.Tensor
     kept: torch.Tensor
@@ -38,12 +32,6 @@ class Lent(NamedTuple):
 
 class HostTensors:
     """The tensors that a call makes from host data.
-
-    Args:
-        cursor: Where the call is.
-        follower: The path that it follows.
-        writes: What it writes.
-        has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
 
     Attributes:
         arrays: Addresses of arrays from outside that become tensors, each with the line.
@@ -145,17 +133,15 @@ class HostTensors:
             return tensor
         if cursor.mode is Mode.RECORD:
             cursor.node.constants[cursor.index] = tensor
-            tensor = self._copy_constant(tensor)
+            if tensor.device.type == cursor.device.type:  # nothing in a segment can write one of the host
+                tensor = self._copied(tensor)
         token = cursor.storages.result(tensor, operation.name, operation.site)
         self._writes.know_constant(tensor)
         cursor.meet(operation.ended("one", (token,)))
         return tensor
 
-    def _copy_constant(self, constant: torch.Tensor) -> torch.Tensor:
-        cursor = self._cursor
-        if constant.device.type != cursor.device.type:  # a host tensor: nothing in a segment can write it
-            return constant
-        clone = torch.ops.aten.clone.default
+    def _copied(self, constant: torch.Tensor) -> torch.Tensor:
+        cursor, clone = self._cursor, torch.ops.aten.clone.default
         return cursor.quietly(lambda: cursor.recorder.capture(cursor, clone, (constant,), {}))
 
     def _rebuilt(self, operation: Operation, build: Any) -> torch.Tensor:

@@ -35,12 +35,7 @@ _OUTSIDE = "leave backward() and optimizer.step() outside of the graphed callabl
 
 
 class Stepping(NamedTuple):
-    """An optimizer in the middle of ``step()``.
-
-    Attributes:
-        optimizer: The optimizer.
-        files: The source files of the functions on the stack, innermost first.
-    """
+    """An optimizer in ``step()``, and the source files of the functions on the stack, innermost first."""
 
     optimizer: torch.optim.Optimizer
     files: list[str]
@@ -63,13 +58,7 @@ def stepping() -> Stepping | None:
 
 
 def count_reason(running: Stepping, tensor: torch.Tensor, site: Site) -> Reason | None:
-    """Why a call cannot be recorded whose optimizer reads a state tensor that changes at every step.
-
-    Args:
-        running: The optimizer.
-        tensor: What it reads.
-        site: The line of ``step()``.
-    """
+    """Why a call cannot be recorded whose optimizer reads a state tensor that changes at every step."""
     optimizer = running.optimizer
     handle = tensor.untyped_storage()._cdata
     for index, group in enumerate(optimizer.param_groups):
@@ -142,13 +131,7 @@ def average_reason(site: Site) -> Reason | None:
 
 
 def rate_reason(difference: Difference, files: Iterable[str], site: Site | None) -> Reason | None:
-    """Why a recording does not fit when a hyperparameter has changed; None if something else has.
-
-    Args:
-        difference: What changed.
-        files: Where to look for the line that makes the optimizer.
-        site: The caller's line.
-    """
+    """Why a recording does not fit when a hyperparameter has changed; None if something else has."""
     group, key = difference.group, difference.key
     optimizer = group.optimizer() if group is not None else None
     if group is None or optimizer is None or not isinstance(key, str) or key == "params":

@@ -17,10 +17,6 @@ from .path import Cursor, Writes
 class Placer:
     """Says where operations run.
 
-    Args:
-        cursor: Where the call is.
-        writes: Knows which tensors are constants.
-
     Attributes:
         devices: Devices of operands, except the host.
         index: Of the GPU on which operations of the call ran; -1 before the first of them.

@@ -53,19 +53,12 @@ Taking = Callable[[Call, tuple[Any, ...], dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class OpenCapture:
-    """A capture that a traced call records into.
-
-    Attributes:
-        session: The session of the device.
-        aliases: How the recording holds tensors that it did not make.
-        make_room: Frees memory for what is recorded.
-        abandon: Gives back what the recording holds, static inputs included.
-    """
+    """A capture that a traced call records into."""
 
     session: Session
     aliases: Aliases
     make_room: Callable[[], None]
-    abandon: Callable[[], None] | None = None
+    abandon: Callable[[], None] | None = None  # gives back what the recording holds, static inputs included
 
 
 @dataclass(frozen=True)
@@ -137,20 +130,15 @@ class Observation:
         value: The returned value, in the form in which it is taken apart.
         returned: The returned value.
         template: How the result is handed out.
-        node: The stretch in which the call ended.
-        nodes: All stretches that it went through.
+        node: The stretch in which the call ended, the last of ``nodes``.
         difference: What no earlier call had done.
         unseen: The first value that the host read and that no earlier call had read there.
         blockers: Why nothing of the call can be recorded.
         left: Whether all gradients had left their slots at the first branch.
-        writes: What it wrote.
-        generators: What it drew from.
         arrays: Addresses of arrays from outside that became tensors, each with the line.
         devices: The devices that it worked on, except the host.
         remembered: Numbers of the storages that the recording of a followed path holds.
-        recorded: Nodes that were recorded.
         failed: Why a capture failed.
-        storages: The storages of the call.
         use: What the call did with gradients.
         inputs: The static inputs that it ran on, if any.
         settings: Where it has set random generators.
@@ -179,14 +167,7 @@ class Observation:
 
 
 class TracedCall:
-    """Runs one call of the callable under a plan.
-
-    Args:
-        function: The callable.
-        call: The call's arguments.
-        plan: What to follow, observe and record.
-        site: The caller's line, for reasons that have no better one.
-    """
+    """Runs one call of the callable under a plan."""
 
     def __init__(self, function: Callable[..., Any], call: Call, plan: Plan, site: Site) -> None:
         self._function = function
@@ -216,9 +197,6 @@ class TracedCall:
 
     def run(self, hooks: TraceHooks | None = None) -> Observation:
         """Run until the callable has returned.
-
-        Args:
-            hooks: The trace of its reads and writes; None if nothing is noted.
 
         Raises:
             Exception: What the callable raised, unchanged.

@@ -21,13 +21,7 @@ _INDICES = 1
 
 
 def without_copies(cursor: Cursor, facts: Facts, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """The operation and operands that store a number of the host without copying it.
-
-    Args:
-        cursor: Where the call is, which records.
-        facts: An operation; its operands on the host are numbers that never change.
-        args: Its operands.
-    """
+    """The operation and operands that store a number of the host without copying it."""
     func = facts.op
     if "fills" not in facts.row or (facts.stores and any(map(is_mask, args[_INDICES]))):
         return func, args

@@ -74,24 +74,7 @@ _READS = (Placement.READ, Placement.SHAPED)
 
 
 class Tracer(DispatchMode):
-    """The dispatch mode of one run: hands each operation to what follows, records or observes it.
-
-    Args:
-        cursor: Where the call is.
-        path: Values of the branches to follow, from the root.
-        stop: Where following ends, if that is not the next branch behind the path.
-        split: Names of operations that run between segments.
-        generators: Random generators that the call draws from.
-        has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
-
-    Attributes:
-        writes: What the call writes.
-        host: The tensors that it makes from host data.
-        reads: What the host reads.
-        placer: Where operations run.
-        runner: Runs them.
-        unwritten: Memory of the host that none of its operations has written yet.
-    """
+    """The dispatch mode of one run: hands each operation to what follows, records or observes it."""
 
     supports_higher_order_operators = True
 
@@ -386,13 +369,7 @@ class Tracer(DispatchMode):
     ) -> Any:
         """A token; a reference to the operand that the result is; a value; or None where there is none.
 
-        Args:
-            operation: The operation.
-            facts: What is known of it.
-            part: The result, or one of several.
-            tensors: The operands.
-            first: What the first operand looks like; most results look like it.
-            number: Which of the results it is.
+        ``first`` is how the first operand looks, as most results do.
         """
         cursor = self.cursor
         if not isinstance(part, torch.Tensor):

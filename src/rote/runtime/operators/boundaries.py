@@ -87,13 +87,10 @@ def rule_of(func: Any, placement: Placement, refused: bool, tensors: list[torch.
     """The rule that explains an island."""
     if refused:
         return rules.REFUSED
-    if placement is Placement.READ:
-        return rules.HOST_READ
-    if placement is Placement.SHAPED or (facts_of(func).stores and any(map(is_mask, tensors[1:-1]))):
+    if facts_of(func).stores and any(map(is_mask, tensors[1:-1])):
         return rules.DYNAMIC_SHAPE
-    if placement is Placement.EARLY and all(tensor.is_cpu for tensor in tensors):
-        return rules.HOST_OPERATION if func is not _aten._to_copy.default else rules.DEVICE_COPY
-    return rules.DEVICE_COPY
+    early = placement is Placement.EARLY and all(tensor.is_cpu for tensor in tensors)
+    return rules.HOST_OPERATION if early and func is not _aten._to_copy.default else rules.DEVICE_COPY
 
 
 def _is_meta(tensors: list[torch.Tensor], target: Any) -> bool:

@@ -214,10 +214,6 @@ class Generators:
         """The draw has run: give the call's generator the state after it.
 
         The recording's generator has that state. A call that begins again has noted it at the draw.
-
-        Args:
-            generator: The call's.
-            stands: The recording's where the call is, by the number of the state.
         """
         self._stands.update(stands)
         met = self._met[address_of(generator)]
@@ -246,13 +242,7 @@ class Generators:
     def stand_in(
         self, generator: torch.Generator, drawn: Drawn, stands: dict[int, torch.Generator]
     ) -> tuple[torch.Generator, Reseed | None]:
-        """What a recording draws from instead of the call's generator, and what it does before.
-
-        Args:
-            generator: The call's.
-            drawn: The same as an operand.
-            stands: The recording's where the call is; the generator is added.
-        """
+        """What a recording draws from instead of the call's generator, and what it does before."""
         if drawn.number is not None:
             return self._stand_in_place(generator, drawn.number, was_set=drawn.state is not None)
         if not is_of_host(generator):

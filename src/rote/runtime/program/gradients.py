@@ -164,9 +164,6 @@ class GradientWatch:
 
     A parameter is met before the call can change its slot: when Python finds it or asks for its gradient,
     when it is an operand, or before a backward that may reach it.
-
-    Args:
-        leaves: The parameters that are known before the call, with their names.
     """
 
     def __init__(self, leaves: Iterable[tuple[str, torch.Tensor]] = ()) -> None:
@@ -216,12 +213,7 @@ class GradientWatch:
         ]
 
     def is_read(self, storages: StorageTable, externals: Container[int]) -> bool:
-        """Whether a call, or an earlier one of its recording, reads gradients that were there before it.
-
-        Args:
-            storages: The storages of the call.
-            externals: Handles of the storages that are read.
-        """
+        """Whether a call, or an earlier one of its recording, reads gradients that were there before it."""
         handles = {gradient.untyped_storage()._cdata for _, _, gradient in self.gradients()}
         read = {tensor.untyped_storage()._cdata for tensor in storages.externals}
         return not handles.isdisjoint(read) or any(handle in externals for handle in handles)

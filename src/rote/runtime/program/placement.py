@@ -96,14 +96,7 @@ class Spot:
 
 
 class InputFacts(NamedTuple):
-    """What a recording does with one tensor argument.
-
-    Attributes:
-        name: As the user wrote it.
-        kind: Its class.
-        in_place: Whether it is used where it lies.
-        mutated: The line that wrote it first, if any did.
-    """
+    """What a recording does with one tensor argument, and the line that first wrote it, if any did."""
 
     name: str
     kind: str
@@ -163,7 +156,7 @@ class Guesses:
             if not placeable([call.leaves[member] for member in members]):
                 continue
             seen = persistent.get(first) if first in written else None
-            if is_buffer(call.leaves[first]):
+            if isinstance(call.leaves[first], torch.nn.Buffer):
                 found.append(Spot.of(members, call.leaves, BUFFER))
             elif seen is not None and seen.again(call.leaves[first]):
                 found.append(Spot.of(members, call.leaves, OTHER))
@@ -195,14 +188,9 @@ class Regulars:
 
 def group_members(call: Call) -> list[list[int]]:
     """Indices of the tensor leaves (no parameters), those that overlap together."""
-    indices = [
-        index
-        for index, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
-        if kind == TENSOR and leaf.layout is torch.strided
-    ]
-    return [
-        [indices[position] for position in group] for group in overlaps([call.leaves[i] for i in indices])
-    ]
+    leaves, kinds = call.leaves, call.kinds
+    indices = [i for i, kind in enumerate(kinds) if kind == TENSOR and leaves[i].layout is torch.strided]
+    return [[indices[position] for position in group] for group in overlaps([leaves[i] for i in indices])]
 
 
 def base_offset(leaves: tuple[Any, ...], members: list[int]) -> int:
@@ -226,11 +214,6 @@ def placeable(tensors: list[torch.Tensor]) -> bool:
     )
 
 
-def is_buffer(tensor: torch.Tensor) -> bool:
-    """Whether an argument says of itself that it is a module's buffer."""
-    return isinstance(tensor, torch.nn.Buffer)
-
-
 def shared_groups(call: Call, handles: Container[int]) -> list[list[int]]:
     """Groups of arguments that share memory with tensors on the given storages."""
     return [
@@ -245,8 +228,9 @@ def moved_reasons(call: Call, lost: list[Spot], site: Site | None) -> list[Reaso
     names = call.names()
     found: list[Reason] = []
     for spot in lost[:3]:
-        leaf: torch.Tensor = call.leaves[spot.members[0]]
-        text = f"{names[spot.members[0]]} was at {spot.seen.address:#x} and is at {leaf.data_ptr():#x}"
+        first = spot.members[0]
+        now = call.leaves[first].data_ptr()
+        text = f"{names[first]} was at {spot.seen.address:#x} and is at {now:#x}"
         found.append(reason(rules.INPUT_MOVED, text, site))
     return found
 

@@ -377,8 +377,7 @@ _will_execute: Any = getattr(torch._C, "_will_engine_execute_node", None)
 def asks_for_some(node: Any) -> bool:
     """Inside a backward: whether it was asked for certain gradients; otherwise it adds up all of them.
 
-    Args:
-        node: A node of the graph that is walked; nobody asks for its gradient.
+    ``node`` is one of the walked graph, and nobody asks for its gradient.
     """
     return _will_execute is None or not _will_execute(node)
 

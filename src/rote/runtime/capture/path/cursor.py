@@ -35,12 +35,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Stop:
-    """Where following ends: everything before this operation has run.
-
-    Attributes:
-        node: The stretch of the call.
-        index: How many of its operations have run.
-    """
+    """Where following ends: everything before this operation of the node has run."""
 
     node: Node
     index: int

@@ -15,13 +15,7 @@ from .follower import Follower
 
 
 class HostReads:
-    """Takes a call along the edges of the tree.
-
-    Args:
-        cursor: Where the call is.
-        follower: The path that it follows.
-        generators: Random generators that the call draws from.
-    """
+    """Takes a call along the edges of the tree."""
 
     def __init__(self, cursor: Cursor, follower: Follower, generators: Generators) -> None:
         self._cursor = cursor

@@ -31,21 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Checkpoint:
-    """A moment at which everything before had run.
-
-    Attributes:
-        node: The stretch of the call.
-        index: How many of its operations had run.
-        steps: How many steps it had.
-        held: The storages that were alive.
-        depth: How many branches were passed.
-    """
+    """A moment at which everything before had run."""
 
     node: Node
-    index: int
-    steps: int
-    held: dict[int, torch.UntypedStorage]
-    depth: int
+    index: int  # operations of the node that had run
+    steps: int  # steps that it had
+    held: dict[int, torch.UntypedStorage]  # alive at that moment
+    depth: int  # branches passed
 
 
 class RestartError(BaseException):
@@ -57,12 +49,6 @@ class RestartError(BaseException):
 
 class SegmentTape:
     """Collects the steps of the nodes being recorded.
-
-    Args:
-        backend: The device.
-        session: The capture in progress.
-        aliases: How steps hold tensors that the recording did not make.
-        make_room: Frees memory for the recording.
 
     Attributes:
         executes: Whether operations have run when they are captured.
@@ -197,15 +183,7 @@ class SegmentTape:
         *,
         is_written: bool,
     ) -> Any:
-        """Build a tensor from host memory that may change: an island before the open segment, or behind it.
-
-        Args:
-            place: Where the call is.
-            operation: What builds it.
-            now: Builds it.
-            again: Builds it at a replay.
-            is_written: The call may have written the memory, so the segment ends first.
-        """
+        """Build a tensor from host memory at each replay, behind the open segment if that may write it."""
         if is_written:
             self.close(place)
             self._backend.synchronize()

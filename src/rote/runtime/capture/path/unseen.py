@@ -58,13 +58,7 @@ class UnseenValue(NamedTuple):
 
     @classmethod
     def of(cls, node: Node, read: Operation, edge: Any) -> UnseenValue:
-        """Note a value before it gets an edge.
-
-        Args:
-            node: Ends in the read.
-            read: The read.
-            edge: The value, as edges have it.
-        """
+        """Note a value before it gets an edge."""
         last = list(node.edges)[-SHOWN:]
         before = tuple(_shown(edge) for edge in reversed(last))
         more = len(node.edges) - len(last)

@@ -29,9 +29,6 @@ REMEDY = (
 class Unwritten:
     """The storages of a call that no operation has written.
 
-    Args:
-        storages: The storages of the call.
-
     Attributes:
         makers: The operation that made each of them.
     """

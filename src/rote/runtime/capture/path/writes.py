@@ -17,10 +17,6 @@ CHANGED = "a numpy array made inside the call is changed after it became a tenso
 class Writes:
     """The writes of one call.
 
-    Args:
-        cursor: Where the call is.
-        sites: The user's lines.
-
     Attributes:
         inputs: Arguments that are written.
         externals: Tensors made outside that are written, by their number.

@@ -156,11 +156,6 @@ def operands_of(
 ) -> tuple[list[torch.Tensor], list[Token], tuple[Operand, ...], tuple[tuple[str, Operand], ...]]:
     """The operands of an operation as data.
 
-    Args:
-        args: The positional operands.
-        kwargs: The others.
-        token: Describes a tensor.
-
     Returns:
         The tensors among them in order, lists opened; their tokens; all operands by position; the others by
         name.

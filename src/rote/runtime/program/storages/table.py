@@ -208,15 +208,7 @@ class StorageTable:
         number: int | None = None,
         like: Look | None = None,
     ) -> Token:
-        """Describe a result; an unknown storage was made by the operation.
-
-        Args:
-            tensor: The result.
-            operation: Name of the operation.
-            site: The user's line.
-            number: Number of the storage, if it is known.
-            like: A guess of how it looks.
-        """
+        """Describe a result; an unknown storage was made by the operation. ``like`` guesses how it looks."""
         if self._gone:
             self._forget_gone()
         if (
@@ -249,10 +241,6 @@ class StorageTable:
         """Whether an operand is the one that another call had at this place; False says nothing.
 
         The answer is False for lazily negated tensors, which a check cannot tell from others.
-
-        Args:
-            tensor: The operand, of one of PyTorch's own classes.
-            token: What the other call had.
         """
         origin, look, offset = token
         if tensor.is_nested or tensor.is_neg() or not (look.check(tensor) or look.knows(tensor)):
