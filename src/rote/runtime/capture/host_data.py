@@ -162,13 +162,14 @@ class HostDataMode(TorchFunctionMode):
 
     def _note_question(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The call asks a tensor for its gradient, history or whether it requires grad, or sets that."""
+        tensor = args[0]
         if func in _SLOT:
-            self._use.look(args[0], self._tracer.cursor.storages)
-        if func in _PLACE and self._given.get(id(args[0])):
+            self._use.look(tensor, self._tracer.cursor.storages)
+        if func in _PLACE and self._given.get(id(tensor)):
             self._use.state = self._use.state or user_site()
-        if func in _FREEZES and id(args[0]) in self._given:
+        if func in _FREEZES and id(tensor) in self._given:
             flag = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
-            if args[0].requires_grad is not flag:  # it stays with the caller, which no replay could do
+            if tensor.requires_grad is not flag:  # it stays with the caller, which no replay could do
                 self._block(rules.INPUT_GRADIENT, f"requires_grad of an argument becomes {flag}")
 
     def _block(self, rule: Rule, text: str) -> None:

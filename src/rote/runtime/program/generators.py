@@ -243,27 +243,20 @@ class Generators:
         self, generator: torch.Generator, drawn: Drawn, stands: dict[int, torch.Generator]
     ) -> tuple[torch.Generator, Reseed | None]:
         """What a recording draws from instead of the call's generator, and what it does before."""
-        if drawn.number is not None:
-            return self._stand_in_place(generator, drawn.number, was_set=drawn.state is not None)
+        was_set = drawn.state is not None
         if not is_of_host(generator):
-            return generator, None
-        if drawn.identity is not None:
-            return generator, Reseed(generator) if drawn.state is not None else None
-        stand = self._stands.get(drawn.order) if drawn.state is None else None
-        if stand is None:
-            stand = self._stands[drawn.order] = torch.Generator(generator.device)
-        stands[drawn.order] = stand
-        stand.set_state(generator.get_state())
-        return stand, Reseed(stand) if drawn.state is not None else None
-
-    def _stand_in_place(
-        self, generator: torch.Generator, number: int, *, was_set: bool
-    ) -> tuple[torch.Generator, Reseed | None]:
-        """What stands for an argument; it has the argument's state since the last draw."""
-        stand = self._in_place[number]
-        if not is_of_host(generator):
-            self._met[address_of(generator)].ahead = stand
+            if drawn.number is None:
+                return generator, None
+            stand = self._met[address_of(generator)].ahead = self._in_place[drawn.number]
             return stand, None
+        if drawn.identity is not None:
+            return generator, Reseed(generator) if was_set else None
+        if drawn.number is not None:
+            stand = self._in_place[drawn.number]
+        else:
+            known = None if was_set else self._stands.get(drawn.order)
+            stand = known if known is not None else torch.Generator(generator.device)
+            stands[drawn.order] = self._stands[drawn.order] = stand
         stand.set_state(generator.get_state())  # the call may have set it
         return stand, Reseed(stand) if was_set else None
 
