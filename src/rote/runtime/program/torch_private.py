@@ -74,8 +74,8 @@ Wrap = Callable[[torch.Tensor], torch.Tensor]
 def below_transforms() -> Generator[Wrap]:
     """A context that running ``torch.func`` transforms do not see; yields how they wrap host data.
 
-    Host data are met above the dispatcher, and so above the transforms, which would give tensors that have no
-    memory of their own.
+    Host data are met above the dispatcher, and so above the transforms, which give tensors without memory of
+    their own.
     """
     if _functorch is None or _hide_transforms is None or _functorch.peek_interpreter_stack() is None:
         yield _same
@@ -92,14 +92,14 @@ def below_transforms() -> Generator[Wrap]:
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor at whose values ``torch.func`` takes a gradient; outside of it the tensor itself."""
+    """The tensor for which ``torch.func`` takes a gradient; outside of it the tensor itself."""
     while _functorch is not None and _functorch.is_gradtrackingtensor(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     return tensor
 
 
 def innermost(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor below all that transforms of ``torch.func`` have wrapped around it."""
+    """The tensor below all wrappers of ``torch.func`` transforms."""
     while _functorch is not None and is_wrapped(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     return tensor
@@ -151,8 +151,8 @@ _swap: Any = getattr(torch._C, "_swap_tensor_impl", None)
 def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Exchange what is below two Python tensors; False if PyTorch cannot, and nothing has happened.
 
-    ``torch.utils.swap_tensors`` exchanges the Python objects' attributes and types as well, and refuses
-    tensors that a graph refers to, which ours are.
+    ``torch.utils.swap_tensors`` exchanges attributes and types of the Python objects as well, and refuses
+    tensors that a graph refers to, as rote's are.
     """
     if _swap is None:
         return False
@@ -166,7 +166,7 @@ def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
 def history_of(tensor: torch.Tensor) -> Any:
     """The node of a graph that made a tensor; None if there is none, or if autograd refuses to tell.
 
-    It refuses of a view that was made without gradients, once its base was written in place with them.
+    It refuses for a view that was made without gradients, once its base was written in place with them.
     """
     try:
         return tensor.grad_fn
@@ -250,7 +250,7 @@ def tells_creation() -> bool:
 
 
 def is_plain_creation(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is no view, or is one that autograd lets be written, as far as PyTorch says."""
+    """Whether a tensor is no view, or a view that autograd allows to be written, as far as PyTorch says."""
     return creation_of(tensor) in (Creation.OWN, Creation.VIEW)
 
 
@@ -260,7 +260,7 @@ def creation_kind(tensor: torch.Tensor) -> Any:
 
 
 def set_creation_kind(view: torch.Tensor, kind: Any) -> None:
-    """Have a view be one that was made like another; what :func:`creation_kind` tells of that."""
+    """Mark a view as made like another one; ``kind`` is what :func:`creation_kind` tells of that."""
     if kind is not None and view._is_view() and _creation(view) != kind:
         _set_creation(view, kind)
 
@@ -307,15 +307,15 @@ def _same(value: Any) -> Any:
 
 
 _disabled: Any = getattr(torch._C, "_disabled_torch_function_impl", None)
-"""What a tensor class has that overrides nothing."""
+"""The ``__torch_function__`` of a tensor class that overrides nothing."""
 
 
 @contextmanager
 def unseen_function_mode() -> Generator[None]:
-    """Let PyTorch's layers choose the kernels that they choose outside of a trace.
+    """Let PyTorch's layers choose their kernels as outside of a trace.
 
     Attention asks ``torch.overrides.has_torch_function`` before it takes its fast path, and a function mode
-    counts. The name is replaced while a call is traced, under the backend's lock; the answer is that for the
+    counts there. While a call is traced, under the backend's lock, the function under this name looks at the
     tensors alone.
     """
     overrides: Any = torch.overrides
@@ -343,16 +343,16 @@ _ELSEWHERE = ("/Meta", "/FuncTorchBatched")
 
 
 def replaced_kernels() -> bool:
-    """Whether somebody has registered Python code as a kernel of an operation of PyTorch's own.
+    """Whether somebody has registered Python code as a kernel of one of PyTorch's own operations.
 
-    Any other operation may come to run it then, since kernels call operations.
+    Then any other operation may run it, since kernels call operations.
     """
     return _python_kernels is None or _are_replaced(len(_python_kernels))
 
 
 @lru_cache(maxsize=1)
 def _are_replaced(count: int) -> bool:
-    """The same while there are as many kernels: most are shape functions, of which there are thousands."""
+    """The answer for this number of kernels: there are thousands, most of them for shapes."""
     del count
     return any(
         [

@@ -1,7 +1,7 @@
-"""Following: the Python code runs again, but what has been replayed returns its recorded results.
+"""Following: the Python code runs again, and replayed operations return their recorded results.
 
-Views run for real, since they only make metadata; everything else is looked up. The host's reads are the
-branches of the tree: while following, their values are known.
+Only views run, since they make nothing but metadata. The values of the host's reads are known: they are the
+branches of the tree.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Follower:
             return None if result is None else tensors[result.operand]
         if isinstance(result, Value):
             return result.value
-        # Quietly, since host data is met above the dispatcher.
+        # Quietly, since host data are met above the dispatcher.
         tensor = self._cursor.quietly(lambda: self._from_memory(result))
         self._cursor.storages.result(tensor, operation.name, operation.site, result.made)
         return tensor

@@ -1,7 +1,7 @@
-"""A value that the host read and no call before had read at that place.
+"""A value that the host read and no earlier call had read at that place.
 
-The call runs Python from there on, and the value is a path of its own from its second time on. That is how
-every value begins. Where all are new, no path is ever taken again, and calls are traced ever more seldom
+The call runs Python from there on, and from its second time on the value is a path of its own. Every value
+begins so. Where all values are new, no path is taken again, and calls are traced ever more seldom
 (:mod:`...engine.ledger`).
 """
 
@@ -16,7 +16,7 @@ from ...program import Operation, Raised, Value, value_of
 from ...recording import Node
 
 SHOWN = 3
-"""Values that are named, the last ones."""
+"""How many of the last values are named."""
 
 WIDEST = 40
 """Characters of a value that are shown."""
@@ -25,7 +25,6 @@ REMEDY = (
     "Return the tensor and read it outside, or keep it on the device: each value is a path, from its second "
     "time on."
 )
-
 
 INDEX = (
     " To index with a tensor of no dimension (x[step]) reads it; x.index_select(0, step.view(1))[0] does not."
@@ -38,15 +37,15 @@ CHECKED = (
 
 
 class UnseenValue(NamedTuple):
-    """A read that led nowhere known.
+    """A read that led to no known stretch.
 
     Attributes:
         read: The read.
-        value: What it gave, as it is shown.
-        before: What it gave in calls before, the last ones.
-        more: How many others it gave.
-        excess: What to say if there are too many, where more is known than that.
-        remedy: What to write instead, as far as nothing more is known.
+        value: Its value, as text.
+        before: Its last values in earlier calls, as text.
+        more: How many other values it had.
+        excess: The reason for too many values, where it is a known one.
+        remedy: What to write instead, if the reason is unknown.
     """
 
     read: Operation
@@ -54,7 +53,7 @@ class UnseenValue(NamedTuple):
     before: tuple[str, ...]
     more: int
     excess: Reason | None
-    remedy: str = REMEDY
+    remedy: str
 
     @classmethod
     def of(cls, node: Node, read: Operation, edge: Any) -> UnseenValue:
@@ -74,7 +73,7 @@ class UnseenValue(NamedTuple):
         return Reason(rules.NOT_YET.code, text, self.read.site, remedy)
 
     def in_vain(self) -> Reason:
-        """Why calls are not traced any more, if it has been traced too often."""
+        """Why calls are no longer traced, if too many were."""
         if self.excess is not None:
             return self.excess
         text = f"calls read values not seen before: {self} ({self._met()})"
