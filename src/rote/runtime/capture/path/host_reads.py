@@ -29,7 +29,7 @@ class HostReads:
         keep: Callable[[], Callable[[], Any]],
         *,
         shaped: bool,
-        rule: Rule | None = None,
+        rule: Rule | None,
     ) -> Any:
         """Compare a read, read, and go along the edge.
 
@@ -46,8 +46,7 @@ class HostReads:
         cursor.meet(operation)
         recording = cursor.mode is Mode.RECORD
         if recording:
-            read = rules.LIST_READ if operation.name == "tolist" else rules.HOST_READ
-            rule = rule or (rules.DYNAMIC_SHAPE if shaped else read)
+            rule = rule or (rules.DYNAMIC_SHAPE if shaped else rules.HOST_READ)
             out = cursor.recorder.branch(
                 cursor, operation, run, keep(), rule.code, lambda read: edge_of(read, shaped)
             )

@@ -11,14 +11,11 @@ from .operands import (
     NumpyScalar,
     Opaque,
     Operand,
-    Setting,
     is_same_operand,
     number_of,
-    numbers_in,
     operand_of,
     operands_of,
     rebuilt,
-    tokens_in,
 )
 from .operation import (
     ANYWHERE,

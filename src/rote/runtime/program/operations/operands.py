@@ -116,11 +116,8 @@ class ArrayMemory(NamedTuple):
     stride: tuple[int, ...] | None = None
 
 
-Setting = str | bytes | torch.dtype | torch.device | torch.layout | torch.memory_format | None
-"""An operand that is neither a tensor nor a number, and is compared as it is."""
-
 Operand = Any
-"""A token, a number, a setting, a tuple of operands, a generator, host data, or an opaque object."""
+"""A token, number, setting (as a dtype), tuple of operands, generator, host data, or an opaque object."""
 
 _SETTINGS = frozenset({
     str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, Drawn,

@@ -60,7 +60,7 @@ class Token(NamedTuple):
 
 
 _OTHER = -1
-"""The offset of tokens that say how a tensor looks, but not where: that of an argument is its own."""
+"""The offset in remembered tokens that tell how a tensor looks, but not where it begins."""
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor, at every operand
 
 
@@ -184,21 +184,17 @@ class StorageTable:
 
     def _note(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look, offset: Any) -> Token:
         """The token of a tensor, which is remembered for the next one on its storage."""
-        if origin[0] is INPUT or look.integer:
-            self._last[handle] = _tuple(Token, (origin, look, _OTHER))
-            return self._token(tensor, origin, handle, look)
-        token = self._last[handle] = _tuple(Token, (origin, look, offset))
-        return token
-
-    def _token(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look) -> Token:
-        """The same for an argument, whose offset is its own, and for what may be a seed."""
-        offset: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
+        if origin[0] is not INPUT and not look.integer:
+            token = self._last[handle] = _tuple(Token, (origin, look, offset))
+            return token
+        self._last[handle] = _tuple(Token, (origin, look, _OTHER))
         if origin[0] is INPUT:
             origin, start = self._input(tensor, handle)
             offset -= start // tensor.itemsize
-        elif self._is_seed(tensor, origin):
-            return Token(origin, self.looks.made(look.dtype, (), (), False), 0)
-        return Token(origin, look, offset)
+        elif origin[0] is NEW and tensor.numel() <= 2 and "attention" in self.sites[origin[1]][0]:
+            # Attention returns its seed on the host in eager, on the device in a capture; both are the seed.
+            look, offset = self.looks.made(look.dtype, (), (), False), 0
+        return _tuple(Token, (origin, look, offset))
 
     def result(
         self,
@@ -276,10 +272,6 @@ class StorageTable:
             return False
         self._last[handle] = token
         return True
-
-    def _is_seed(self, tensor: torch.Tensor, origin: Origin) -> bool:
-        """Attention returns its seed on the host in eager, on the device in a capture; both are the seed."""
-        return origin[0] is NEW and tensor.numel() <= 2 and "attention" in self.sites[origin[1]][0]
 
     def _input(self, tensor: torch.Tensor, handle: int) -> tuple[Origin, int]:
         """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
