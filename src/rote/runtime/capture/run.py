@@ -41,6 +41,7 @@ from ..pytorch import plain_functions
 from ..reads.trace import Setting
 from ..recording import Known, Node, Own, StaticInputs, hand_out, make_template
 from . import blame
+from .compiled import seeing_compiled
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
 from .path import Cursor, Mode, RestartError, SegmentTape, Stop, UnseenValue, Writes
@@ -457,6 +458,7 @@ class TracedCall:
             stack.callback(tracing.reset, token)
             stack.enter_context(unseen_function_mode())
             stack.enter_context(as_python(tracer.meet_operator))
+            stack.enter_context(seeing_compiled())
             stack.enter_context(tracer.watching_for_compiler())
             # A cast cached by one call would be hidden from the next one. Within a call the cache stays on:
             # gradients of a weight used twice are summed in the type it was cast to.

@@ -30,9 +30,11 @@ from ...base import Site, Sites, identity, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..operators import (
+    REGIONS,
     Facts,
     Placement,
     facts_of,
+    run_compiled,
     tensors_in,
     tensors_of,
     without_dropout,
@@ -340,6 +342,17 @@ class Tracer(DispatchMode):
         if len(storages.external_sites) < len(storages.externals):
             storages.note_readers("aten::detach", user_site())
         return func(tensor)
+
+    def compiled(self, graph: Any, inputs: list[Any]) -> Any:
+        """The call runs a region that Inductor has compiled: one operation, whatever kernels it launches."""
+        overload = REGIONS.overload_of(graph, inputs)
+        if overload is None:
+            text = "compiled code takes an input that is no tensor and no number"
+            self.cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
+            return self.runner.seen(run_compiled, graph, inputs)
+        given = tuple(inputs)
+        inputs.clear()  # as compiled code does, so that what is needed no more is freed
+        return self.__torch_dispatch__(overload, (), given)
 
     def meet_operator(self, name: str) -> None:
         """The call comes to an operator over Python functions, which is not looked into."""
