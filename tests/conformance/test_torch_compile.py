@@ -180,6 +180,7 @@ class TestTraining:
 
 class TestInductor:
     @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
     def test_steps_have_the_bits_of_the_backend_inductor(self, device):
         model = network(device)
         plain = copy.deepcopy(model)

@@ -32,6 +32,7 @@ from ...hazards.rules import reason
 from ..operators import (
     REGIONS,
     Facts,
+    Inputs,
     Placement,
     facts_of,
     run_compiled,
@@ -345,14 +346,14 @@ class Tracer(DispatchMode):
 
     def compiled(self, graph: Any, inputs: list[Any]) -> Any:
         """The call runs a region that Inductor has compiled: one operation, whatever kernels it launches."""
-        overload = REGIONS.overload_of(graph, inputs)
-        if overload is None:
+        region = REGIONS.of(graph, inputs)
+        operands = Inputs.sorted_out(inputs, region.written)
+        if operands is None:
             text = "compiled code takes an input that is no tensor and no number"
             self.cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
             return self.runner.seen(run_compiled, graph, inputs)
-        given = tuple(inputs)
         inputs.clear()  # as compiled code does, so that what is needed no more is freed
-        return self.__torch_dispatch__(overload, (), given)
+        return self.__torch_dispatch__(region.overload, (), operands)
 
     def meet_operator(self, name: str) -> None:
         """The call comes to an operator over Python functions, which is not looked into."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .boundaries import Placement, place, rule_of
-from .compiled import REGIONS, call_of_region, is_region
+from .compiled import REGIONS, Inputs, call_of_region, is_region
 from .facts import Facts, facts_of, overload_named, short
 from .operands import (
     PLAIN_VALUES,

@@ -2,7 +2,8 @@
 
 Compiled code launches kernels past the dispatcher, so a dispatch mode does not see what it does. It need not:
 a region is a function of its inputs, and says which of them it writes. So each region gets an overload of its
-own, with a schema made from its inputs, and a traced call has one operation where the compiled code runs.
+own, whose schema says of each input whether it is written, and a traced call has one operation where the
+compiled code runs.
 Everything that reads schemas (placement, writes, random draws, the host's tape) treats it like any other
 operator.
 
@@ -20,7 +21,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -28,7 +29,41 @@ from .torch_private import CompiledGraph, compiled_writes, draws_numbers, run_co
 
 _NAMESPACE = "rote_compiled"
 _UNSAFE, _DRAWS = torch.Tag.cudagraph_unsafe, torch.Tag.nondeterministic_seeded
-_TYPES = {int: "SymInt", bool: "bool", float: "float", type(None): "Tensor?"}
+_SCHEMA = "(Tensor[] read, Tensor(a!)[] written, Scalar[] numbers) -> Tensor[]"
+"""Inputs come in lists: a model has hundreds of them, and a schema 64 arguments at most."""
+_NUMBERS = (int, float, bool)
+
+
+class Inputs(NamedTuple):
+    """The inputs of a region as operands of its operator.
+
+    Attributes:
+        read: Tensors that it only reads.
+        written: Tensors that it writes.
+        numbers: Sizes, mostly.
+    """
+
+    read: list[torch.Tensor]
+    written: list[torch.Tensor]
+    numbers: list[float]
+
+    @classmethod
+    def sorted_out(cls, inputs: Sequence[Any], written: frozenset[int]) -> Inputs | None:
+        """Sort inputs; None if one is neither a tensor nor a number.
+
+        Args:
+            inputs: What the region is called with.
+            written: The numbers of those that it writes.
+        """
+        made = cls([], [], [])
+        for number, value in enumerate(inputs):
+            if isinstance(value, torch.Tensor):
+                (made.written if number in written else made.read).append(value)
+            elif type(value) in _NUMBERS:
+                made.numbers.append(value)
+            else:
+                return None
+        return made
 
 
 @dataclass(frozen=True)
@@ -38,12 +73,25 @@ class Region:
     Attributes:
         graph: What PyTorch calls; held weakly, since compiled code may hold constants as large as a model.
         overload: The operator that stands for it.
+        written: The numbers of the inputs that it writes.
+        numbers: Those of the inputs that are numbers.
         library: Keeps the operator defined.
     """
 
     graph: weakref.ref[CompiledGraph]
     overload: Any
+    written: frozenset[int]
+    numbers: frozenset[int]
     library: torch.library.Library
+
+    def run(self, graph: CompiledGraph, read: Any, written: Any, numbers: Any) -> Any:
+        """Run the compiled code on operands, which are put back into the order of its inputs."""
+        reads, writes, rest = iter(read), iter(written), iter(numbers)
+        inputs = [
+            next(rest if number in self.numbers else writes if number in self.written else reads)
+            for number in range(len(read) + len(written) + len(numbers))
+        ]
+        return run_compiled(graph, inputs)
 
 
 class Regions:
@@ -54,29 +102,24 @@ class Regions:
         self._by_graph: dict[int, Region] = {}
         self._by_name: dict[str, Region] = {}
 
-    def overload_of(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Any | None:
-        """The operator that stands for a region; None if an input is of a kind that no schema has."""
-        found = self._by_graph.get(id(graph))
-        if found is None:
-            schema = _inputs_of(graph, inputs)
-            if schema is None:
-                return None
-            found = self._define(graph, schema)
-        return found.overload
+    def of(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
+        """The region that PyTorch runs by a call of ``graph``."""
+        return self._by_graph.get(id(graph)) or self._define(graph, inputs)
 
     def call_of(self, name: str) -> Callable[..., Any] | None:
         """What runs the region of an operator and keeps it alive; None if there is none."""
         region = self._by_name.get(name)
         graph = region.graph() if region is not None else None
-        return None if graph is None else partial(_run, graph)
+        return None if region is None or graph is None else partial(region.run, graph)
 
-    def _define(self, graph: CompiledGraph, inputs: str) -> Region:
+    def _define(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
         name = f"region_{next(self._numbers)}"
         library = torch.library.Library(_NAMESPACE, "FRAGMENT")
-        tags = [_DRAWS] if draws_numbers(graph) else []
-        library.define(f"{name}({inputs}) -> Tensor[]", tags=[*tags, _UNSAFE] if is_mixed(graph) else tags)
+        tags = [*([_DRAWS] if draws_numbers(graph) else []), *([_UNSAFE] if is_mixed(graph) else [])]
+        library.define(name + _SCHEMA, tags=tags)
         overload = getattr(getattr(torch.ops, _NAMESPACE), name).default
-        region = Region(weakref.ref(graph), overload, library)
+        numbers = frozenset(n for n, value in enumerate(inputs) if type(value) in _NUMBERS)
+        region = Region(weakref.ref(graph), overload, compiled_writes(graph), numbers, library)
         self._by_graph[id(graph)] = self._by_name[overload.name()] = region
         weakref.finalize(graph, self._forget, id(graph), overload.name())
         return region
@@ -103,17 +146,3 @@ def call_of_region(op: Any) -> Callable[..., Any] | None:
 def is_mixed(graph: CompiledGraph) -> bool:
     """Whether a region runs on more than one kind of device, which no CUDA graph holds."""
     return len(graph.device_types) > 1
-
-
-def _run(graph: CompiledGraph, *inputs: Any) -> Any:
-    return run_compiled(graph, list(inputs))
-
-
-def _inputs_of(graph: CompiledGraph, inputs: Sequence[Any]) -> str | None:
-    written, parts = compiled_writes(graph), list[str]()
-    for number, value in enumerate(inputs):
-        kind = "Tensor" if isinstance(value, torch.Tensor) else _TYPES.get(type(value))
-        if kind is None:
-            return None
-        parts.append(f"Tensor(a{number}!) x{number}" if number in written else f"{kind} x{number}")
-    return ", ".join(parts)
