@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from .backend import Backend, backend
+from .backend import TorchCompileBackend, backend
 from .wishes import Wishes

@@ -22,7 +22,7 @@ from .torch_private import compile_number
 from .wishes import Wishes
 
 
-class Backend:
+class TorchCompileBackend:
     """What PyTorch calls with each graph. There is one, :data:`backend`: PyTorch knows backends by name."""
 
     __name__ = "rote"
@@ -76,5 +76,5 @@ class Backend:
         self._graphed.clear()
 
 
-backend = Backend()
+backend = TorchCompileBackend()
 """The entry point ``rote`` of the group ``torch_dynamo_backends``."""

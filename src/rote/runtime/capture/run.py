@@ -37,11 +37,10 @@ from ..program import (
     unknown_states,
     unseen_function_mode,
 )
-from ..pytorch import plain_functions
+from ..pytorch import plain_functions, seeing_compiled
 from ..reads.trace import Setting
 from ..recording import Known, Node, Own, StaticInputs, hand_out, make_template
 from . import blame
-from .compiled import seeing_compiled
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
 from .path import Cursor, Mode, RestartError, SegmentTape, Stop, UnseenValue, Writes

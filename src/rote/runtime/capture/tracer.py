@@ -32,10 +32,9 @@ from ...hazards.rules import reason
 from ..operators import (
     REGIONS,
     Facts,
-    Inputs,
     Placement,
+    RegionOperands,
     facts_of,
-    run_compiled,
     tensors_in,
     tensors_of,
     without_dropout,
@@ -61,7 +60,7 @@ from ..program import (
     results_of,
 )
 from ..program import operations as ops
-from ..pytorch import DispatchMode, count_versions, is_lazy_zero, resolve_lazily
+from ..pytorch import DispatchMode, count_versions, is_lazy_zero, resolve_lazily, run_compiled
 from ..state import our_profiler
 from .host_tensors import HostTensors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
@@ -100,6 +99,7 @@ class Tracer(DispatchMode):
     """
 
     supports_higher_order_operators = True
+    meets_compiled = True
 
     def __init__(
         self,
@@ -344,10 +344,10 @@ class Tracer(DispatchMode):
             storages.note_readers("aten::detach", user_site())
         return func(tensor)
 
-    def compiled(self, graph: Any, inputs: list[Any]) -> Any:
+    def meet_compiled(self, graph: Any, inputs: list[Any]) -> Any:
         """The call runs a region that Inductor has compiled: one operation, whatever kernels it launches."""
         region = REGIONS.of(graph, inputs)
-        operands = Inputs.sorted_out(inputs, region.written)
+        operands = RegionOperands.sorted_out(inputs, region.written)
         if operands is None:
             text = "compiled code takes an input that is no tensor and no number"
             self.cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .boundaries import Placement, place, rule_of
-from .compiled import REGIONS, Inputs, call_of_region, is_region
+from .compiled import REGIONS, RegionOperands, call_of_region, is_region
 from .facts import Facts, facts_of, overload_named, short
 from .operands import (
     PLAIN_VALUES,
@@ -18,4 +18,4 @@ from .operands import (
     written_values,
 )
 from .table import rows_with
-from .torch_private import compiled_graph_class, composite_call, run_compiled, schema_of
+from .torch_private import composite_call, schema_of

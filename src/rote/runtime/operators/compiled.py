@@ -25,16 +25,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .torch_private import CompiledGraph, compiled_writes, draws_numbers, run_compiled
+from ..pytorch import CompiledGraph, compiled_writes, draws_numbers, run_compiled
 
 _NAMESPACE = "rote_compiled"
 _UNSAFE, _DRAWS = torch.Tag.cudagraph_unsafe, torch.Tag.nondeterministic_seeded
 _SCHEMA = "(Tensor[] read, Tensor(a!)[] written, Scalar[] numbers) -> Tensor[]"
-"""Inputs come in lists: a model has hundreds of them, and a schema 64 arguments at most."""
+"""RegionOperands come in lists: a model has hundreds of them, and a schema 64 arguments at most."""
 _NUMBERS = (int, float, bool)
 
 
-class Inputs(NamedTuple):
+class RegionOperands(NamedTuple):
     """The inputs of a region as operands of its operator.
 
     Attributes:
@@ -48,7 +48,7 @@ class Inputs(NamedTuple):
     numbers: list[float]
 
     @classmethod
-    def sorted_out(cls, inputs: Sequence[Any], written: frozenset[int]) -> Inputs | None:
+    def sorted_out(cls, inputs: Sequence[Any], written: frozenset[int]) -> RegionOperands | None:
         """Sort inputs; None if one is neither a tensor nor a number.
 
         Args:

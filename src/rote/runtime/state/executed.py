@@ -33,8 +33,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ...base import TORCH_NEEDS, Site, identity, is_internal, is_own, user_site
 from ..objects import is_open
-from ..operators import run_compiled
-from ..pytorch import Contact, contact, hiding, in_backward, is_acting, is_worker
+from ..pytorch import Contact, contact, hiding, in_backward, is_acting, is_worker, run_compiled
 
 _TOOLS = (4, 3)
 """The tool numbers of ``sys.monitoring`` that are nobody's by convention, the less usual one first."""
