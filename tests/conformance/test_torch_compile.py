@@ -166,6 +166,28 @@ class TestTraining:
         assert report.replayed == REPLAYED
         assert report.backwards_replayed >= REPLAYED - 1
 
+    @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo looks
+    def test_whole_steps_with_a_graph_break_at_the_backward(self, device):
+        model = network(device)
+        plain = copy.deepcopy(model)
+
+        def steps(model, wrap):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+            def step(x):
+                optimizer.zero_grad()
+                loss = model(x).square().mean()
+                loss.backward()
+                optimizer.step()
+                return loss.detach()
+
+            run = wrap(step)
+            return [run(torch.full((3, 8), float(n), device=device)) for n in range(2 * CALLS)]
+
+        assert_same(steps(model, graphed), steps(plain, lambda step: step))
+        assert_same([*model.parameters()], [*plain.parameters()])
+        assert any(replays())
+
     def test_a_second_walk_back_is_that_of_eager(self, device):
         model = network(device)
         act = graphed(model)

@@ -18,7 +18,7 @@ import torch
 
 from ...api import Graphed
 from .kernels import compiled
-from .torch_private import compile_number
+from .torch_private import compile_number, leave_runtime_alone
 from .wishes import Wishes
 
 
@@ -54,6 +54,7 @@ class TorchCompileBackend:
             OptionError: A mode or an option is unknown, or has an impossible value.
         """
         wishes = Wishes.of(mode, options)
+        leave_runtime_alone()
         number = compile_number()
         function = compiled(graph, inputs, wishes.kernels, wishes.patches)
         function.__qualname__ = f"torch.compile [{number}]"
