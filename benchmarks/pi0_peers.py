@@ -1,8 +1,8 @@
-"""Peers of the PI0 case, one per process: ``python -m benchmarks.pi0_peers compile|raw``; prints JSON.
+"""Peers of the PI0 case, one per process: ``python -m benchmarks.pi0_peers compile|raw|backend``.
 
 ``compile`` is torch.compile(mode="reduce-overhead"); ``raw`` puts torch.cuda.graph around the policy, which
-transformers 5.17 defeats with a boolean-mask index and constants built on the host (5.23 does not). Each is
-timed against eager in turns, on two cameras.
+transformers 5.17 defeats with a boolean-mask index and constants built on the host (5.23 does not).
+``backend`` is torch.compile(backend="rote"). Each is timed against eager in turns, on two cameras.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from rote.integrations.torch_compile import backend
 
 from .common import Settings, first_line, now, time_calls
 from .pi0 import calling, observations, policy_for
@@ -59,7 +61,15 @@ def captured(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callab
     return call
 
 
-WAYS = {"compile": compiled, "raw": captured}
+def by_backend(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callable[..., Tensor]:
+    """The compiler's kernels, recorded by rote."""
+    act = torch.compile(sample, backend=backend)
+    for _ in range(4):  # compiled, observed, recorded, replayed
+        act(**inputs)
+    return act
+
+
+WAYS = {"compile": compiled, "raw": captured, "backend": by_backend}
 
 
 @torch.no_grad()

@@ -33,6 +33,7 @@ CASES = (
     "host_decoder",
     "soak",
     "unsettled",
+    "compiled",
     "pi0",
 )  # the heaviest last
 

@@ -1,7 +1,8 @@
 """The longer run: ``python -m tests.fuzz.run --examples 5000 --seed 0 --device cpu --jobs 2``.
 
 With ``--state`` the scenes are about Python state. ``--count`` goes on after a failure, so that a run says
-how many scenes differ; ``--way dynamo`` plays them with ``torch.compile(backend="eager")``, up to rounding.
+how many scenes differ; ``--way dynamo`` plays them with ``torch.compile(backend="eager")``, ``aot`` and
+``backend`` with its backends ``aot_eager`` and ``rote`` (ATen's kernels), up to rounding.
 
 The examples are cut into chunks, each with a seed of its own, so that a failure ends its chunk only and the
 same numbers make the same run whatever ``--jobs`` is. A failing chunk is shrunk to a small program, which is
@@ -17,12 +18,14 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 CHUNK = 50
+_COMPILED = ("dynamo", "aot", "backend")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,7 +60,9 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--count", action="store_true", help="go on after a failure and count; nothing is shrunk"
     )
-    parser.add_argument("--way", choices=["rote", "dynamo"], default="rote", help="what graphs the callables")
+    parser.add_argument(
+        "--way", choices=["rote", *_COMPILED], default="rote", help="what graphs the callables"
+    )
     return parser.parse_args(argv)
 
 
@@ -93,13 +98,13 @@ def _chunk(options: argparse.Namespace, number: int, examples: int) -> dict[str,
     @hypothesis.given(drawn)
     def play(scene: Any) -> None:
         try:
-            check_text(scene, tally, graph=_dynamo if options.way == "dynamo" else None)
+            check_text(scene, tally, graph=_compiled(options.way) if options.way in _COMPILED else None)
         except Exception as error:
             if not options.count:
                 raise
             failures.append(f"{type(error).__name__}: {error}")
         finally:
-            if options.way == "dynamo":
+            if options.way in _COMPILED:
                 tally.examples += 1
                 torch._dynamo.reset()
 
@@ -113,11 +118,15 @@ def _chunk(options: argparse.Namespace, number: int, examples: int) -> dict[str,
     return {"chunk": number, **vars(tally), "failures": failures}
 
 
-def _dynamo(function: Any) -> Any:
-    """The callable under Dynamo's guards."""
+def _compiled(way: str) -> Callable[[Any], Any]:
+    """What puts a callable under ``torch.compile``."""
     import torch
 
-    return torch.compile(function, backend="eager")
+    from rote.integrations.torch_compile import backend
+
+    if way == "backend":
+        return partial(torch.compile, backend=backend, options={"kernels": "aten"})
+    return partial(torch.compile, backend={"dynamo": "eager", "aot": "aot_eager"}[way])
 
 
 def _progress(results: list[dict[str, Any]], chunks: int, started: float) -> None:

@@ -80,6 +80,7 @@ class Graphed:
         options: How.
         account: Whose budget its recordings count against, if not one of its own.
         ledger: What its traced calls cost, likewise.
+        closed: The function gets at no tensor that is an argument in another way, as compiled code.
     """
 
     def __init__(
@@ -88,6 +89,8 @@ class Graphed:
         options: Options,
         account: Account | None = None,
         ledger: Ledger | None = None,
+        *,
+        closed: bool = False,
     ) -> None:
         settings = read_settings()
         self._function = function
@@ -117,6 +120,7 @@ class Graphed:
             self._backwards,
             self._ledger,
             ((self._name, function),),
+            closed=closed,
         )
         self._openings = Openings()
         self._keys = Keys(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..backends.protocol import raw_call
-from ..operators import Facts, composite_call, facts_of
+from ..operators import Facts, composite_call, facts_of, is_region
 from ..program import replaced_kernels
 from ..pytorch import Running, counts_inside
 from .zeros import LAZY_ZEROS
@@ -57,7 +57,8 @@ class Overload:
     @classmethod
     def of(cls, func: Any, split: Collection[str] = ()) -> Overload:
         """What is known of ``func``; ``split`` names the operations that the user wants apart."""
-        seen = func.namespace != "aten" or replaced_kernels()
+        own = func.namespace == "aten" or is_region(func)
+        seen = not own or replaced_kernels()
         special = func is DETACH or func is LIFT
         parts, facts = composite_call(func), facts_of(func)
         seeds, vectors = "seeds" in facts.row, "vectors" in facts.row

@@ -37,7 +37,7 @@ from ..program import (
     unknown_states,
     unseen_function_mode,
 )
-from ..pytorch import plain_functions
+from ..pytorch import plain_functions, seeing_compiled
 from ..reads.trace import Setting
 from ..recording import Known, Node, Own, StaticInputs, hand_out, make_template
 from . import blame
@@ -405,6 +405,7 @@ class TracedCall:
             stack.callback(tracing.reset, token)
             stack.enter_context(unseen_function_mode())
             stack.enter_context(as_python(tracer.meet_operator))
+            stack.enter_context(seeing_compiled())
             stack.enter_context(tracer.watching_for_compiler())
             # A cast cached by one call would be hidden from the next one. Within a call the cache stays on:
             # gradients of a weight used twice are summed in the type it was cast to.

@@ -29,8 +29,10 @@ from ...base import Site, Sites, identity, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..operators import (
+    REGIONS,
     Facts,
     Placement,
+    RegionOperands,
     facts_of,
     tensors_in,
     tensors_of,
@@ -57,7 +59,7 @@ from ..program import (
     results_of,
 )
 from ..program import operations as ops
-from ..pytorch import DispatchMode, count_versions, is_lazy_zero, resolve_lazily
+from ..pytorch import DispatchMode, count_versions, is_lazy_zero, resolve_lazily, run_compiled
 from ..state import our_profiler
 from .host_tensors import HostTensors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
@@ -77,6 +79,7 @@ class Tracer(DispatchMode):
     """The dispatch mode of one run: hands each operation to what follows, records or observes it."""
 
     supports_higher_order_operators = True
+    meets_compiled = True
 
     def __init__(
         self,
@@ -309,6 +312,17 @@ class Tracer(DispatchMode):
         if len(storages.external_sites) < len(storages.externals):
             storages.note_readers("aten::detach", user_site())
         return func(tensor)
+
+    def meet_compiled(self, graph: Any, inputs: list[Any]) -> Any:
+        """The call runs a region that Inductor has compiled: one operation, whatever kernels it launches."""
+        region = REGIONS.of(graph, inputs)
+        operands = RegionOperands.sorted_out(inputs, region.written)
+        if operands is None:
+            text = "compiled code takes an input that is no tensor and no number"
+            self.cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
+            return self.runner.seen(run_compiled, graph, inputs)
+        inputs.clear()  # as compiled code does, so that what is needed no more is freed
+        return self.__torch_dispatch__(region.overload, (), operands)
 
     def meet_operator(self, name: str) -> None:
         """The call comes to an operator over Python functions, which is not looked into."""

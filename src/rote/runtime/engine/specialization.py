@@ -409,6 +409,8 @@ class Specialization:
 
     def reach(self, call: Call) -> Iterator[Any]:
         """All that the callable can reach besides its tensor arguments, and more."""
+        if self.subject.closed:
+            return iter(())
         leaves = zip(call.leaves, call.kinds, strict=True)
         opaque = [leaf for leaf, kind in leaves if kind == OPAQUE or isinstance(leaf, (FunctionType, type))]
         return reached([*self._outside(), *opaque])

@@ -61,6 +61,7 @@ class Subject:
         ledger: What its traced calls cost.
         roots: Where its Python state is found, with names.
         trusted: Storages that it reads and that nobody can replace.
+        closed: It gets at no tensor that is an argument in another way, such as by the module that holds it.
     """
 
     function: Callable[..., Any]
@@ -72,6 +73,7 @@ class Subject:
     ledger: Ledger
     roots: tuple[tuple[str, Any], ...]
     trusted: frozenset[int] = frozenset()
+    closed: bool = False
 
     def follow(self, call: Call, meet: Callable[[Any], None] = lambda tensor: None) -> Trace:
         """Note what the callable reads and writes outside of itself, from now on.

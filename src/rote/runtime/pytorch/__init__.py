@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from .compiled import (
+    CompiledGraph,
+    compiled_writes,
+    draws_numbers,
+    run_compiled,
+    seeing_compiled,
+)
 from .kernels import Running, hiding
 from .modes import DispatchMode
 from .processes import Contact, contact, is_acting, is_quiet

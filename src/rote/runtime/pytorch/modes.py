@@ -70,7 +70,13 @@ _AS_WRITTEN = AsWritten()
 
 
 class DispatchMode(TorchDispatchMode):
-    """The base of rote's dispatch modes."""
+    """The base of rote's dispatch modes.
+
+    Attributes:
+        meets_compiled: Regions of compiled code are handed to :meth:`meet_compiled`.
+    """
+
+    meets_compiled = False
 
     def __init__(self) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
@@ -80,6 +86,10 @@ class DispatchMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         """Asked by PyTorch when a class is made. Seen in torch 2.11 and 2.13; elsewhere nobody asks."""
         return False
+
+    def meet_compiled(self, graph: Any, inputs: list[Any]) -> Any:
+        """Run a region of compiled code, with no mode in force."""
+        raise NotImplementedError
 
     def __enter__(self) -> Any:
         """Enter the mode; its handler is hidden from the compiler if that is imported."""

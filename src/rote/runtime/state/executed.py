@@ -33,7 +33,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ...base import TORCH_NEEDS, Site, identity, is_internal, is_own, user_site
 from ..objects import is_open
-from ..pytorch import Contact, contact, hiding, in_backward, is_acting, is_worker
+from ..pytorch import Contact, contact, hiding, in_backward, is_acting, is_worker, run_compiled
 
 _TOOLS = (4, 3)
 """The tool numbers of ``sys.monitoring`` that are nobody's by convention, the less usual one first."""
@@ -316,6 +316,8 @@ def _by_name(code: CodeType, namespace: dict[str, Any]) -> list[FunctionType]:
 
 def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
     """Whether library code, or our own, runs for code of ours and not for code that is followed."""
+    if _runs_compiled(frame, followed):
+        return True
     at: FrameType | None = frame
     while at is not None:
         code = at.f_code
@@ -325,6 +327,16 @@ def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
         made = code.co_filename.startswith("<")  # from text, as the methods of named tuples are
         if followed.original(code) is not code or not (made or is_internal(code.co_filename)):
             return False
+        at = at.f_back
+    return False
+
+
+def _runs_compiled(frame: FrameType, followed: FollowedCode) -> bool:
+    """Whether code runs for a compiled region: Inductor writes its Python code into files of its own."""
+    at: FrameType | None = frame
+    while at is not None and followed.original(at.f_code) is at.f_code:
+        if at.f_code is run_compiled.__code__:
+            return True
         at = at.f_back
     return False
 

@@ -585,6 +585,7 @@ _BY_WORD: dict[str, Handler] = {
     "callable": _each(_callable, 1),
     "clear": _one(lambda trace, value: trace.change(value)),
     "coded": _coded,
+    "compiled": lambda trace, *_: None,  # a function of its inputs, which is an operation of the call
     "collector": lambda trace, *_: trace.read(ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc),
     "csv_writer": _csv_writer,
     "decimal_context": lambda trace, *_: trace.find(decimal.getcontext(), None, "decimal.getcontext()"),

@@ -1,0 +1,1 @@
+"""Where rote plugs into what people use already. Nothing here is loaded before somebody asks for it."""

@@ -1,0 +1,53 @@
+"""What the backend needs of PyTorch's compiler that has no public name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from torch._dynamo import trace_rules
+from torch._guards import CompileContext, TracingContext
+
+from ... import runtime
+
+
+def leave_runtime_alone() -> None:
+    """Dynamo compiles no frame of rote's runtime from now on, as it compiles none of PyTorch's own.
+
+    Between the frames of a callable with graph breaks autograd calls the runtime, and Dynamo looks at each
+    frame that runs there. Seen in torch 2.11 and 2.13.
+    """
+    if not trace_rules.check_file(runtime.__file__).skipped:
+        trace_rules.add(runtime.__name__)
+
+
+def replayable(compiler: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiler whose code can be replayed: what PyTorch's wrapper does around it is the same in each call.
+
+    - Of a forward compiled without donated buffers it says that it has none. PyTorch leaves that open, and
+      refuses a second walk back through a forward of which it is open.
+    - Results get no hint which of their sizes are dynamic. The hint is an attribute, made anew in each call.
+      With it the frame behind a graph break is compiled dynamic at once, without it after the first new size.
+
+    Seen in torch 2.11 and 2.13; elsewhere nothing is changed.
+    """
+
+    @wraps(compiler)
+    def compile_one(graph: Any, inputs: Any, **options: Any) -> Any:
+        metadata: Any = getattr(TracingContext.try_get(), "fw_metadata", None)
+        if getattr(metadata, "bw_donated_idxs", ()) is None:
+            metadata.bw_donated_idxs = []
+        if getattr(metadata, "dynamic_outputs", False):
+            metadata.dynamic_outputs = False
+        if getattr(metadata, "dynamic_saved_tensors_idxs", None):
+            metadata.dynamic_saved_tensors_idxs = {}
+        return compiler(graph, inputs, **options)
+
+    return compile_one
+
+
+def compile_number() -> str:
+    """The number of the compilation in progress, as PyTorch's logs write it. Seen in torch 2.11 and 2.13."""
+    number = CompileContext.current_compile_id()
+    return "?" if number is None else str(number)

@@ -1,0 +1,148 @@
+"""Regions compiled by Inductor, as operators.
+
+Compiled code launches kernels past the dispatcher, so a dispatch mode does not see what it does. It need not:
+a region is a function of its inputs, and says which of them it writes. So each region gets an overload of its
+own, whose schema says of each input whether it is written, and a traced call has one operation where the
+compiled code runs.
+Everything that reads schemas (placement, writes, random draws, the host's tape) treats it like any other
+operator.
+
+A region is known by the object that PyTorch calls, not by configuration: code that was compiled before rote
+was imported, or that came out of a cache, is the same object.
+
+What does not work: calling the overload through the dispatcher. A region may return ``None`` and numbers
+among its tensors, which no schema allows. The tracer calls it directly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from ..pytorch import CompiledGraph, compiled_writes, draws_numbers, run_compiled
+
+_NAMESPACE = "rote_compiled"
+_UNSAFE, _DRAWS = torch.Tag.cudagraph_unsafe, torch.Tag.nondeterministic_seeded
+_SCHEMA = "(Tensor[] read, Tensor(a!)[] written, Scalar[] numbers) -> Tensor[]"
+"""RegionOperands come in lists: a model has hundreds of them, and a schema 64 arguments at most."""
+_NUMBERS = (int, float, bool)
+
+
+class RegionOperands(NamedTuple):
+    """The inputs of a region as operands of its operator.
+
+    Attributes:
+        read: Tensors that it only reads.
+        written: Tensors that it writes.
+        numbers: Sizes, mostly.
+    """
+
+    read: list[torch.Tensor]
+    written: list[torch.Tensor]
+    numbers: list[float]
+
+    @classmethod
+    def sorted_out(cls, inputs: Sequence[Any], written: frozenset[int]) -> RegionOperands | None:
+        """Sort inputs; None if one is neither a tensor nor a number.
+
+        Args:
+            inputs: What the region is called with.
+            written: The numbers of those that it writes.
+        """
+        made = cls([], [], [])
+        for number, value in enumerate(inputs):
+            if isinstance(value, torch.Tensor):
+                (made.written if number in written else made.read).append(value)
+            elif type(value) in _NUMBERS:
+                made.numbers.append(value)
+            else:
+                return None
+        return made
+
+
+@dataclass(frozen=True)
+class Region:
+    """A compiled region.
+
+    Attributes:
+        graph: What PyTorch calls; held weakly, since compiled code may hold constants as large as a model.
+        overload: The operator that stands for it.
+        written: The numbers of the inputs that it writes.
+        numbers: Those of the inputs that are numbers.
+        library: Keeps the operator defined.
+    """
+
+    graph: weakref.ref[CompiledGraph]
+    overload: Any
+    written: frozenset[int]
+    numbers: frozenset[int]
+    library: torch.library.Library
+
+    def run(self, graph: CompiledGraph, read: Any, written: Any, numbers: Any) -> Any:
+        """Run the compiled code on operands, which are put back into the order of its inputs."""
+        reads, writes, rest = iter(read), iter(written), iter(numbers)
+        inputs = [
+            next(rest if number in self.numbers else writes if number in self.written else reads)
+            for number in range(len(read) + len(written) + len(numbers))
+        ]
+        return run_compiled(graph, inputs)
+
+
+class Regions:
+    """The regions met so far, by the identity of what PyTorch calls and by the name of their operator."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._by_graph: dict[int, Region] = {}
+        self._by_name: dict[str, Region] = {}
+
+    def of(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
+        """The region that PyTorch runs by a call of ``graph``."""
+        return self._by_graph.get(id(graph)) or self._define(graph, inputs)
+
+    def call_of(self, name: str) -> Callable[..., Any] | None:
+        """What runs the region of an operator and keeps it alive; None if there is none."""
+        region = self._by_name.get(name)
+        graph = region.graph() if region is not None else None
+        return None if region is None or graph is None else partial(region.run, graph)
+
+    def _define(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
+        name = f"region_{next(self._numbers)}"
+        library = torch.library.Library(_NAMESPACE, "FRAGMENT")
+        tags = [*([_DRAWS] if draws_numbers(graph) else []), *([_UNSAFE] if is_mixed(graph) else [])]
+        library.define(name + _SCHEMA, tags=tags)
+        overload = getattr(getattr(torch.ops, _NAMESPACE), name).default
+        numbers = frozenset(n for n, value in enumerate(inputs) if type(value) in _NUMBERS)
+        region = Region(weakref.ref(graph), overload, compiled_writes(graph), numbers, library)
+        self._by_graph[id(graph)] = self._by_name[overload.name()] = region
+        weakref.finalize(graph, self._forget, id(graph), overload.name())
+        return region
+
+    def _forget(self, graph: int, name: str) -> None:
+        self._by_graph.pop(graph, None)
+        self._by_name.pop(name, None)
+
+
+REGIONS = Regions()
+"""Operators are defined for the process, so these are its regions."""
+
+
+def is_region(op: Any) -> bool:
+    """Whether an overload stands for a compiled region."""
+    return op.namespace == _NAMESPACE
+
+
+def call_of_region(op: Any) -> Callable[..., Any] | None:
+    """What runs the region that an overload stands for; None once its compiled code is gone."""
+    return REGIONS.call_of(op.name())
+
+
+def is_mixed(graph: CompiledGraph) -> bool:
+    """Whether a region runs on more than one kind of device, which no CUDA graph holds."""
+    return len(graph.device_types) > 1

@@ -1,0 +1,124 @@
+"""Code that Inductor has compiled: what is asked of it, and how a mode comes to see it.
+
+Compiled code launches kernels past the dispatcher. PyTorch calls it as an object of one class, from the
+forward and, on a device's own thread, from the backward. So the call of that class is replaced while a mode
+wants to see it, for all threads at once. A thread whose stack has no such mode runs compiled code as it is.
+
+Every name here was seen in torch 2.11 and 2.13. Where the class is missing nothing was compiled by Inductor,
+and nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import threading
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from torch.utils._python_dispatch import (
+    _disable_current_modes as without_modes,  # pyright: ignore[reportPrivateUsage]
+)
+from torch.utils._python_dispatch import (
+    _get_current_dispatch_mode_stack as dispatch_modes,  # pyright: ignore[reportPrivateUsage]
+)
+
+from .modes import DispatchMode
+
+_RANDOM = re.compile(
+    r"(?<!\w)(?:inductor_seed|inductor_rand|rand(?!om\b|_strided)|bernoulli|multinomial|normal_|native_dropout)"
+)
+"""What the source of a compiled region has if it draws random numbers; its benchmark has ``rand_strided``."""
+
+
+class CompiledGraph(Protocol):
+    """What PyTorch calls where it runs a region that Inductor has compiled: a ``CompiledFxGraph``.
+
+    Attributes:
+        device_types: The kinds of devices that it uses.
+        mutated_input_idxs: The numbers of the inputs that it writes.
+        source_code: The Python code around its kernels.
+    """
+
+    device_types: Collection[str]
+    mutated_input_idxs: Collection[int]
+    source_code: str
+
+
+def compiled_graph_class() -> Any:
+    """The class of :class:`CompiledGraph`; None where nothing was compiled by Inductor in this process."""
+    return getattr(sys.modules.get("torch._inductor.output_code"), "CompiledFxGraph", None)
+
+
+def run_compiled(graph: CompiledGraph, inputs: list[Any]) -> Any:
+    """Run a compiled region, which empties the list of its inputs."""
+    return compiled_graph_class().__call__(graph, inputs)
+
+
+def compiled_writes(graph: CompiledGraph) -> frozenset[int]:
+    """The numbers of the inputs that a compiled region writes."""
+    return frozenset(graph.mutated_input_idxs)
+
+
+def draws_numbers(graph: CompiledGraph) -> bool:
+    """Whether a compiled region draws random numbers; true as well where its source is not to be had."""
+    source = getattr(graph, "source_code", "")
+    return not source or _RANDOM.search(source) is not None
+
+
+class CompiledCalls:
+    """Regions are handed to modes, from the first :meth:`begin` to the last :meth:`end`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._original: Any = None
+
+    def begin(self) -> bool:
+        """Begin; False where nothing was compiled by Inductor in this process."""
+        graphs = compiled_graph_class()
+        if graphs is None:
+            return False
+        with self._lock:
+            if not self._users:
+                self._original = graphs.__call__
+                graphs.__call__ = _through_modes(graphs.__call__)
+            self._users += 1
+        return True
+
+    def end(self) -> None:
+        """Take one :meth:`begin` back."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                compiled_graph_class().__call__ = self._original
+                self._original = None
+
+
+_CALLS = CompiledCalls()
+"""The class is the process's, and so is who has replaced its call."""
+
+
+def _through_modes(original: Any) -> Any:
+    @functools.wraps(original)
+    def call(graph: Any, inputs: list[Any]) -> Any:
+        for mode in dispatch_modes():
+            if isinstance(mode, DispatchMode) and mode.meets_compiled:
+                with without_modes():  # PyTorch's own among them, in the first call of a region
+                    return mode.meet_compiled(graph, inputs)
+        return original(graph, inputs)
+
+    return call
+
+
+@contextmanager
+def seeing_compiled() -> Generator[None]:
+    """A context in which compiled regions are handed to a mode of this thread that meets them."""
+    begun = _CALLS.begin()
+    try:
+        yield
+    finally:
+        if begun:
+            _CALLS.end()
