@@ -1,8 +1,8 @@
 """The gradient of the layer's operator with respect to its input.
 
-Rounding is passed straight through, and clipped entries get none. It is written out in an operator of its
-own, ``rote_quant::linear_backward``, because autograd is off inside an operator; it goes through the dense
-weight, in float32 and through torch on every device.
+Rounding passes it straight through, and clipped entries get none. Autograd is off inside an operator, so the
+gradient is one of its own, ``rote_quant::linear_backward``. It multiplies by the dense weight, in float32 and
+by torch on every device.
 """
 
 from __future__ import annotations
@@ -59,19 +59,17 @@ def linears_backward(
     row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
 ) -> Tensor:  # fmt: skip
     """The gradient of an input that several layers share: the sum of what each gives."""
-    total: Tensor | None = None
     weights = members(codes, w_scale, w_zero, w_sum, row_rotation, bias, features)
     turns = turns_of(stages, act_scale, len(codes))
+    total: Any = 0
     for grad, (own, scale), weight in zip(grads, turns, weights, strict=True):
         grid = (act_bits, act_symmetric, act_clip, scale, act_zero)
-        mine = linear_backward(grad, x, smooth, own, width, *grid, *weight)
-        total = mine if total is None else total + mine
-    assert total is not None
+        total = total + linear_backward(grad, x, smooth, own, width, *grid, *weight)
     return total
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Save the tensors of the inputs for the way back, and how they lie among the rest."""
+    """Save the tensors of the inputs for the backward, and where they stand among the rest."""
     leaves, ctx.spec = tree_flatten(inputs)
     ctx.save_for_backward(*(leaf for leaf in leaves if isinstance(leaf, Tensor)))
     ctx.leaves = [_SAVED if isinstance(leaf, Tensor) else leaf for leaf in leaves]
@@ -81,7 +79,7 @@ _SAVED = object()
 
 
 def _gradients(ctx: Any, backward: Callable[..., Tensor], grad: Any) -> tuple[Any, ...]:
-    """One for each input: all but the first have none, and lists of tensors as many."""
+    """One gradient for each input: None, or a list of None for a list of tensors, for all but the first."""
     saved = iter(ctx.saved_tensors)
     leaves = [next(saved) if leaf is _SAVED else leaf for leaf in ctx.leaves]
     inputs = tree_unflatten(leaves, ctx.spec)

@@ -1,8 +1,9 @@
-"""Which stages a configuration's transform has, and how the tensors that hold them become a chain again."""
+"""Which stages a configuration's transform has, and the chain that their tensors make."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,12 +17,14 @@ def padded(size: int, block: int) -> int:
     return -(-size // block) * block
 
 
-def stage_counts(config: DuQuantConfig) -> tuple[int, int]:
-    """How many rotations and how many permutations a transform has."""
+def stage_kinds(config: DuQuantConfig) -> list[Literal["rotation", "order"]]:
+    """The rotations and permutations (orders of channels) of a transform, as they follow each other."""
     permutations = 0 if config.permutation == "none" else config.permutation_rounds
     if config.rotation == "none":
-        return 0, min(permutations, 1)  # one after the other they would be one
-    return (1 if config.permute_first else permutations + 1), permutations
+        return ["order"] * min(permutations, 1)  # several in a row would be one
+    if config.permute_first:
+        return ["order"] * permutations + ["rotation"]
+    return ["rotation", *["order", "rotation"] * permutations]
 
 
 def chain_of(smooth: Tensor | None, stages: Sequence[Tensor]) -> Chain:
