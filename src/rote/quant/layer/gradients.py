@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..config import UNQUANTIZED
-from ..kernels import GROUP, LAYER, NAMESPACE, library, members, turns_of
+from ..kernels import GROUP, LAYER, NAMESPACE, library, members, register, turns_of
 from ..numerics import (
     Grid,
     chain_of,
@@ -100,13 +100,9 @@ def _fake_backward(grad: Any, x: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(x.shape)
 
 
-library.define(f"linear_backward(Tensor grad, Tensor x, {LAYER}) -> Tensor")
-library.define(f"linears_backward(Tensor[] grads, Tensor x, {GROUP}) -> Tensor")
-for _name, _backward, _forward, _gradient in (
-    ("linear_backward", linear_backward, "linear", _input_gradient),
-    ("linears_backward", linears_backward, "linears", _group_gradient),
+for _name, _schema, _backward, _gradient in (
+    ("linear", f"(Tensor grad, Tensor x, {LAYER}) -> Tensor", linear_backward, _input_gradient),
+    ("linears", f"(Tensor[] grads, Tensor x, {GROUP}) -> Tensor", linears_backward, _group_gradient),
 ):
-    library.impl(_name, _backward, "CPU")
-    library.impl(_name, _backward, "CUDA")
-    torch.library.register_fake(f"{NAMESPACE}::{_name}", _fake_backward, lib=library)
-    torch.library.register_autograd(f"{NAMESPACE}::{_forward}", _gradient, setup_context=_keep, lib=library)
+    register(f"{_name}_backward", _schema, _backward, _backward, _fake_backward)
+    torch.library.register_autograd(f"{NAMESPACE}::{_name}", _gradient, setup_context=_keep, lib=library)
