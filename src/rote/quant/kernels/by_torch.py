@@ -51,7 +51,8 @@ def linear(x: Tensor, *operands: Any) -> Tensor:
         return [] if part is None else [part]
 
     *shared, scale, zero = operands[:8]
-    return linears(x, *shared, listed(scale), zero, *map(listed, operands[8:]))[0]
+    group = [*shared, listed(scale), zero, *map(listed, operands[8:])]
+    return linears(x, *group)[0]
 
 
 def linears(

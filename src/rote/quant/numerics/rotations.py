@@ -1,16 +1,15 @@
 """Orthogonal matrices that spread outliers over a block: greedy search, Hadamard, and the weight's own basis.
 
-The greedy search (DuQuant, section 3.2 of the paper) starts from a basis whose row 0 is flat: an outlier in
-channel 0 leaves it with 1/sqrt(size) of its height in every channel. The rest of the basis is completed at
-random. Each step moves the channel with the largest entry to that row, rotates, and looks again; of all
-prefixes of the steps, none included, the one with the smallest peak is kept. A peak is the largest minus the
-smallest entry.
+The greedy search (DuQuant, section 3.2 of the paper) starts from a basis whose row 0 is flat: it spreads an
+outlier in channel 0 over all channels, 1/sqrt(size) of its height in each. The other rows are random. Each
+step moves the channel with the largest entry to row 0 and rotates. Of all prefixes of the steps, the empty
+one included, the search keeps the one with the smallest peak, which is the largest minus the smallest entry.
 
 The published code differs from the paper in two ways. It takes the *row* of the reshaped activations, modulo
 the block, for the outlier's channel; the errors are within 2.5 % of each other, and ``index="row"`` repeats
-it. And it multiplies the completion from the right, which leaves row 0 no longer flat (its entries become
+it. And it multiplies the completion from the right, after which row 0 is no longer flat (its entries are
 normally distributed, the largest about three times what they were); here the completion multiplies from the
-left, as the paper's text wants. To compare with that code, hand its matrix in as ``basis``.
+left, as in the paper. To compare with that code, pass its matrix as ``basis``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def flat_row_basis(size: int) -> Tensor:
     basis = torch.eye(size, dtype=torch.float64)
     for i in range(size - 1):
         cos, sin = 1 / math.sqrt(i + 2), math.sqrt(i + 1) / math.sqrt(i + 2)
-        # Each rotation adds a row to those that the flat one is made of.
+        # Each rotation adds a row to the sum that becomes the flat one.
         upper, lower = basis[i].clone(), basis[i + 1].clone()
         basis[i], basis[i + 1] = cos * upper - sin * lower, sin * upper + cos * lower
     swap = torch.arange(size)
@@ -57,13 +56,13 @@ def greedy_rotation(
     basis: Tensor | None = None,
     index: Literal["channel", "row"] = "channel",
 ) -> Tensor:
-    """The rotation that a greedy search finds for some activations.
+    """The rotation that a greedy search finds for activations.
 
     Args:
-        x: Sets of rows, of shape ``(sets, rows, size)``; each set gets a matrix of its own.
-        steps: The longest product that is tried.
-        generator: Where the random completion is drawn from, on the CPU.
-        basis: The completed basis itself, instead of a random one.
+        x: Sets of rows, of shape ``(sets, rows, size)``; each set gets its own matrix.
+        steps: The longest product to try.
+        generator: Of the random completion, on the CPU.
+        basis: A completed basis in place of a random one.
         index: Where an outlier's channel is read, see above.
 
     Returns:
@@ -132,10 +131,10 @@ def hadamard(size: int) -> Tensor:
 def block_basis(rows: Tensor, size: int) -> Tensor:
     """The principal basis of each block of columns, the strongest direction first.
 
-    The left singular vectors of the transposed block, found as eigenvectors of its Gram matrix. The entry
-    of largest size of each vector is positive, so that the result does not depend on the solver. Where the
-    last block is not full, what is missing is left alone. For rows ``(count, width)`` the result has the
-    shape ``(ceil(width / size), size, size)``, float64 on their device.
+    It is the left singular vectors of the transposed block, found as eigenvectors of its Gram matrix. The
+    largest entry of each vector is positive, so that the result does not depend on the solver. Missing
+    columns of the last block are left alone. For rows ``(count, width)`` the result has the shape
+    ``(ceil(width / size), size, size)``, float64 on their device.
     """
     missing = -rows.shape[1] % size
     columns = pad_columns(rows.double(), rows.shape[1] + missing)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ def padded(size: int, block: int) -> int:
     return -(-size // block) * block
 
 
-def stage_kinds(config: DuQuantConfig) -> list[Literal["rotation", "order"]]:
+def stage_kinds(config: DuQuantConfig) -> list[str]:
     """The rotations and permutations (orders of channels) of a transform, as they follow each other."""
     permutations = 0 if config.permutation == "none" else config.permutation_rounds
     if config.rotation == "none":

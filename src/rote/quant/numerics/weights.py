@@ -1,8 +1,7 @@
-"""Weights to integer codes: which range each row (or group, or the tensor) covers, and with which codes.
+"""Weights to integer codes: the range of each row (or group, or the tensor), and the codes.
 
-Four ways to choose a range: minimum and maximum; a search for the clipping ratio with the smallest square
-error; the coarse search of the policy variant; and clipping that is learned, on the layer's output (see
-``learning``).
+There are four ways to choose a range: minimum and maximum, a search for the clipping ratio with the least
+square error, the coarse search of the policy variant, and learned clipping (see ``learning``).
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ COARSE = (0.5, 0.75, 1.0, 1.25, 1.5)
 
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """Integer codes and what they stand for.
+    """Integer codes and their scales.
 
     ``codes`` are int8, of shape ``(out, width)``; ``scale`` (float32) and ``zero`` (int8) have the shape
-    ``(out, groups)``, and groups are equal parts of a row.
+    ``(out, groups)``, where groups are equal parts of a row.
     """
 
     codes: Tensor
@@ -44,17 +43,13 @@ class QuantizedWeight:
 
 
 def quantize_weight(
-    weight: Tensor,
-    bits: int,
-    config: DuQuantConfig,
-    *,
-    rows: Tensor | None = None,
+    weight: Tensor, bits: int, config: DuQuantConfig, *, rows: Tensor | None = None,
     seen: Tensor | None = None,
-) -> QuantizedWeight:
+) -> QuantizedWeight:  # fmt: skip
     """Quantize a transformed weight ``(out, width)`` to 2 to 8 bits.
 
-    Learned clipping trains on transformed inputs ``rows``, of shape ``(rows, width)``, and on what the
-    layer sees of them, quantized: ``seen``.
+    Learned clipping trains on transformed inputs ``rows``, of shape ``(rows, width)``, and on the same
+    quantized, ``seen``.
     """
     grid = Grid(bits, config.weight_symmetric)
     parts = split(weight.float(), config)
