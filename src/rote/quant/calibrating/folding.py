@@ -13,8 +13,7 @@ Groups without such a module divide their inputs themselves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -85,12 +84,9 @@ class Smoothed:
 
 @torch.no_grad()
 def smooth_group(
-    model: nn.Module,
-    group: Sequence[str],
-    config: DuQuantConfig,
-    stats: CalibrationStats | None,
+    model: nn.Module, group: Sequence[str], config: DuQuantConfig, stats: CalibrationStats | None,
     quantized: Collection[str],
-) -> Smoothed:
+) -> Smoothed:  # fmt: skip
     """Find a place for the divisors of a group's input; ``quantized`` names all layers that will be."""
     if stats is None or not config.fold_smoothing:
         return Smoothed()
@@ -157,13 +153,9 @@ def _columns(group: Sequence[str], source: str, stats: CalibrationStats, count: 
 
 
 def _feature_scale(
-    model: nn.Module,
-    group: Sequence[str],
-    config: DuQuantConfig,
-    stats: CalibrationStats,
-    columns: Tensor,
+    model: nn.Module, group: Sequence[str], config: DuQuantConfig, stats: CalibrationStats, columns: Tensor,
     count: int,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The divisor of every feature of the source, float32; 1 where no column takes the feature."""
     assert config.smooth_alpha is not None
     weights = [cast(Tensor, model.get_submodule(layer).weight) for layer in group]
@@ -195,23 +187,14 @@ def find_fold(norm: nn.Module, scale: Tensor) -> Fold | None:
     except Exception:  # it takes more than rows, or is of another dimension
         return None
     loose = 4 * torch.finfo(weight.dtype).eps
+    kept = Fold(norm, weight.detach().clone(), None if bias is None else bias.detach().clone())
     for shift in (0.0, 1.0):
         fold = Fold(norm, ((weight.float() + shift) / wide - shift).to(weight.dtype), new_bias)
-        with _tried(fold):
+        fold.apply()
+        try:
             after = norm(probe).float() * wide
+        finally:
+            kept.apply()
         if torch.allclose(after, before, rtol=loose, atol=loose * float(before.abs().max())):
             return fold
     return None
-
-
-@contextmanager
-def _tried(fold: Fold) -> Generator[None]:
-    """With the new parameters in place, for a moment."""
-    module = cast(Any, fold.norm)
-    bias = None if fold.bias is None else module.bias.detach().clone()
-    before = Fold(fold.norm, module.weight.detach().clone(), bias)
-    fold.apply()
-    try:
-        yield
-    finally:
-        before.apply()

@@ -23,9 +23,8 @@ from torch import Tensor
 
 from .grid import Grid
 from .packing import codes_of
-from .stages import chain_of
 from .torch_private import tensor_core_product
-from .transforms import at_least_float32, multiply_blocks, pad_columns
+from .transforms import at_least_float32, chain_of, multiply_blocks, pad_columns
 
 EXACT_COLUMNS = 1024
 """Products of two int8 numbers that float32 adds exactly: 2^7 * 2^7 * 2^10 = 2^24."""

@@ -11,8 +11,17 @@ from torch import Tensor
 from ..config import DuQuantConfig
 from .permutations import alternating, column_energy, zigzag
 from .rotations import block_basis, greedy_rotation, hadamard
-from .stages import padded, rotation_dtype, stage_kinds
-from .transforms import Chain, Permutation, Rotation, Smoothing, Transform, pad_columns
+from .transforms import (
+    Chain,
+    Permutation,
+    Rotation,
+    Smoothing,
+    Transform,
+    pad_columns,
+    padded,
+    rotation_dtype,
+    stage_kinds,
+)
 
 SMALLEST_DIVISOR = 1e-5
 

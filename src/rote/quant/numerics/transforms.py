@@ -14,10 +14,13 @@ inverts what is stored.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from ..config import DuQuantConfig
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,27 @@ class Chain:
         return x
 
 
+def chain_of(smooth: Tensor | None, stages: Sequence[Tensor]) -> Chain:
+    """A chain from its tensors: smoothing, then rotations (3 dimensions) and permutations (1 dimension)."""
+    found = [Rotation(stage) if stage.dim() == 3 else Permutation(stage) for stage in stages]
+    return Chain((*([] if smooth is None else [Smoothing(smooth)]), *found))
+
+
+def stage_kinds(config: DuQuantConfig) -> list[str]:
+    """The rotations and permutations (orders of channels) of a transform, as they follow each other."""
+    permutations = 0 if config.permutation == "none" else config.permutation_rounds
+    if config.rotation == "none":
+        return ["order"] * min(permutations, 1)  # several in a row would be one
+    if config.permute_first:
+        return ["order"] * permutations + ["rotation"]
+    return ["rotation", *["order", "rotation"] * permutations]
+
+
+def rotation_dtype(config: DuQuantConfig) -> torch.dtype:
+    """The type rotations are rounded to."""
+    return getattr(torch, config.transform_dtype)
+
+
 def multiply_blocks(x: Tensor, blocks: Tensor) -> Tensor:
     """Each block of each row ``(..., count * size)`` times its matrix, or the one that all share."""
     size = blocks.shape[-1]
@@ -137,3 +161,8 @@ def pad_columns(x: Tensor, width: int) -> Tensor:
 def at_least_float32(x: Tensor) -> Tensor:
     """The same numbers in float32, or float64 if they are in that."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def padded(size: int, block: int) -> int:
+    """The next multiple of a block."""
+    return -(-size // block) * block
