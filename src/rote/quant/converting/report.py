@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 
@@ -82,7 +82,7 @@ class QuantReport:
         dry_run: Nothing was changed.
     """
 
-    layers: tuple[LayerReport, ...] = field(default=())
+    layers: tuple[LayerReport, ...] = ()
     dry_run: bool = False
 
     def __iter__(self) -> Iterator[LayerReport]:

@@ -6,16 +6,14 @@ step moves the channel with the largest entry to row 0 and rotates. Of all prefi
 one included, the search keeps the one with the smallest peak, which is the largest minus the smallest entry.
 
 The published code differs from the paper in two ways. It takes the *row* of the reshaped activations, modulo
-the block, for the outlier's channel; the errors are within 2.5 % of each other, and ``index="row"`` repeats
-it. And it multiplies the completion from the right, after which row 0 is no longer flat (its entries are
-normally distributed, the largest about three times what they were); here the completion multiplies from the
-left, as in the paper. To compare with that code, pass its matrix as ``basis``.
+the block, for the outlier's channel; the errors are within 2.5 % of each other. And it multiplies the
+completion from the right, after which row 0 is no longer flat (its entries are normally distributed, the
+largest about three times what they were); here the completion multiplies from the left, as in the paper.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -48,37 +46,21 @@ def random_orthogonal(size: int, generator: torch.Generator) -> Tensor:
     return q * torch.sign(torch.diagonal(r))  # without this Q would depend on LAPACK's choice of signs
 
 
-def greedy_rotation(
-    x: Tensor,
-    steps: int,
-    generator: torch.Generator,
-    *,
-    basis: Tensor | None = None,
-    index: Literal["channel", "row"] = "channel",
-) -> Tensor:
-    """The rotation that a greedy search finds for activations.
+def greedy_rotation(x: Tensor, steps: int, generator: torch.Generator) -> Tensor:
+    """The rotations that a greedy search of so many steps finds for activations.
 
-    Args:
-        x: Sets of rows, of shape ``(sets, rows, size)``; each set gets its own matrix.
-        steps: The longest product to try.
-        generator: Of the random completion, on the CPU.
-        basis: A completed basis in place of a random one.
-        index: Where an outlier's channel is read, see above.
-
-    Returns:
-        Float64 on the CPU, of shape ``(sets, size, size)``.
+    ``x`` are sets of rows, of shape ``(sets, rows, size)``; each set gets its own matrix, float64 on the CPU.
     """
     sets, _, size = x.shape
-    if basis is None:
-        basis = completed_basis(size, generator)
-    basis = basis.double()
+    basis = completed_basis(size, generator)
     product = torch.eye(size, dtype=torch.float64).repeat(sets, 1, 1)
     if x.numel() == 0:
         return product
     current = x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
     best, best_peak = product, _peak(current)
     for _ in range(steps):
-        step = _conjugated(basis, _outliers(current, index))
+        outliers = (current.abs().flatten(1).argmax(1) % size).cpu()
+        step = _conjugated(basis, outliers)
         product = product @ step
         current = torch.bmm(current, step.to(current))
         peak = _peak(current)
@@ -99,13 +81,6 @@ def completed_basis(size: int, generator: torch.Generator) -> Tensor:
 def _peak(x: Tensor) -> Tensor:
     """The largest minus the smallest entry of each set."""
     return x.amax((1, 2)) - x.amin((1, 2))
-
-
-def _outliers(x: Tensor, index: Literal["channel", "row"]) -> Tensor:
-    """The channel of the largest absolute entry of each set, of shape ``(sets,)``."""
-    size = x.shape[-1]
-    place = x.abs().flatten(1).argmax(1)
-    return (place % size if index == "channel" else (place // size) % size).cpu()
 
 
 def _conjugated(basis: Tensor, channels: Tensor) -> Tensor:
