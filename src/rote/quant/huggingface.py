@@ -1,4 +1,4 @@
-"""The way in through transformers: ``quantization_config``, ``from_pretrained``, ``save_pretrained``.
+"""Quantization through transformers: ``quantization_config``, ``from_pretrained``, ``save_pretrained``.
 
 Importing this module registers the method ``rote_duquant`` with transformers, which has to be installed. Then
 
@@ -69,7 +69,7 @@ class RoteDuQuantConfig(QuantizationConfigMixin):
 
         Args:
             config: One that needs no calibration.
-            include: Patterns of the layers that are meant; None is all.
+            include: Patterns of the layers to quantize; None is all.
             exclude: Patterns of layers that stay as they are; the head is the usual one.
 
         Raises:
@@ -118,7 +118,7 @@ class RoteDuQuantizer(HfQuantizer):
         return state, {}
 
     def is_serializable(self) -> Any:
-        """It is."""
+        """Codes are saved as they are."""
         return True
 
     @property
@@ -128,12 +128,12 @@ class RoteDuQuantizer(HfQuantizer):
 
     @property
     def is_compileable(self) -> bool:
-        """Layers are one graph without breaks."""
+        """Layers compile without graph breaks."""
         return True
 
 
 def attach(model: Any) -> None:
-    """Tell a quantized model of transformers how to save itself.
+    """Make ``save_pretrained`` of a quantized model of transformers save it quantized.
 
     Raises:
         MisuseError: Nothing in the model is quantized.

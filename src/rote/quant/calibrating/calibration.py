@@ -30,7 +30,7 @@ from torch.utils.hooks import RemovableHandle
 from ...base import MisuseError, count_writes
 from ..config import UNQUANTIZED, DuQuantConfig
 from ..layer import DuQuantLinear
-from ..numerics import Chain, find_transform, padded, uncompiled
+from ..numerics import Chain, find_transform, uncompiled
 from .flows import Flows
 from .folding import OTHERS, is_norm
 from .groups import share_by_name
@@ -192,8 +192,7 @@ class calibrate:  # noqa: N801  it is used like a function
             self._last = (x, name, version)
         if not bool(torch.isfinite(x).all()):
             raise MisuseError(f"calibration: the input of {name!r} has values that are not finite")
-        width = padded(x.shape[-1], self._config.block_size)
-        self.stats.observe(name, x, self._transforms.get(name), width, self._last[1], columns)
+        self.stats.observe(name, x, self._transforms.get(name), self._last[1], columns)
 
     def made(self, name: str, output: object) -> None:
         """Follow the output of a norm or a linear layer."""

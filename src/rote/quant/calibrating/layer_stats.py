@@ -1,4 +1,4 @@
-"""What calibration has seen of one layer's input.
+"""Statistics of one layer's input.
 
 Statistics of batches are merged so that order and split do not matter: counts are added, and of peaks and of
 percentiles, taken call by call, the largest stays. Each row gets a random number, and the rows with the
@@ -20,7 +20,7 @@ from ..numerics import Chain, bounds_of, pad_columns, padded
 
 @dataclass
 class LayerStats:
-    """What is known about one layer's input.
+    """Statistics of one layer's input.
 
     Attributes:
         calls: Calls seen.
@@ -51,7 +51,7 @@ class LayerStats:
         return cls(0, 0, peak, rows, torch.zeros(0, dtype=torch.float64))
 
     def observe(
-        self, x: Tensor, config: DuQuantConfig, transform: Chain | None, width: int, *, before: int = 0,
+        self, x: Tensor, config: DuQuantConfig, transform: Chain | None, *, before: int = 0,
         columns: Tensor | None = None,
     ) -> None:  # fmt: skip
         """Take in the input of one call, of shape ``(..., in)``, after ``before`` calls seen elsewhere."""
@@ -68,8 +68,8 @@ class LayerStats:
             kept = keys.argsort(stable=True)[: config.sample_rows]
             seen.rows, seen.keys = rows[kept.to(rows.device)].cpu(), keys[kept]
             if transform is not None:
-                bounds = bounds_of(transform.apply(pad_columns(rows, width)), config)
-                seen.bounds = torch.stack(bounds).float().cpu()
+                wide = pad_columns(rows, padded(rows.shape[1], config.block_size))
+                seen.bounds = torch.stack(bounds_of(transform.apply(wide), config)).float().cpu()
         self.merge(seen, config.sample_rows)
 
     def merge(self, other: LayerStats, limit: int) -> None:

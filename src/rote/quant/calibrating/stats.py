@@ -1,4 +1,4 @@
-"""What calibration has seen of every layer's input, in batches, and its file."""
+"""The statistics of a calibration, in batches, and their file."""
 
 from __future__ import annotations
 
@@ -56,13 +56,12 @@ class CalibrationStats:
     closing: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     def observe(
-        self, name: str, x: Tensor, transform: Chain | None, width: int, leader: str,
-        columns: Tensor | None = None,
-    ) -> None:  # fmt: skip
+        self, name: str, x: Tensor, transform: Chain | None, leader: str, columns: Tensor | None
+    ) -> None:
         """Take in the input of a layer; ``leader`` was the first layer to get it."""
         layer = self.begun.layers.setdefault(name, LayerStats.empty(x.shape[-1]))
         before = self.layers[name].calls if name in self.layers else 0
-        layer.observe(x, self.config, transform, width, before=before, columns=columns)
+        layer.observe(x, self.config, transform, before=before, columns=columns)
         add_counts(layer.leaders, {leader: 1})
 
     def came_from(self, layer: str, source: str) -> None:

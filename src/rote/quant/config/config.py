@@ -33,7 +33,7 @@ class DuQuantConfig:
         permutation: ``"zigzag"`` deals the channels by size to the blocks, ``"energy"`` alternates the
             largest and the smallest weight columns, ``"none"`` keeps the order and leaves one rotation.
         permutation_rounds: Permutations, at most 64. Each stands between two rotations, or before one.
-        permute_first: Permute, then rotate (P R) instead of rotate, permute, rotate (R P R).
+        permute_first: Permute, then rotate (P R), and not rotate, permute, rotate (R P R).
         row_rotation: Rotate the weight's rows too, by the SVD of row blocks, and restore the output.
         transform_dtype: Type that rotations are rounded to, ``"float32"``, ``"bfloat16"`` or ``"float16"``;
             the weight absorbs the inverse of the rounded matrix. The transform is calculated in float32.

@@ -50,7 +50,7 @@ def fill_layer(
         config: How.
         seen: Its input; None only if the configuration does not look at it.
         transform: What the layer does to its input.
-        chain: What is done to it in all, where the module before does the smoothing.
+        chain: The whole transform, where the module before does the smoothing.
         rows_over: Divisors of the outputs, of shape ``(out,)``: smoothing of the layers behind.
         weight_bits: In place of the configuration's.
     """

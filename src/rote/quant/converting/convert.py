@@ -32,7 +32,7 @@ from .measure import clipped_share, output_errors, stage_reports, weight_error
 from .report import LayerReport, QuantReport
 
 
-@torch.inference_mode(False)  # what is made can be moved and differentiated later
+@torch.inference_mode(False)  # layers can be moved and differentiated later
 @torch.no_grad()
 def quantize_(
     model: nn.Module,

@@ -51,7 +51,7 @@ def linear(x: Tensor, *operands: Any) -> Tensor:
         return [] if part is None else [part]
 
     *shared, scale, zero = operands[:8]
-    group = [*shared, listed(scale), zero, *map(listed, operands[8:])]
+    group: list[Any] = [*shared, listed(scale), zero, *map(listed, operands[8:])]
     return linears(x, *group)[0]
 
 

@@ -33,7 +33,7 @@ def linear_backward(
     codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
     row_rotation: Any, bias: Any, features: int,
 ) -> Tensor:  # fmt: skip
-    """The gradient of the input, from that of the output."""
+    """The gradient of the input from the gradient of the output."""
     weight = dense_weight(codes, w_scale, w_zero, width)
     up = pad_columns(grad.reshape(-1, features).float(), weight.shape[0])
     if row_rotation is not None:

@@ -112,7 +112,7 @@ class DuQuantLinear(FixedTypes):
         channels = width if config.act_granularity == "channel" else 1
         quantized = self.weight_bits < UNQUANTIZED
         shape = layout_shape(rows, width, self.weight_bits) if quantized else (rows, width)
-        exact: Any = {"device": device, "dtype": torch.float32}  # whatever torch's default type is
+        exact: Any = {"device": device, "dtype": torch.float32}  # also under another default type of torch
         whole: Any = {"device": device, "dtype": torch.int32}
         free: Any = {"device": device, "dtype": dtype}
         eye = torch.eye(block, device=device, dtype=rotation_dtype(config))

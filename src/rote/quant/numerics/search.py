@@ -28,7 +28,7 @@ SMALLEST_DIVISOR = 1e-5
 
 @dataclass(frozen=True)
 class InputSample:
-    """What is known about the inputs of a group of layers.
+    """A sample of the inputs of a group of layers.
 
     Attributes:
         rows: Some input rows, of shape ``(rows, in)``.
@@ -54,8 +54,8 @@ def find_transform(
 ) -> Chain:
     """The transform of the input that layers with ``weights``, each ``(out, in)``, share.
 
-    ``seen`` is None only if the configuration does not look at the input. ``scale`` are the divisors of
-    smoothing that is left to the module before, of shape ``(in,)``.
+    ``seen`` is None only if the configuration does not look at the input. ``scale``, of shape ``(in,)``, are
+    the divisors where the module before does the smoothing.
     """
     features = weights[0].shape[1]
     width = padded(features, config.block_size)

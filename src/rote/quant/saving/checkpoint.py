@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def save_quantized(model: nn.Module, path: str | Path) -> None:
 
     Args:
         model: With at least one :class:`~..DuQuantLinear`.
-        path: The file; one that is there is replaced.
+        path: The file, which may exist.
 
     Raises:
         MisuseError: Nothing in the model is quantized, or its state is not made of tensors alone.
@@ -115,13 +116,12 @@ def _checked(
 
 
 def _same(configs: list[DuQuantConfig], wanted: DuQuantConfig) -> None:
-    online = wanted.replace(fold_smoothing=False)  # layers that nothing could be folded for
+    online = wanted.replace(fold_smoothing=False)  # of layers without a module to fold into
     for config in configs:
-        if config.digest not in (wanted.digest, online.digest if wanted.fold_smoothing else ""):
-            was, now = json.loads(config.to_json()), json.loads(wanted.to_json())
-            text = ", ".join(
-                f"{k}={was[k]!r} and not {now[k]!r}" for k in was if was[k] != now[k] and k != "path"
-            )
+        if config.digest not in (wanted.digest, online.digest):
+            was, now = asdict(config), asdict(wanted)
+            apart = [key for key in sorted(was) if was[key] != now[key] and key != "path"]
+            text = ", ".join(f"{key}={was[key]!r} and not {now[key]!r}" for key in apart)
             raise MisuseError(f"was made with another configuration: {text}")
 
 
@@ -159,7 +159,7 @@ def check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tenso
 
     Args:
         built: Layers by name.
-        tensors: What is to be in them, by full name.
+        tensors: The values for them, by full name.
 
     Raises:
         MisuseError: There is one; the message names it.

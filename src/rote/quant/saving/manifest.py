@@ -52,14 +52,14 @@ def empty_layers(
     way: str | None = None,
     types_of_model: bool = False,
 ) -> dict[str, DuQuantLinear]:
-    """Layers without values, on the devices of those that they will replace, by name.
+    """Layers without values, by name, on the devices of the layers that they will replace.
 
     Args:
-        model: Where they will be.
+        model: Has the layers to replace.
         configs: The configurations of the entries.
-        entries: What is to be made.
-        way: The path of all layers; None takes that of their entries.
-        types_of_model: Biases have the types of the model's layers, and not those of the entries.
+        entries: The layers to make.
+        way: The path of all layers; None takes each entry's.
+        types_of_model: Biases have the types of the model's layers, and not of the entries.
 
     Raises:
         MisuseError: An entry does not fit the model.

@@ -35,7 +35,7 @@ def _places(source, B: tl.constexpr, STEP: tl.constexpr):
 
 @triton.jit
 def _parts(v, EXACT: tl.constexpr):
-    """Numbers as bfloat16, and what is left of them, by conversions of two at once."""
+    """Numbers as bfloat16, and their rests, converted two at once."""
     if EXACT:
         high, low = v, v * 0.0
     else:

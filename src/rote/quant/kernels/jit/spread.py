@@ -77,7 +77,7 @@ def first(
         divisor = tl.load(smooth + channel, mask=channel < WIDTH, other=1.0).to(tl.float32)
         v = tl.div_rn(v, divisor[None, :] + tl.zeros_like(v))
     y = _turn(matrix, tl.trans(v), SPLIT_X, SPLIT_R, EXACT)
-    # Tiles are whole, as a mask along tokens would cut up what is written at once.
+    # Tiles are whole: a mask along tokens would cut up joint writes.
     tl.store(turned + tile.to(tl.int64) * T * K + channel[:, None] * T + within[None, :], y)
     program = tile * tl.num_programs(0) + block
     programs = tl.num_programs(0) * tl.num_programs(1)
