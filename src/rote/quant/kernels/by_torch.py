@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -96,15 +96,10 @@ Member = tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None, Tensor | No
 """Codes, scale, zero points, sums, row rotation and bias of a layer, and the width of its output."""
 
 
-def members(
-    codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
-    row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
-) -> Iterator[Member]:  # fmt: skip
-    """The layers of a group."""
+def members(codes: Sequence[Tensor], *parts: Sequence[Any]) -> Iterator[Member]:
+    """The layers of a group, from the lists of their parts; an empty list stands for what none has."""
     none = [None] * len(codes)
-    return zip(
-        codes, w_scale, w_zero or none, w_sum, row_rotation or none, bias or none, features, strict=True
-    )
+    return cast(Iterator[Member], zip(codes, *(part or none for part in parts), strict=True))
 
 
 def turns_of(
