@@ -113,6 +113,14 @@ def test_transforms(tokens: int, width: int, size: int, dtype: torch.dtype):
     )
 
 
+def test_transforms_of_batches_are_those_of_rows():
+    change = cases.transform_of("rotate", 64, 64, 64, smooth=False)
+    x = cases.rows_of(6, 64, torch.float32)
+    arguments = (change.smooth, change.stages, 64, torch.float32)
+    found = by_triton.transform_rows(x.reshape(2, 3, 64), *arguments)
+    assert torch.equal(found, by_triton.transform_rows(x, *arguments))
+
+
 @pytest.mark.parametrize("tile", TILES, ids=str)
 @pytest.mark.parametrize("tokens", [0, 1, 17])
 def test_layers(tokens: int, tile: Tile):

@@ -161,11 +161,7 @@ def _check_loaded(model: nn.Module) -> None:
 
 
 def build_skeleton(model: nn.Module, settings: Any) -> None:
-    """Put empty quantized layers in the places that a checkpoint names.
-
-    Raises:
-        MisuseError: Its entries are wrong, or do not fit the model.
-    """
+    """Put empty quantized layers in the places that a checkpoint names, if its entries fit the model."""
     configs, entries = read_entries({"configs": settings.configs, "layers": settings.layers})
     for name, layer in empty_layers(model, configs, entries, types_of_model=True).items():
         layer.hold_plain()

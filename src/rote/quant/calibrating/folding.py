@@ -112,11 +112,7 @@ def smooth_group(
 
 
 def source_of(group: Sequence[str], stats: CalibrationStats) -> str:
-    """The norm or layer that feeds a group of layers in every call, and nothing else.
-
-    Raises:
-        NotFoldedError: There is none; the message says why.
-    """
+    """The norm or layer that feeds a group of layers in every call, and nothing else, or a NotFoldedError."""
     found = sorted({source for layer in group for source in stats.sources.get(layer, {})})
     if not found:
         raise NotFoldedError("no norm or linear layer feeds it with features that stay apart on the way")

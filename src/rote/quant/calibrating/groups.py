@@ -29,8 +29,7 @@ def share(
 ) -> list[list[str]]:
     """The groups that names propose and calibration confirms; without ``stats`` those of names alone.
 
-    Raises:
-        MisuseError: Bounds were taken behind the transforms of other groups.
+    A MisuseError says that bounds were taken behind the transforms of other groups.
     """
     named = share_by_name(widths, config)
     if stats is None or not (stats.groups or config.share_groups):

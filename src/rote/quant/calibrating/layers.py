@@ -49,12 +49,7 @@ def bytes_of(module: nn.Module) -> int:
 def candidates(
     model: nn.Module, config: DuQuantConfig, include: Patterns = None, exclude: Patterns = None
 ) -> list[Candidate]:
-    """All linear layers of a model and modules with weights of others, in the model's order, each once.
-
-    Raises:
-        OptionError: A pattern is wrong, or fits no layer.
-        MisuseError: The model is scripted.
-    """
+    """All linear layers of a model and modules with weights of others, in the model's order, each once."""
     if isinstance(model, torch.jit.ScriptModule):
         kind = type(model).__name__
         raise MisuseError(f"a {kind} keeps its layers: quantize the module that it was made of")

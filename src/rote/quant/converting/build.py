@@ -45,14 +45,9 @@ def fill_layer(
 ) -> DuQuantLinear:
     """Quantize a copy of a layer whose transform is known.
 
-    Args:
-        linear: The dense layer.
-        config: How.
-        seen: Its input; None only if the configuration does not look at it.
-        transform: What the layer does to its input.
-        chain: The whole transform, where the module before does the smoothing.
-        rows_over: Divisors of the outputs, of shape ``(out,)``: smoothing of the layers behind.
-        weight_bits: In place of the configuration's.
+    ``seen`` is None only if the configuration does not look at the input. ``chain`` is the whole transform,
+    where the module before does the smoothing. ``rows_over``, of shape ``(out,)``, are divisors of the
+    outputs, which smooth the layers behind. ``weight_bits`` replace the configuration's.
     """
     weight: Tensor = linear.weight.detach()
     bias: Tensor | None = cast(Any, linear).bias

@@ -23,7 +23,8 @@ def transform_rows(
     """Transformed rows."""
     if transform.obstacle(stages, width):
         return by_torch.transform_rows(x, smooth, stages, width, dtype)
-    return _transformed(x, smooth, stages, floating(x, width, dtype)).rows
+    rows = x.reshape(-1, x.shape[-1])
+    return _transformed(rows, smooth, stages, floating(rows, width, dtype)).rows
 
 
 def quantize_rows(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Quantized:

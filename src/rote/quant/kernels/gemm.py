@@ -71,17 +71,12 @@ def launch(
     x: Tensor, scale: Tensor | None, zero: Tensor | None, total: Tensor | None, factors: Sequence[Factor],
     work: Tensor | None, tile: Tile,
 ) -> None:  # fmt: skip
-    """Multiply rows by weights.
+    """Multiply rows by weights, which differ in their numbers of rows only.
 
-    Args:
-        x: int8 codes, or bfloat16 or float16 numbers, of shape ``(tokens, columns)``, or ``(weights, tokens,
-            columns)`` where each weight has its own.
-        scale: float32, for each token; None is 1.
-        zero: int32, for each token, or empty or None.
-        total: Sums of the rows of ``x``; None where weights have no zero points.
-        factors: Weights, which differ in their numbers of rows only.
-        work: ``tile.workspace`` zeros where the sum is split.
-        tile: How the work is cut up.
+    ``x`` are int8 codes, or bfloat16 or float16 numbers, of shape ``(tokens, columns)``, or ``(weights,
+    tokens, columns)`` where each weight has its own. Each token has a ``scale`` (float32; None is 1), a
+    ``zero`` point (int32, or empty or None) and the ``total`` of its row (None where weights have no zero
+    points). ``work`` holds ``tile.workspace`` zeros where the sum is split.
     """
     kernels = module("gemm")
     single = len(factors) == 1

@@ -78,12 +78,8 @@ def integer_product(
 ) -> Tensor:
     """Rows of codes times a quantized weight, float32, of shape ``(rows, out)``.
 
-    Args:
-        rows: What :func:`quantize_rows` gives.
-        codes: The weight's codes in their layout in memory.
-        scale: float32, of shape ``(out, groups)``.
-        zero: int8, of the same shape, or None where all are 0.
-        sums: int32, of the same shape: the sum of the codes of each group.
+    ``codes`` are the weight's in their layout in memory. ``scale`` (float32), ``zero`` (int8, or None for
+    zeros) and ``sums`` of the codes of each group (int32) have the shape ``(out, groups)``.
     """
     x, x_scale, x_zero, total = rows
     out, groups = scale.shape

@@ -92,11 +92,8 @@ def learned_parameters(parts: Tensor, grid: Grid, rows: Tensor, seen: Tensor) ->
     of all steps is kept, plain minimum and maximum among them, so the result is never worse than these on
     what it was trained on.
 
-    Args:
-        parts: The weight as ``(parts, groups, columns)``.
-        grid: Of the weight.
-        rows: Transformed inputs, of shape ``(rows, width)``.
-        seen: The same as the layer will see them, quantized.
+    ``parts`` is the weight as ``(parts, groups, columns)``; ``rows`` and ``seen`` are transformed inputs
+    ``(rows, width)``, as they are and as the layer will see them, quantized.
     """
     width = rows.shape[1]
     # Copies: tensors made in inference mode cannot be saved for a backward.

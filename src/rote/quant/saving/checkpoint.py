@@ -155,14 +155,9 @@ def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: 
 
 
 def check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
-    """Refuse values that could do harm: wrong indices, and divisors that are not positive.
+    """Raise a MisuseError for a value that could do harm: a wrong index, a divisor that is not positive.
 
-    Args:
-        built: Layers by name.
-        tensors: The values for them, by full name.
-
-    Raises:
-        MisuseError: There is one; the message names it.
+    ``built`` are layers by name, ``tensors`` their values by full name.
     """
     for name, layer in built.items():
         width, stages = layer.transform.width, [f"transform.{stage}" for stage in layer.transform.names]

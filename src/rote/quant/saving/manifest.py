@@ -54,12 +54,8 @@ def empty_layers(
 ) -> dict[str, DuQuantLinear]:
     """Layers without values, by name, on the devices of the layers that they will replace.
 
-    Args:
-        model: Has the layers to replace.
-        configs: The configurations of the entries.
-        entries: The layers to make.
-        way: The path of all layers; None takes each entry's.
-        types_of_model: Biases have the types of the model's layers, and not of the entries.
+    ``way`` is the path of all layers; None takes each entry's. With ``types_of_model`` biases have the types
+    of the model's layers, and not of the entries.
 
     Raises:
         MisuseError: An entry does not fit the model.
@@ -119,7 +115,7 @@ def read_entries(content: Mapping[str, Any]) -> tuple[list[DuQuantConfig], list[
     """The configurations and layers of a checkpoint's metadata.
 
     Raises:
-        MisuseError: :func:`entries_of` does not give such ones.
+        MisuseError: The metadata are malformed.
     """
     configs, layers = content["configs"], content["layers"]
     if not isinstance(configs, list) or not isinstance(layers, list) or not layers:

@@ -17,12 +17,7 @@ from ...base import EnvironmentError_, MisuseError
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Write tensors, those in the same memory once, and metadata as JSON; all of it or nothing.
-
-    Raises:
-        EnvironmentError_: safetensors is not installed.
-        MisuseError: There is no such folder, or the file cannot be written.
-    """
+    """Write tensors, those in the same memory once, and metadata as JSON; all of it or nothing."""
     safetensors = _safetensors()
     unique, aliases = _aliased(tensors)
     texts = {name: json.dumps(value) for name, value in {**metadata, "aliases": aliases}.items()}
@@ -41,13 +36,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors by name, on the CPU, and metadata.
-
-    Raises:
-        EnvironmentError_: safetensors is not installed.
-        MisuseError: The file is missing, no safetensors file, or its metadata are not what :func:`write`
-        writes.
-    """
+    """Tensors by name, on the CPU, and metadata; a MisuseError for a file that :func:`write` never writes."""
     safetensors = _safetensors()
     if not Path(path).is_file():
         raise MisuseError(f"{path}: there is no such file")
