@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.w4a8_operators import Activation, PackedWeight, Transform, pack_weight, quantize_rows
-from rote.quant.kernels import ops, transform
+from rote.quant.kernels import by_torch, by_triton, transform
 from rote.quant.kernels.table import RowCut as Cut
 from rote.quant.kernels.table import Tile
 from rote.quant.kernels.target import quantizing
@@ -90,13 +90,13 @@ class Layer:
             grid.zero,
         )  # fmt: skip
         rest = (self.weight.scale, self.weight.zero, self.weight.sums, self.turn, None, self.n)
-        return lambda i: ops.linear_triton(x, *both, self.codes[i % len(self.codes)], *rest, tile)
+        return lambda i: by_triton.linear(x, *both, self.codes[i % len(self.codes)], *rest, tile)
 
     def product(self, x: Tensor) -> Call:
         """The product alone, of rows that are quantized already."""
         rows = quantize_rows(x, self.change, self.grid)
         rest = (self.weight.scale, self.weight.zero, self.weight.sums, None, torch.bfloat16)
-        return lambda i: ops.product_triton(*rows, self.codes[i % len(self.codes)], *rest)
+        return lambda i: by_triton.product(*rows, self.codes[i % len(self.codes)], *rest)
 
     def transform(self, x: Tensor) -> Call:
         """The transform and quantization alone."""
@@ -117,7 +117,7 @@ class Layer:
         """The output by torch, from the codes that the kernel makes."""
         rows = quantize_rows(x, self.change, self.grid)
         w = self.weight
-        y = ops.product_torch(*rows, w.codes, w.scale, w.zero, w.sums, None, torch.float32)
+        y = by_torch.product(*rows, w.codes, w.scale, w.zero, w.sums, None, torch.float32)
         return arithmetic.restore_rows(y, self.turn, None, self.n).bfloat16()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from rote.quant.kernels import ops
+from rote.quant.kernels import by_torch
 from rote.quant.kernels.table import ADDITIONS, Tile, bucket, rule, slug
 from rote.quant.kernels.table import RowCut as Cut
 
@@ -93,7 +94,7 @@ def tune_cuts(out: Path, deadline: float, result: dict[str, Any]) -> None:
         for k in (16384, 2048, 1024, 4096, 8192):
             layer = Layer.random(128, k)
             x = layer.rows(m)
-            wanted = ops.quantize_torch(x, None, layer.change.stages, k, 8, False, 1.0, None, None)[0]
+            wanted = by_torch.quantize_rows(x, None, layer.change.stages, k, 8, False, 1.0, None, None)[0]
             times: dict[Cut, float] = {}
             for cut in cut_candidates(m, k, units):
                 if time.monotonic() > deadline:
@@ -182,5 +183,6 @@ def tune_one(
 
 
 def write(out: Path, result: dict[str, Any]) -> None:
-    """Keep what there is so far."""
-    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    """Keep what there is so far, each tile and cut on a line."""
+    text = re.sub(r"\{[^{}]*\}", lambda row: json.dumps(json.loads(row[0])), json.dumps(result, indent=1))
+    out.write_text(text + "\n", encoding="utf-8")

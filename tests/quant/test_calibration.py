@@ -188,7 +188,7 @@ def random_stats(seed: int, calls: int = 2) -> LayerStats:
     layer = LayerStats.empty(8)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(calls):
-        layer.observe(torch.randn(50, 8, generator=generator), CONFIG, None, 16)
+        layer.observe(torch.randn(50, 8, generator=generator), CONFIG, None)
     return layer
 
 
@@ -206,7 +206,7 @@ def test_merging_is_the_same_in_any_order():
 def test_kept_rows_are_a_uniform_sample():
     layer = LayerStats.empty(1)
     for call in range(50):
-        layer.observe(torch.full((100, 1), float(call)), CONFIG.replace(sample_rows=1000), None, 16)
+        layer.observe(torch.full((100, 1), float(call)), CONFIG.replace(sample_rows=1000), None)
     shares = torch.bincount(layer.rows[:, 0].long(), minlength=50)
     assert shares.sum() == 1000 and shares.min() > 5 and shares.max() < 40, "20 of each call, give or take"
 

@@ -17,7 +17,6 @@ from rote.quant.numerics.rotations import (
     flat_row_basis,
     greedy_rotation,
     hadamard,
-    random_orthogonal,
 )
 from rote.quant.numerics.transforms import Chain, Permutation, Rotation, Smoothing
 
@@ -64,7 +63,8 @@ def test_a_chain_and_its_fold_leave_the_layer_as_it_is(case, rows):
     x, weight = normal(rows, width, seed=seed), normal(6, width, seed=seed + 1)
     exact = x @ weight.T
     assert torch.allclose(chain.apply(x) @ chain.fold_into(weight).T, exact, rtol=1e-10, atol=1e-10)
-    assert torch.allclose(chain.inverse(chain.apply(x)), x, rtol=1e-10, atol=1e-10)
+    adjoint = chain.transposed(weight)
+    assert torch.allclose(chain.apply(x) @ weight.T, x @ adjoint.T, rtol=1e-10, atol=1e-10)
 
 
 @few
@@ -123,23 +123,9 @@ def greedy_by_the_book(x, steps, basis):
 @given(sizes, st.integers(0, 20), seeds)
 def test_greedy_rotation_by_the_book(size, steps, seed):
     x = normal(1, 9, size, seed=seed) ** 3
-    basis = flat_row_basis(size) @ random_orthogonal(size, generator(seed))
-    found = greedy_rotation(x, steps, generator(0), basis=basis)
+    found = greedy_rotation(x, steps, generator(seed))
+    basis = completed_basis(size, generator(seed))
     assert torch.allclose(found[0], greedy_by_the_book(x[0], steps, basis), atol=1e-9)
-
-
-def test_where_the_published_code_looks_for_the_outlier():
-    x = torch.zeros(1, 6, 4, dtype=torch.float64)
-    x[0, 5, 2] = 9.0
-    basis = flat_row_basis(4)
-    by_row = greedy_rotation(x, 1, generator(0), basis=basis, index="row")  # row 5 modulo 4: channel 1
-    swap = torch.eye(4, dtype=torch.float64)
-    swap[[0, 1]] = swap[[1, 0]]
-    moved = x[0] @ swap @ basis @ swap
-    if moved.max() - moved.min() < 9:
-        assert torch.allclose(by_row[0], swap @ basis @ swap)
-    else:
-        assert torch.equal(by_row[0], torch.eye(4, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("size", [1, 2, 8, 128])

@@ -11,8 +11,8 @@ from tests.quant_kernels import cases
 
 from rote.quant import DuQuantConfig, warmup
 from rote.quant.converting.build import build_layer
+from rote.quant.kernels import by_torch, by_triton, transform
 from rote.quant.kernels import launching as jit
-from rote.quant.kernels import ops, transform
 from rote.quant.kernels.table import RowCut, Tile
 from rote.quant.kernels.target import quantizing
 
@@ -49,7 +49,7 @@ def test_sums(bits: int, tile: Tile | None, size: tuple[int, int, int]):
     x[0] = -128
     total = x.sum(1, dtype=torch.int32)
     rows = (x, torch.ones(m, device="cuda"), torch.empty(0, dtype=torch.int32, device="cuda"), total)
-    found = ops.product_triton(*rows, *cases.weight_arguments(weight, None), torch.int32, tile)
+    found = by_triton.product(*rows, *cases.weight_arguments(weight, None), torch.int32, tile)
     assert torch.equal(found, (x.double() @ codes.double().T).to(torch.int32))
 
 
@@ -71,7 +71,7 @@ def test_codes(shape: tuple[int, int, int, torch.dtype], chain: str, grid: str):
     change = cases.transform_of(chain, width - 5, width, size, smooth=grid == "asymmetric")
     moved = cases.transform_arguments(*cases.to("cuda", change, cases.grid_of(grid, width)))
     x = cases.rows_of(tokens, width - 5, dtype).cuda()
-    cases.assert_same_codes(ops.quantize_triton(x, *moved), ops.quantize_torch(x, *moved))
+    cases.assert_same_codes(by_triton.quantize_rows(x, *moved), by_torch.quantize_rows(x, *moved))
 
 
 WIDE = [
@@ -86,7 +86,7 @@ def test_codes_of_wide_rows(dtype: torch.dtype, tokens: int, width: int):
     change = cases.transform_of("rotate permute rotate", width, width, size, smooth=False, dtype=dtype)
     moved = cases.transform_arguments(*cases.to("cuda", change, Activation()))
     x = cases.rows_of(tokens, width, torch.bfloat16).cuda()
-    cases.assert_same_codes(ops.quantize_triton(x, *moved), ops.quantize_torch(x, *moved))
+    cases.assert_same_codes(by_triton.quantize_rows(x, *moved), by_torch.quantize_rows(x, *moved))
 
 
 GRIDS_CUT = ("symmetric", "static", "channels", "four bits")
@@ -111,7 +111,7 @@ def test_codes_however_rows_are_cut_up(cut: RowCut, tokens: int, width: int, gri
     moved = cases.transform_arguments(*cases.to("cuda", change, cases.grid_of(grid, width)))
     smooth, stages, _, *target = moved
     x = cases.rows_of(tokens, width, torch.bfloat16).cuda()
-    wanted = ops.quantize_torch(x, *moved)
+    wanted = by_torch.quantize_rows(x, *moved)
     earlier = None
     for _ in range(5):
         to = quantizing(x, width, *target)
@@ -132,7 +132,7 @@ def test_transforms_are_within_a_step_of_bfloat16(dtype: torch.dtype):
     )
     x = cases.rows_of(51, 2048, torch.bfloat16).cuda()
     call = (x, change.smooth, change.stages, 2048, torch.float32)
-    found, wanted = ops.transform_triton(*call), ops.transform_torch(*call)
+    found, wanted = by_triton.transform_rows(*call), by_torch.transform_rows(*call)
     torch.testing.assert_close(found, wanted, rtol=2**-8, atol=float(wanted.abs().max()) * 2**-13)
 
 
@@ -151,9 +151,9 @@ def test_layers(dtype: torch.dtype, tile: Tile | None, size: tuple[int, int, int
     )
     _, weight = cases.weight_of(n, k, 4, "cuda")
     x, bias = cases.rows_of(m, k, dtype).cuda(), torch.randn(n, device="cuda")
-    found = ops.linear_triton(x, *cases.layer_arguments(change, grid, weight, bias), tile)
-    rows = ops.quantize_triton(x, *cases.transform_arguments(change, grid))
-    wanted = ops.product_torch(*rows, *cases.weight_arguments(weight, bias), dtype)
+    found = by_triton.linear(x, *cases.layer_arguments(change, grid, weight, bias), tile)
+    rows = by_triton.quantize_rows(x, *cases.transform_arguments(change, grid))
+    wanted = by_torch.product(*rows, *cases.weight_arguments(weight, bias), dtype)
     torch.testing.assert_close(found, wanted, rtol=2**-7 if dtype == torch.bfloat16 else 1e-3, atol=1e-4)
 
 
@@ -165,7 +165,7 @@ def test_activations_that_are_not_quantized(m: int):
     _, weight = cases.weight_of(256, 2048, 4, "cuda")
     x = cases.rows_of(m, 2048, torch.bfloat16).cuda()
     found, wanted = (
-        run(x, *cases.layer_arguments(change, grid, weight)) for run in (ops.linear_triton, ops.linear_torch)
+        run(x, *cases.layer_arguments(change, grid, weight)) for run in (by_triton.linear, by_torch.linear)
     )
     torch.testing.assert_close(
         found.float(), wanted.float(), rtol=0.02, atol=0.02 * float(wanted.abs().max())
@@ -196,15 +196,15 @@ def test_layers_with_transforms_of_their_own(dtype, kept, m: int, sizes: tuple[i
     """``kept`` is the type of the matrices."""
     arguments = moved(cases.apart_of(sizes, k, block, kept, rotated=True, bias=True))
     x = cases.rows_of(m, k, dtype).cuda()
-    found, wanted = ops.linears_triton(x, *arguments, tile), ops.linears_torch(x, *arguments)
+    found, wanted = by_triton.linears(x, *arguments, tile), by_torch.linears(x, *arguments)
     grain = 2**-7 if dtype == torch.bfloat16 else 1e-5
     for y, expected in zip(found, wanted, strict=True):
         off = (y - expected).abs() > grain * (1 + expected.abs().max())
         assert off.any(1).float().mean() < 0.1, "rows may have a tie"
     for _ in range(3):
-        assert all(map(torch.equal, found, ops.linears_triton(x, *arguments, tile)))
+        assert all(map(torch.equal, found, by_triton.linears(x, *arguments, tile)))
     call = (x, arguments[1], arguments[2], 8, True, arguments[6])
-    apart = (ops.rounded_apart_triton(*call) - ops.rounded_apart_torch(*call)).abs()
+    apart = (by_triton.rounded_apart(*call) - by_torch.rounded_apart(*call)).abs()
     assert apart.max() <= 1 and (apart > 0).float().mean() < 1e-3
 
 
@@ -237,11 +237,11 @@ def test_launches_that_start_early_wait_for_what_is_before(before: str):
     tile = Tile(32, 64, pdl=True)
 
     def run() -> list[torch.Tensor]:
-        return ops.linears_triton(BEFORE[before](x), *arguments, tile)
+        return by_triton.linears(BEFORE[before](x), *arguments, tile)
 
     ready = BEFORE[before](x)
     torch.cuda.synchronize()
-    wanted = ops.linears_triton(ready, *arguments, tile)
+    wanted = by_triton.linears(ready, *arguments, tile)
     assert all(map(torch.equal, run(), wanted))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -258,7 +258,7 @@ def test_weights_that_were_written_just_before_are_read():
     arguments = moved(cases.apart_of((2048, 256), 1024, 16, torch.bfloat16, rotated=True, bias=False))
     others = moved(cases.apart_of((2048, 256), 1024, 16, torch.bfloat16, rotated=True, bias=False))
     x = cases.rows_of(51, 1024, torch.bfloat16).cuda()
-    wanted = ops.linears_triton(x, *others, Tile(32, 64, pdl=True))
+    wanted = by_triton.linears(x, *others, Tile(32, 64, pdl=True))
     written = (1, 6, 8, 9, 12)  # stages, scales; codes, scales and row rotations of weights
     kept = {place: [item.clone() for item in arguments[place]] for place in written}
     for _ in range(20):
@@ -266,7 +266,7 @@ def test_weights_that_were_written_just_before_are_read():
             for item, before, new in zip(arguments[place], kept[place], others[place], strict=True):
                 item.copy_(before)
                 item.copy_(new)
-        found = ops.linears_triton(x, *arguments, Tile(32, 64, pdl=True))
+        found = by_triton.linears(x, *arguments, Tile(32, 64, pdl=True))
         assert all(map(torch.equal, found, wanted))
 
 
@@ -347,7 +347,7 @@ def test_ten_runs_are_the_same(tile: Tile | None):
     x = cases.rows_of(51, 4096, torch.bfloat16).cuda()
     bias = torch.randn(1024, device="cuda")
     arguments = cases.layer_arguments(change, grid, weight, bias)
-    results = [ops.linear_triton(x, *arguments, tile) for _ in range(10)]
+    results = [by_triton.linear(x, *arguments, tile) for _ in range(10)]
     assert all(torch.equal(results[0], result) for result in results)
 
 

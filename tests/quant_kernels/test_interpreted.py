@@ -7,7 +7,7 @@ import torch
 from benchmarks.w4a8_operators import Activation
 from tests.quant_kernels import cases
 
-from rote.quant.kernels import by_torch, held, ops, transform
+from rote.quant.kernels import by_torch, by_triton, held, transform
 from rote.quant.kernels.table import RowCut, Tile
 from rote.quant.kernels.target import quantizing
 
@@ -29,7 +29,7 @@ def test_sums(bits: int, tile: Tile, m: int, k: int, n: int):
     x = torch.randint(-128, 128, (m, k), dtype=torch.int8)
     x[0] = -128
     rows = (x, torch.ones(m), torch.empty(0, dtype=torch.int32), x.sum(1, dtype=torch.int32))
-    found = ops.product_triton(*rows, *cases.weight_arguments(weight, None), torch.int32, tile)
+    found = by_triton.product(*rows, *cases.weight_arguments(weight, None), torch.int32, tile)
     assert torch.equal(found, (x.double() @ codes.double().T).to(torch.int32))
 
 
@@ -48,7 +48,7 @@ def test_outputs(zeros: str, tile: Tile):
     rows = (x, torch.rand(m), zero, x.sum(1, dtype=torch.int32))
     arguments = (*rows, *cases.weight_arguments(weight, torch.randn(n)), torch.float32)
     torch.testing.assert_close(
-        ops.product_triton(*arguments, tile), ops.product_torch(*arguments), rtol=1e-6, atol=1e-6
+        by_triton.product(*arguments, tile), by_torch.product(*arguments), rtol=1e-6, atol=1e-6
     )
 
 
@@ -58,7 +58,7 @@ def test_codes(chain: str, grid: str):
     change = cases.transform_of(chain, 60, 64, 16, smooth=True)
     arguments = cases.transform_arguments(change, cases.grid_of(grid, 64))
     x = cases.rows_of(3, 60, torch.float16)
-    cases.assert_same_codes(ops.quantize_triton(x, *arguments), ops.quantize_torch(x, *arguments))
+    cases.assert_same_codes(by_triton.quantize_rows(x, *arguments), by_torch.quantize_rows(x, *arguments))
 
 
 @pytest.mark.parametrize("grid", cases.GRIDS)
@@ -81,7 +81,7 @@ def test_codes_however_rows_are_cut_up(tokens: int, cut: RowCut, grid: str):
     to = quantizing(x, width, *target)
     transform.launch(x, smooth, stages, to, work, True, cut)
     assert (work == 0).all()
-    wanted = ops.quantize_torch(x, smooth, stages, width, *target)
+    wanted = by_torch.quantize_rows(x, smooth, stages, width, *target)
     cases.assert_same_codes((to.rows, to.scale, to.zero, to.total), wanted)
 
 
@@ -93,7 +93,7 @@ def test_codes_of_rows_taken_one_at_a_time(tokens: int, width: int, size: int, g
     change = cases.transform_of("rotate permute rotate", width, width, size, smooth=False)
     _, stages, _, *target = cases.transform_arguments(change, cases.grid_of(grid, width))
     x = cases.rows_of(tokens, width, torch.float16)
-    wanted = ops.quantize_torch(x, None, stages, width, *target)
+    wanted = by_torch.quantize_rows(x, None, stages, width, *target)
     for cut in (RowCut(1, 8, 1, held=True), RowCut(1, 8, 4, held=True)):
         to, work = quantizing(x, width, *target), torch.full((1100,), 7, dtype=torch.int32)
         assert held.suits(x, None, stages[0], stages[2], to)
@@ -109,8 +109,16 @@ def test_transforms(tokens: int, width: int, size: int, dtype: torch.dtype):
     x = cases.rows_of(tokens, width - 3, dtype)
     arguments = (x, change.smooth, change.stages, width, torch.float32)
     torch.testing.assert_close(
-        ops.transform_triton(*arguments), ops.transform_torch(*arguments), rtol=1e-5, atol=1e-4
+        by_triton.transform_rows(*arguments), by_torch.transform_rows(*arguments), rtol=1e-5, atol=1e-4
     )
+
+
+def test_transforms_of_batches_are_those_of_rows():
+    change = cases.transform_of("rotate", 64, 64, 64, smooth=False)
+    x = cases.rows_of(6, 64, torch.float32)
+    arguments = (change.smooth, change.stages, 64, torch.float32)
+    found = by_triton.transform_rows(x.reshape(2, 3, 64), *arguments)
+    assert torch.equal(found, by_triton.transform_rows(x, *arguments))
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
@@ -122,7 +130,7 @@ def test_layers(tokens: int, tile: Tile):
         cases.rows_of(tokens, 250, torch.float32),
         *cases.layer_arguments(change, Activation(), weight, torch.randn(70)),
     )  # fmt: skip
-    found, wanted = ops.linear_triton(*arguments, tile), ops.linear_torch(*arguments)
+    found, wanted = by_triton.linear(*arguments, tile), by_torch.linear(*arguments)
     assert found.shape == wanted.shape
     torch.testing.assert_close(
         found, wanted, rtol=1e-2, atol=1e-2 * float(wanted.abs().max() if tokens else 1)
@@ -135,7 +143,7 @@ def test_activations_that_are_not_quantized():
     arguments = (
         cases.rows_of(5, 256, torch.float16), *cases.layer_arguments(change, Activation(bits=16), weight),
     )  # fmt: skip
-    found, wanted = ops.linear_triton(*arguments, Tile(16, 64)), ops.linear_torch(*arguments)
+    found, wanted = by_triton.linear(*arguments, Tile(16, 64)), by_torch.linear(*arguments)
     torch.testing.assert_close(found, wanted, rtol=2e-3, atol=2e-3 * float(wanted.abs().max()))
 
 
@@ -148,11 +156,11 @@ def test_layers_with_one_input(sizes: tuple[int, ...], tile: Tile, bias: bool):
     weights = [cases.weight_of(n, 256, 4)[1] for n in sizes]
     added = [torch.randn(n) if bias else None for n in sizes]
     arguments = cases.group_arguments([change], [Activation()], weights, added)
-    found = ops.linears_triton(x, *arguments, tile)
+    found = by_triton.linears(x, *arguments, tile)
     for y, weight, one in zip(found, weights, added, strict=True):
-        alone = ops.linear_triton(x, *cases.layer_arguments(change, Activation(), weight, one), tile)
+        alone = by_triton.linear(x, *cases.layer_arguments(change, Activation(), weight, one), tile)
         assert torch.equal(y, alone)
-    expected = ops.linears_torch(x, *arguments)
+    expected = by_torch.linears(x, *arguments)
     torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2 * float(expected[0].abs().max()))
 
 
@@ -161,7 +169,7 @@ def test_rows_that_are_rounded_and_stay_numbers(grid: str):
     change = cases.transform_of("permute rotate each", 60, 64, 8, smooth=False)
     arguments = cases.transform_arguments(change, cases.grid_of(grid, 64))
     x = cases.rows_of(5, 60, torch.float32)
-    found, wanted = ops.rounded_triton(x, *arguments), ops.rounded_torch(x, *arguments)
+    found, wanted = by_triton.rounded_rows(x, *arguments), by_torch.rounded_rows(x, *arguments)
     apart = (found - wanted).abs() > 1e-5 * wanted.abs().max()
     assert found.dtype == x.dtype and apart.float().mean() < 0.01, "ties at most"
 
@@ -181,7 +189,7 @@ def test_layers_with_one_input_and_transforms_of_their_own(sizes, k, block, tile
     """The numbers of one after the other, and those of torch."""
     arguments = cases.apart_of(sizes, k, block, torch.float32, rotated=rotated, bias=bias)
     x = cases.rows_of(tokens, k, torch.float32)
-    found, expected = ops.linears_triton(x, *arguments, tile), ops.linears_torch(x, *arguments)
+    found, expected = by_triton.linears(x, *arguments, tile), by_torch.linears(x, *arguments)
     for y, wanted, features in zip(found, expected, sizes, strict=True):
         assert y.shape == (tokens, features)
         off = (y - wanted).abs() > 1e-5 * (1 + wanted.abs().max())
@@ -189,7 +197,7 @@ def test_layers_with_one_input_and_transforms_of_their_own(sizes, k, block, tile
     if tile is not None:
         members = by_torch.members(*arguments[8:])
         alone = [
-            ops.linear_triton(x, None, stages, *arguments[2:6], scale, None, *weight, tile)
+            by_triton.linear(x, None, stages, *arguments[2:6], scale, None, *weight, tile)
             for (stages, scale), weight in zip(
                 by_torch.turns_of(arguments[1], arguments[6], len(sizes)), members, strict=True
             )
@@ -201,10 +209,10 @@ def test_layers_with_one_input_and_transforms_of_their_own(sizes, k, block, tile
 def test_rows_that_are_rounded_for_several_layers(sizes, k, block):
     arguments = cases.apart_of(sizes, k, block, torch.float32, rotated=False, bias=False)
     call = (cases.rows_of(19, k, torch.float16), arguments[1], arguments[2], 8, True, arguments[6])
-    found, wanted = ops.rounded_apart_triton(*call), ops.rounded_apart_torch(*call)
+    found, wanted = by_triton.rounded_apart(*call), by_torch.rounded_apart(*call)
     assert found.shape == (len(sizes), 19, arguments[2])
     apart = (found - wanted).abs()
     assert apart.max() <= 1 and (apart > 0).float().mean() < 0.01
     own = (arguments[1][:2], arguments[2], 8, True, 1.0, arguments[6][0], None)
-    alone = ops.rounded_triton(call[0], None, *own)
+    alone = by_triton.rounded_rows(call[0], None, *own)
     assert torch.equal(found[0], alone)

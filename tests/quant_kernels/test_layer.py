@@ -10,7 +10,7 @@ import torch
 from rote import OptionError
 from rote.quant import DuQuantConfig, DuQuantLinear, warmup
 from rote.quant.converting.build import build_layer
-from rote.quant.kernels import ops
+from rote.quant.kernels import by_triton
 
 CONFIGS = {
     "default": DuQuantConfig(block_size=16, rotation_steps=4),
@@ -67,7 +67,7 @@ def test_kernels_give_what_torch_gives(name: str, dtype: torch.dtype):
     layer = layer_of(name, dtype)
     for shape in SHAPES:
         x = torch.randn(shape).to(dtype)
-        assert_close(layer, x, ops.linear_triton(x, *layer.operands()), layer(x))
+        assert_close(layer, x, by_triton.linear(x, *layer.operands()), layer(x))
 
 
 @pytest.mark.cuda
@@ -115,7 +115,7 @@ def test_the_fused_path_in_few_launches(config: DuQuantConfig):
     expected = layer(x)
     assert not layer.goes_fast(x), "on a CPU torch does it"
     operands = layer.operands()
-    rows = ops.rounded_triton(x, *operands[:8])
+    rows = by_triton.rounded_rows(x, *operands[:8])
     for found in (rows, torch.ops.rote_quant.rounded_rows(x, *operands[:8])):
         y = torch.nn.functional.linear(found, layer.dense, layer.bias).reshape(2, 3, 24)
         torch.testing.assert_close(y, expected, rtol=2**-8, atol=2**-8)

@@ -7,14 +7,13 @@
     report = quantize_(model, config, stats)                # in place; a row for every linear layer
     print(report)
     save_quantized(model, "policy-w4a8.safetensors")
-    load_quantized(fresh, "policy-w4a8.safetensors")        # into a model as its constructor makes it
+    load_quantized(fresh, "policy-w4a8.safetensors")        # into a newly constructed model
     warmup(fresh, sizes=[1, 51])                            # kernels, before a graph is captured
 
-A layer's input is smoothed, rotated, permuted and rotated again, so that outliers are spread over all
-channels before it is rounded to 8 bits; the weight absorbs the inverse and is rounded to 4.
-``DuQuantConfig.vla()`` is the variant that public forks of openpi call by the same name. Nothing here knows
-the runtime of rote, and that knows nothing of this: layers are plain modules that run eagerly, compiled,
-captured and replayed.
+A layer's input is smoothed, rotated, permuted and rotated again, which spreads outliers over all channels
+before it is rounded to 8 bits; the weight absorbs the inverse and is rounded to 4.
+``DuQuantConfig.vla()`` is the variant of public forks of openpi. This package and the runtime of rote know
+nothing of each other: layers are plain modules that run eagerly, compiled, captured and replayed.
 """
 
 from __future__ import annotations

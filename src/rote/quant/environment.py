@@ -1,18 +1,19 @@
-"""The policy variant as environment variables say, for scripts that set them already.
+"""The policy variant from environment variables, for scripts that set them already.
 
-``ROTE_DUQUANT_<NAME>``, or ``OPENPI_DUQUANT_<NAME>`` as public forks of openpi call them. They are read when
-:func:`quantize_from_env` is called, never at import. What they leave open is as in ``DuQuantConfig.vla()``.
+They are ``ROTE_DUQUANT_<NAME>``, or ``OPENPI_DUQUANT_<NAME>`` as in public forks of openpi.
+:func:`quantize_from_env` reads them when it is called, never at import. Where they say nothing,
+``DuQuantConfig.vla()`` holds.
 
     WBITS_DEFAULT  weight bits; 0 or 16 leaves weights as they are
     ABITS          activation bits; 0 or 16 leaves activations as they are
     BLOCK          channels in an input block
     BLOCK_OUT      channels in an output block; BLOCK if it is not set; without effect if ROW_ROT is 0
-    LS             read and checked, without effect: it never had one
+    LS             checked, without effect: it never had one
     PERMUTE        1 or 0
     ACT_PCT        percentile of activations
     CALIB_STEPS    calibration batches; 0 means 1
-    PACKDIR        directory where checkpoints are kept, and taken from if one was made with this
-                   configuration, of a model with these numbers
+    PACKDIR        directory of checkpoints; one of this configuration and of a model with these numbers is
+                   loaded, else one is written
     ROW_ROT        ``restore`` or 0
     SCOPE          prefix of layer names
     LAYERS         full names of layers, with commas; nothing else is quantized then
@@ -27,7 +28,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,7 +47,7 @@ T = TypeVar("T", int, float)
 OWN = "ROTE_DUQUANT_"
 PREFIXES = (OWN, "OPENPI_DUQUANT_")
 SAMPLED = 256
-"""Numbers of each tensor by which a checkpoint in PACKDIR knows the model that it was made of."""
+"""Numbers of each tensor that tell models apart in PACKDIR."""
 
 NAMES = (
     "WBITS_DEFAULT", "ABITS", "BLOCK", "BLOCK_OUT", "LS", "PERMUTE", "ACT_PCT", "CALIB_STEPS", "PACKDIR",
@@ -64,7 +65,7 @@ class EnvironmentPlan:
         layers: Full names; empty for all.
         include: Regular expression; empty for all.
         exclude: Regular expression; empty for none.
-        pack_dir: Where checkpoints are kept, if anywhere.
+        pack_dir: Directory of checkpoints.
         dry_run: Only report.
     """
 
@@ -83,21 +84,10 @@ class EnvironmentPlan:
         return self.config.replace(path=path, fold_act_scale=self.config.fold_act_scale or path == "kernel")
 
     def patterns(self, model: nn.Module) -> list[str]:
-        """Patterns that fit the layers that are meant, and no others.
+        """Patterns of exactly the layers to quantize.
 
         Raises:
             OptionError: A variable fits no layer of the model, or no layer is left.
-        """
-        names = self.names(model)
-        if not names:
-            raise OptionError("SCOPE, LAYERS, INCLUDE and EXCLUDE together leave no linear layer")
-        return [glob.escape(name) for name in names]
-
-    def names(self, model: nn.Module) -> list[str]:
-        """The linear layers of a model that are meant.
-
-        Raises:
-            OptionError: A variable fits no layer of the model.
         """
         names = [name for name, m in model.named_modules() if isinstance(m, nn.Linear | DuQuantLinear)]
         for name in self.layers:
@@ -106,43 +96,48 @@ class EnvironmentPlan:
         for pattern, _ in self.config.layer_bits:
             if not any(matches(pattern, name) for name in names):
                 raise OptionError(f"{OWN}WBITS names {pattern!r}, and the model has no such linear layer")
-        fitting = {
-            "SCOPE": {name for name in names if name.startswith(self.scope)},
-            "INCLUDE": {name for name in names if re.search(self.include, name)},
-            "EXCLUDE": {name for name in names if self.exclude and re.search(self.exclude, name)},
-        }
-        for variable, value in (("SCOPE", self.scope), ("INCLUDE", self.include), ("EXCLUDE", self.exclude)):
-            if value and not fitting[variable]:
-                raise OptionError(
-                    f"{OWN}{variable}={value!r} fits none of the model's {len(names)} linear layers"
-                )
-        meant = (fitting["SCOPE"] & fitting["INCLUDE"]) - fitting["EXCLUDE"]
-        return [name for name in names if name in meant and (not self.layers or name in self.layers)]
+        left = set(self.layers or names)
+        for variable, value, fits in (
+            ("SCOPE", self.scope, lambda name: name.startswith(self.scope)),
+            ("INCLUDE", self.include, re.compile(self.include).search),
+            ("EXCLUDE", self.exclude, re.compile(self.exclude).search),
+        ):
+            fitting = {name for name in names if fits(name)}
+            if value and not fitting:
+                count = len(names)
+                raise OptionError(f"{OWN}{variable}={value!r} fits none of the model's {count} linear layers")
+            if value:
+                left = left - fitting if variable == "EXCLUDE" else left & fitting
+        if not left:
+            raise OptionError("SCOPE, LAYERS, INCLUDE and EXCLUDE together leave no linear layer")
+        return [glob.escape(name) for name in names if name in left]
 
 
 def read_plan(variables: Mapping[str, str]) -> EnvironmentPlan | None:
     """What variables, by their full names, ask for; None if there are none.
 
     Raises:
-        OptionError: A name is unknown, a value impossible, or two names say different things.
+        OptionError: A name is unknown, a value impossible, or two names have different values.
     """
     values = _merged(variables)
     if not values:
         return None
     read = _Reader(values)
-    bits = tuple(read.layer_bits("WBITS"))
-    changes: dict[str, Any] = {
-        "weight_bits": read.bits("WBITS_DEFAULT", 4), "act_bits": read.bits("ABITS", 8),
-        "block_size": read.whole("BLOCK", 16),
-        "row_rotation": read.choice("ROW_ROT", {"restore": True, "0": False}),
-        "permutation": "energy" if read.flag("PERMUTE", True) else "none",
-        "act_percentile": read.number("ACT_PCT", 99.9),
-        "calib_batches": read.whole("CALIB_STEPS", 32) or 1,
-        "layer_bits": bits,
-    }  # fmt: skip
-    block_out = read.whole("BLOCK_OUT", changes["block_size"])
-    changes["block_out_size"] = block_out if changes["row_rotation"] else None
+    block, row_rotation = (
+        read.number("BLOCK", 16),
+        read.choice("ROW_ROT", {"restore": True, "0": False}, True),
+    )
+    block_out = read.number("BLOCK_OUT", block)
     read.number("LS", 0.15)
+    changes: dict[str, Any] = {
+        "weight_bits": _bits(read.number("WBITS_DEFAULT", 4)), "act_bits": _bits(read.number("ABITS", 8)),
+        "block_size": block, "block_out_size": block_out if row_rotation else None,
+        "row_rotation": row_rotation,
+        "permutation": "energy" if read.choice("PERMUTE", _FLAGS, True) else "none",
+        "act_percentile": read.number("ACT_PCT", 99.9),
+        "calib_batches": read.number("CALIB_STEPS", 32) or 1,
+        "layer_bits": tuple(read.layer_bits("WBITS")),
+    }  # fmt: skip
     try:
         config = DuQuantConfig.vla(**changes)
     except OptionError as error:
@@ -151,7 +146,7 @@ def read_plan(variables: Mapping[str, str]) -> EnvironmentPlan | None:
     pack_dir = Path(values["PACKDIR"]) if values.get("PACKDIR") else None
     return EnvironmentPlan(
         config, values.get("SCOPE", ""), layers, read.regular("INCLUDE"), read.regular("EXCLUDE"), pack_dir,
-        read.flag("DRYRUN", False),
+        read.choice("DRYRUN", _FLAGS, False),
     )  # fmt: skip
 
 
@@ -166,9 +161,9 @@ def quantize_from_env(
 
     Args:
         model: Its layers are replaced.
-        batches: Inputs to calibrate with: mappings are passed as keyword arguments, tuples as arguments.
+        batches: Inputs to calibrate with: mappings are keyword arguments, tuples are arguments.
         stats: Statistics that were taken already, instead.
-        path: How layers are calculated; the variables do not say.
+        path: How layers are calculated; no variable says it.
 
     Returns:
         The report, without errors if the layers were loaded from PACKDIR; None, with nothing done, if no
@@ -176,7 +171,7 @@ def quantize_from_env(
 
     Raises:
         OptionError: A variable is unknown, has an impossible value, or fits no layer.
-        MisuseError: Calibration is needed, and there are neither batches nor statistics nor a checkpoint.
+        MisuseError: Calibration is needed, and there is neither a batch, statistics nor a checkpoint.
     """
     plan = read_plan(read_duquant())
     if plan is None:
@@ -190,7 +185,11 @@ def quantize_from_env(
         load_quantized(model, kept, config=config, way=path)
         return replace(planned, dry_run=False)
     if kept is not None:
-        _make_folder(kept.parent)  # before there is anything to lose
+        folder = kept.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)  # before there is anything to lose
+        except OSError as error:
+            raise MisuseError(f"PACKDIR={str(folder)!r} is no folder, and cannot be made: {error}") from error
     if stats is None and batches is not None and config.needs_calibration:
         with calibrate(model, config, include=include) as stats, torch.no_grad():
             for batch in batches:
@@ -205,30 +204,18 @@ def quantize_from_env(
     return report
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MisuseError(f"PACKDIR={str(folder)!r} is no folder, and cannot be made: {error}") from error
-
-
 def _file_name(config: DuQuantConfig, names: list[str], model: nn.Module) -> str:
-    """Of a checkpoint of these layers of this model with this configuration, and of no other."""
+    """The file of these layers of this model with this configuration."""
     layers = hashlib.sha256("\n".join(names).encode())
     for name, value in model.state_dict().items():
         if not isinstance(value, Tensor):
             continue
         layers.update(f"{name}{value.dtype}{list(value.shape)}".encode())
-        if value.numel() and not value.is_meta:
-            layers.update(_sampled(value))
+        if value.numel() and not value.is_meta:  # evenly spread numbers: another training run has others
+            flat = value.detach().reshape(-1)
+            chosen = flat[:: max(1, flat.numel() // SAMPLED)].cpu().contiguous()
+            layers.update(chosen.view(torch.uint8).numpy().tobytes())
     return f"duquant-{config.digest}-{layers.hexdigest()[:8]}.safetensors"
-
-
-def _sampled(value: Tensor) -> bytes:
-    """Some of a tensor's numbers, evenly spread: another training run has others."""
-    flat = value.detach().reshape(-1)
-    chosen = flat[:: max(1, flat.numel() // SAMPLED)].cpu().contiguous()
-    return chosen.view(torch.uint8).numpy().tobytes()
 
 
 def _call(model: nn.Module, batch: Any) -> None:
@@ -253,32 +240,25 @@ def _merged(variables: Mapping[str, str]) -> dict[str, str]:
     return values
 
 
+_FLAGS = {"1": True, "true": True, "0": False, "false": False}
+
+
 class _Reader:
     """Values with the errors that name the variable."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values = {name: value.strip() for name, value in values.items()}
 
-    def whole(self, name: str, default: int) -> int:
-        return self._parsed(name, int, "whole number", default)
-
-    def number(self, name: str, default: float) -> float:
-        return self._parsed(name, float, "number", default)
-
-    def _parsed(self, name: str, kind: Callable[[str], T], what: str, default: T) -> T:
-        text = self.values.get(name, "")
+    def number(self, name: str, default: T) -> T:
+        """A number of the default's type."""
+        text, kind = self.values.get(name, ""), type(default)
         try:
             return kind(text) if text else default
         except ValueError as error:
+            what = "whole number" if kind is int else "number"
             raise OptionError(f"{OWN}{name}={text!r} must be a {what}") from error
 
-    def bits(self, name: str, default: int) -> int:
-        return _bits(self.whole(name, default))
-
-    def flag(self, name: str, default: bool) -> bool:
-        return self.choice(name, {"1": True, "true": True, "0": False, "false": False}, default)
-
-    def choice(self, name: str, choices: Mapping[str, bool], default: bool = True) -> bool:
+    def choice(self, name: str, choices: Mapping[str, bool], default: bool) -> bool:
         text = self.values.get(name, "").lower()
         if text and text not in choices:
             raise OptionError(f"{OWN}{name}={text!r} must be one of {', '.join(choices)}")

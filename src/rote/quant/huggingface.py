@@ -1,4 +1,4 @@
-"""The way in through transformers: ``quantization_config``, ``from_pretrained``, ``save_pretrained``.
+"""Quantization through transformers: ``quantization_config``, ``from_pretrained``, ``save_pretrained``.
 
 Importing this module registers the method ``rote_duquant`` with transformers, which has to be installed. Then
 
@@ -11,9 +11,8 @@ and, for configurations that need no calibration, dense checkpoints are quantize
 
     AutoModel.from_pretrained(name, quantization_config=RoteDuQuantConfig.of(config))
 
-What a checkpoint's ``config.json`` says is checked as the metadata of :mod:`~.saving.checkpoint` are.
-Transforms that layers share are written once for each layer, because transformers wants every tensor under
-its own name.
+A checkpoint's ``config.json`` is checked as the metadata of :mod:`~.saving.checkpoint` are. Transforms that
+layers share are written once for each layer, because transformers wants every tensor under its own name.
 """
 
 from __future__ import annotations
@@ -23,30 +22,27 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from transformers.quantizers.auto import (
-    register_quantization_config,
-    register_quantizer,
-)
+from transformers.quantizers.auto import register_quantization_config, register_quantizer
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from ..base import MisuseError
 from .config import DuQuantConfig
 from .converting import quantize_
-from .layer import DuQuantLinear, InputTransform, fuse_, replace
-from .saving import check_values, empty_layer, entries_of, read_entries
+from .layer import DuQuantLinear, fuse_, replace
+from .saving import check_values, empty_layers, entries_of, read_entries
 
 METHOD = "rote_duquant"
 
 
 @register_quantization_config(METHOD)
 class RoteDuQuantConfig(QuantizationConfigMixin):
-    """What stands under ``quantization_config`` in a model's ``config.json``.
+    """The entry ``quantization_config`` of a model's ``config.json``.
 
     Args:
         configs: Configurations, as JSON values.
-        layers: The quantized layers; None to quantize a dense checkpoint with the first configuration.
-        include: Patterns of the layers that are then meant.
+        layers: The quantized layers; None quantizes a dense checkpoint with the first configuration.
+        include: Patterns of the layers that are then quantized.
         exclude: Patterns of layers that then stay as they are.
         quant_method: ``"rote_duquant"``.
     """
@@ -73,7 +69,7 @@ class RoteDuQuantConfig(QuantizationConfigMixin):
 
         Args:
             config: One that needs no calibration.
-            include: Patterns of the layers that are meant; None is all.
+            include: Patterns of the layers to quantize; None is all.
             exclude: Patterns of layers that stay as they are; the head is the usual one.
 
         Raises:
@@ -89,7 +85,7 @@ class RoteDuQuantConfig(QuantizationConfigMixin):
 
 @register_quantizer(METHOD)
 class RoteDuQuantizer(HfQuantizer):
-    """Builds the layers that a checkpoint speaks of, before its tensors are loaded."""
+    """Builds the quantized layers of a checkpoint before its tensors are loaded."""
 
     quantization_config: Any
 
@@ -106,24 +102,23 @@ class RoteDuQuantizer(HfQuantizer):
             attach(model)
         else:
             _check_loaded(model)
-        for module in model.modules():
-            if isinstance(module, DuQuantLinear):
-                module.refresh()  # what is derived from the state is no part of a checkpoint
-        if any(m.config.fuse_groups for m in model.modules() if isinstance(m, DuQuantLinear)):
+        layers = _quantized_layers(model).values()
+        for layer in layers:
+            layer.refresh()  # a checkpoint lacks what is derived from the state
+        if any(layer.config.fuse_groups for layer in layers):
             fuse_(model)
         return model
 
     def get_state_dict_and_metadata(self, model: Any) -> Any:
         """The state with a copy of its own for each name of a shared transform."""
         state: dict[str, torch.Tensor] = dict(model.state_dict())
-        for name, module in model.named_modules():
-            if isinstance(module, DuQuantLinear):
-                for key, value in module.transform.state_dict(prefix=f"{name}.transform.").items():
-                    state[key] = value.clone()
+        for name, layer in _quantized_layers(model).items():
+            for key, value in layer.transform.state_dict(prefix=f"{name}.transform.").items():
+                state[key] = value.clone()
         return state, {}
 
     def is_serializable(self) -> Any:
-        """It is."""
+        """Codes are saved as they are."""
         return True
 
     @property
@@ -133,12 +128,12 @@ class RoteDuQuantizer(HfQuantizer):
 
     @property
     def is_compileable(self) -> bool:
-        """Layers are one graph without breaks."""
+        """Layers compile without graph breaks."""
         return True
 
 
 def attach(model: Any) -> None:
-    """Tell a quantized model of transformers how to save itself.
+    """Make ``save_pretrained`` of a quantized model of transformers save it quantized.
 
     Raises:
         MisuseError: Nothing in the model is quantized.
@@ -156,14 +151,9 @@ def attach(model: Any) -> None:
 
 
 def _check_loaded(model: nn.Module) -> None:
-    """Whether the layers hold what a checkpoint can have: transformers makes up tensors that it lacks.
-
-    Raises:
-        MisuseError: They do not.
-    """
-    layers = {name: module for name, module in model.named_modules() if isinstance(module, DuQuantLinear)}
+    """Refuse values that no checkpoint has: transformers makes up the tensors that one lacks."""
     try:
-        check_values(layers, model.state_dict())
+        check_values(_quantized_layers(model), model.state_dict())
     except MisuseError as error:
         raise MisuseError(
             f"{error}: the checkpoint lacks it, or was changed (save it again after attach(model))"
@@ -171,20 +161,12 @@ def _check_loaded(model: nn.Module) -> None:
 
 
 def build_skeleton(model: nn.Module, settings: Any) -> None:
-    """Put empty quantized layers in the places that a checkpoint names.
-
-    Raises:
-        MisuseError: Its entries are wrong, or do not fit the model.
-    """
+    """Put empty quantized layers in the places that a checkpoint names, if its entries fit the model."""
     configs, entries = read_entries({"configs": settings.configs, "layers": settings.layers})
-    transforms: dict[str, InputTransform] = {}
-    modules = dict(model.named_modules())
-    for entry in entries:
-        old = modules.get(entry.name)
-        if not isinstance(old, nn.Linear):
-            raise MisuseError(f"{entry.name!r} is quantized, and the model has no such linear layer")
-        layer = empty_layer(entry, old, configs[entry.config], transforms, old.weight.dtype)
-        if entry.path != layer.path:
-            layer.set_path(entry.path)
+    for name, layer in empty_layers(model, configs, entries, types_of_model=True).items():
         layer.hold_plain()
-        replace(model, old, layer)
+        replace(model, model.get_submodule(name), layer)
+
+
+def _quantized_layers(model: nn.Module) -> dict[str, DuQuantLinear]:
+    return {name: module for name, module in model.named_modules() if isinstance(module, DuQuantLinear)}

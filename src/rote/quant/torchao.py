@@ -1,11 +1,11 @@
-"""The way in through torchao: a configuration for its ``quantize_``.
+"""Quantization through torchao: a configuration for its ``quantize_``.
 
 Importing this module registers :class:`DuQuantAOConfig` with torchao, which has to be installed:
 
     torchao.quantization.quantize_(model, DuQuantAOConfig(config))
 
-torchao hands over one layer at a time and no data, so configurations that need calibration are refused,
-layers do not share transforms, and there is no report; ``rote.quant.quantize_`` has all three.
+torchao passes one layer at a time and no data, so there is no calibration, no transform shared by layers, and
+no report; ``rote.quant.quantize_`` has all three.
 """
 
 from __future__ import annotations

@@ -4,16 +4,16 @@
         for batch in batches:
             model(**batch)
 
-It looks at exactly ``calib_batches`` batches. A batch is one call of the model as such; where work is done by
-another method (``policy.sample_actions``), say ``manual=True`` and call ``stats.end_batch()`` after each, or
-``stats.skip_batch()`` after one that failed. Batches that come later are not looked at, and too few of them
-are an error at the end of the block, which keeps what was seen. A call that raises is no batch: nothing that
-it saw counts.
+It looks at exactly ``calib_batches`` batches and ignores later ones. A batch is one call of the model itself;
+where another method does the work (``policy.sample_actions``), say ``manual=True`` and call
+``stats.end_batch()`` after each, or ``stats.skip_batch()`` after one that failed. Too few batches are an
+error at the end of the block, which keeps what was seen. A call that raises is no batch, and nothing that it
+saw counts.
 
-Nothing of the model changes: there are hooks while the block runs, and none after it, however it ends. What
-is compiled runs eagerly meanwhile, since compiled code does not look for hooks. Where the transform is
-known beforehand (it comes from the weight), bounds of static scales are taken exactly, behind the
-transform, from every row; where it has to be searched for first, they are taken from the kept rows.
+The model does not change: there are hooks while the block runs, and none after it, however it ends. Compiled
+code runs eagerly meanwhile, since it does not look for hooks. Where the transform is known beforehand (from
+the weight), bounds of static scales are taken behind it, from every row; otherwise from the kept rows, after
+the search.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ from torch.utils.hooks import RemovableHandle
 from ...base import MisuseError, count_writes
 from ..config import UNQUANTIZED, DuQuantConfig
 from ..layer import DuQuantLinear
-from ..numerics import Chain, find_transform, padded, uncompiled
+from ..numerics import Chain, find_transform, uncompiled
 from .flows import Flows
 from .folding import OTHERS, is_norm
 from .groups import share_by_name
@@ -46,9 +46,9 @@ class calibrate:  # noqa: N801  it is used like a function
         config: What the statistics are for.
         include: Patterns of the layers to look at; None is all.
         exclude: Patterns of layers to leave out.
-        manual: Batches are counted by ``stats.end_batch()`` instead of by calls of the model.
+        manual: ``stats.end_batch()`` counts batches, and not calls of the model.
         resume: Statistics to go on with.
-        progress: Show a line on standard error; None does where that is a terminal.
+        progress: Show a line on standard error; None does so on a terminal.
 
     Raises:
         MisuseError: The block ended with too few batches, or an input was not finite.
@@ -69,11 +69,10 @@ class calibrate:  # noqa: N801  it is used like a function
             resume.check(config)
         self._model, self._config, self._manual = model, config, manual
         found = candidates(model, config, include, exclude)
-        self._layers = {item.name: item.module for item in found if not item.reason}
+        self._layers = {item.name: cast(nn.Linear, item.module) for item in found if not item.reason}
         self.stats = CalibrationStats(config, config.calib_batches) if resume is None else resume
         self.stats.wanted = config.calib_batches
         self._progress = sys.stderr.isatty() if progress is None else progress
-        self._handles: list[RemovableHandle] = []
         self._open = ExitStack()
         self._flows = Flows(self._read) if config.fold_smoothing else None
         self._batch = self.stats.begun
@@ -87,36 +86,35 @@ class calibrate:  # noqa: N801  it is used like a function
         self._open.enter_context(uncompiled())
         if self._flows is not None:
             self._open.enter_context(self._flows)
-            self.stats.closing = self._close
+        self.stats.closing = self._close
+        handles: list[RemovableHandle] = []
         for name, module in self._model.named_modules():
             is_linear = isinstance(module, nn.Linear | DuQuantLinear)
             if is_linear:
                 hook = _before(self, name, hush=_is_plain(module))
-                self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+                handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
             if self._flows is not None and (is_linear or is_norm(module)):  # before other hooks read it
                 after = _after(self, name)
-                handle = module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True)
-                self._handles.append(handle)
+                handles.append(
+                    module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True)
+                )
         if not self._manual:
-            self._handles.append(self._model.register_forward_pre_hook(self._begin))
-            self._handles.append(self._model.register_forward_hook(self._end))
-            self._handles.append(self._model.register_forward_hook(self._leave, always_call=True))
-        self.stats.watcher = self._show if self._progress else None
+            handles.append(self._model.register_forward_pre_hook(self._begin))
+            handles.append(self._model.register_forward_hook(self._end))
+            handles.append(self._model.register_forward_hook(self._leave, always_call=True))
+        for handle in handles:
+            self._open.callback(handle.remove)
         return self.stats
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
         self._open.close()
-        self._last = self.stats.watcher = self.stats.closing = None
+        self._last = self.stats.closing = None
         if self._flows is not None:
             self._flows.clear()
-        if kind is None and not self.stats.done:
-            text = self._too_few()
-            self.stats.skip_batch()
-            raise MisuseError(text)
+        text = self._too_few()
         self.stats.skip_batch()
+        if kind is None and not self.stats.done:
+            raise MisuseError(text)
 
     def _too_few(self) -> str:
         seen, wanted = self.stats.batches, self.stats.wanted
@@ -135,10 +133,10 @@ class calibrate:  # noqa: N801  it is used like a function
         if not static or config.needs_activations:
             return {}
         found: dict[str, Chain] = {}
-        widths = {name: _weight(module).shape[1] for name, module in self._layers.items()}
+        widths = {name: module.weight.shape[1] for name, module in self._layers.items()}
         self.stats.groups = share_by_name(widths, config)
         for group in self.stats.groups:
-            chain = find_transform([_weight(self._layers[name]) for name in group], config, None)
+            chain = find_transform([self._layers[name].weight for name in group], config, None)
             found.update(dict.fromkeys(group, chain))
         return found
 
@@ -160,18 +158,18 @@ class calibrate:  # noqa: N801  it is used like a function
         if self._ended and not self.stats.done:
             self.stats.end_batch()
 
-    def _show(self) -> None:
-        end = "\n" if self.stats.done else ""
-        print(f"\rcalibration: {self.stats.batches} of {self.stats.wanted}", end=end, file=sys.stderr)
-
     def _close(self) -> None:
         """Called before a batch counts."""
-        self._last = None  # nothing is to be kept by us
         if self._flows is not None:
+            self._last = None  # else this input would count as kept
             self._flows.kept()
+        if self._progress:
+            seen, wanted = self.stats.batches + 1, self.stats.wanted
+            end = "" if seen < wanted else "\n"
+            print(f"\rcalibration: {seen} of {wanted}", end=end, file=sys.stderr)
 
     def observe(self, name: str, x: Tensor, *, hush: bool) -> None:
-        """Take in the input of a layer; with ``hush`` it will be multiplied, and nothing else."""
+        """Take in the input of a layer; with ``hush`` the layer only multiplies it."""
         if self.stats.done:
             return
         if self._flows is None:
@@ -194,8 +192,7 @@ class calibrate:  # noqa: N801  it is used like a function
             self._last = (x, name, version)
         if not bool(torch.isfinite(x).all()):
             raise MisuseError(f"calibration: the input of {name!r} has values that are not finite")
-        width = padded(x.shape[-1], self._config.block_size)
-        self.stats.observe(name, x, self._transforms.get(name), width, self._last[1], columns)
+        self.stats.observe(name, x, self._transforms.get(name), self._last[1], columns)
 
     def made(self, name: str, output: object) -> None:
         """Follow the output of a norm or a linear layer."""
@@ -206,13 +203,13 @@ class calibrate:  # noqa: N801  it is used like a function
             self._flows.made(name, output)
 
     def _follow_batch(self, flows: Flows) -> None:
-        """Forget what was left of a batch that does not count."""
+        """Forget features of a batch that does not count."""
         if self._batch is not self.stats.begun:
             self._batch = self.stats.begun
             flows.clear()
 
     def _read(self, source: str, reader: str) -> None:
-        """Something that is no linear layer of the model reads the output of a source."""
+        """Note a reader of a source that is no linear layer of the model."""
         if not self.stats.done:
             self.stats.came_from(OTHERS + reader, source)
 
@@ -223,21 +220,21 @@ def _after(owner: calibrate, name: str) -> Callable[..., None]:
     def hook(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
         given = [value for value in (*args, *kwargs.values()) if value is not None]
         unread = next(iter(module._forward_hooks.values())) is hook  # by other hooks
-        # What is given more than rows, as adaptive norms are, may do something else than with rows alone.
+        # A module that gets more than rows, as adaptive norms do, may do something else with them.
         owner.made(name, output if unread and len(given) == 1 else None)
 
     return hook
 
 
 def _before(owner: calibrate, name: str, *, hush: bool) -> Callable[..., None]:
-    """A hook that hands a layer's input to the calibration; it holds no module, so none is kept alive."""
+    """A hook that hands a layer's input to the calibration; it keeps no module alive."""
 
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x = args[0] if args else kwargs["input"]
         width = getattr(module, "in_features", None)
-        if width is None or x.shape[-1:] == (width,):  # else the layer itself will say so
+        if width is None or x.shape[-1:] == (width,):  # otherwise the layer raises
             last = next(reversed(module._forward_pre_hooks.values()))
-            owner.observe(name, x, hush=hush and last is hook)  # else another may read it
+            owner.observe(name, x, hush=hush and last is hook)  # a later hook may read it
 
     return hook
 
@@ -245,9 +242,3 @@ def _before(owner: calibrate, name: str, *, hush: bool) -> Callable[..., None]:
 def _is_plain(module: nn.Module) -> bool:
     """Whether a layer reads its input in one product, and nothing else does meanwhile."""
     return type(module) in (nn.Linear, DuQuantLinear) and "forward" not in vars(module)
-
-
-def _weight(module: nn.Module) -> Tensor:
-    weight = module.weight
-    assert isinstance(weight, Tensor)
-    return weight

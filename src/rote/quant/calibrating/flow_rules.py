@@ -1,12 +1,13 @@
-"""Which operations leave features apart, and where in their result each one is.
+"""Operations that leave features apart, and the place of each feature in their result.
 
-A *map* belongs to a tensor and has its shape. It says which feature each element is a multiple of: were that
-feature divided by a positive number, the element would be, and nothing else of it would change. ``NOTHING``
-stands for what is no multiple of one. All features in the arguments of a rule are those of one source.
+A *map* belongs to a tensor and has its shape. It names the feature that each element is a multiple of: if
+that feature were divided by a positive number, so would be the element, and nothing else of it would change.
+``NOTHING`` marks an element that is no multiple of a feature. All features in a rule's arguments are those of
+one source.
 
-A rule gets a call and gives the map of its first result. It gives None for whatever it does not know, and the
-features are read then: what is not listed here is never taken for harmless. Nor are the features in arguments
-that are not those of the rule, such as the queries and keys of attention.
+A rule returns the map of a call's first result, or None for a call that it does not know. Then, and for an
+operation without a rule, the features count as read. So do features in arguments outside the rule, such as
+the queries and keys of attention.
 """
 
 from __future__ import annotations
@@ -24,10 +25,7 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class OpCall:
-    """An operation that was called; ``result`` is its first result.
-
-    ``map_of`` gives the map of a tensor, or None if nothing of it is known.
-    """
+    """A called operation and its first result; ``map_of`` gives the map of a tensor, if it has one."""
 
     func: Any
     args: tuple[Any, ...]
@@ -43,9 +41,9 @@ class OpCall:
 
 @dataclass(frozen=True)
 class FlowRule:
-    """What becomes of features in an operation.
+    """The way of features through an operation.
 
-    ``map_result`` gives the map of the first result. The features of the arguments from ``first`` to before
+    ``map_result`` gives the map of the first result. Features of the arguments from ``first`` to before
     ``last`` go on; the operation reads those of the others.
     """
 
@@ -64,14 +62,14 @@ class FlowRule:
 
 
 def rule_for(name: str) -> FlowRule | None:
-    """The rule of an ATen operation, by its name; in place it is that of the same operation elsewhere."""
+    """The rule of an ATen operation, by its name; one in place has that of the operation without ``_``."""
     if name.startswith("_scaled_dot_product_") and not name.endswith("_backward"):
         return FlowRule(_attention, 2, 3)
     return _RULES.get(name) or _RULES.get(name.removesuffix("_"))
 
 
 def _elementwise(call: OpCall) -> Tensor | None:
-    """Each element times a number that depends on nothing but its sign, or on chance."""
+    """Each element times a number that depends only on its sign or on chance."""
     (features,) = call.maps(1)
     fine = call.result.is_floating_point() and call.result.dtype.itemsize > 1
     return features if fine else None
@@ -90,7 +88,7 @@ def _quotient(call: OpCall) -> Tensor | None:
 
 
 def _sum(call: OpCall) -> Tensor | None:
-    """A sum of multiples of one feature is one, too."""
+    """A sum of multiples of one feature is a multiple of it."""
     left, right = call.maps(2)
     if left is None or right is None:
         return None
@@ -99,7 +97,7 @@ def _sum(call: OpCall) -> Tensor | None:
 
 
 def _moved(call: OpCall) -> Tensor | None:
-    """What only moves elements moves those of their maps."""
+    """An operation that only moves elements moves those of maps in the same way."""
 
     def mapped(value: object) -> object:
         if not isinstance(value, Tensor) or not value.is_floating_point():
@@ -111,13 +109,13 @@ def _moved(call: OpCall) -> Tensor | None:
 
 
 def _padded(call: OpCall) -> Tensor | None:
-    """What is added is a constant."""
+    """Padding adds a constant."""
     (features,) = call.maps(1)
     return None if features is None else call.func(features, call.args[1], NOTHING)
 
 
 def _matrices(call: OpCall) -> Tensor | None:
-    """Sums along one dimension, where all that is summed is a multiple of one feature."""
+    """Sums along one dimension of multiples of one feature."""
     left, right = call.maps(2)
     features = None
     if left is None and right is not None:
@@ -140,7 +138,7 @@ def _attention(call: OpCall) -> Tensor | None:
 
 
 def _constant(features: Tensor, dim: int) -> Tensor | None:
-    """The first along a dimension, of size 1, if the others are the same."""
+    """The first along a dimension, kept with size 1, if the others are equal to it."""
     if not features.shape[dim]:
         return None
     first = features.narrow(dim, 0, 1)
@@ -168,4 +166,4 @@ SHAPES_ONLY = frozenset(
         "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided",
     )
 )  # fmt: skip
-"""What looks at no value of its argument."""
+"""Operations that look at no value of their argument."""

@@ -1,18 +1,17 @@
-"""Where the features of norms and linear layers go while calibration runs: what smoothing may be folded into.
+"""Where the features of norms and linear layers go during calibration: what smoothing may be folded into.
 
-A divisor can leave a layer's input for the module that the input comes from (its *source*: a norm, or a
+A divisor can move from a layer's input to the module that the input comes from (its *source*: a norm or a
 linear layer) only if each column of the input is a multiple of one feature of the source, and if nothing else
-sees that feature. Neither is guessed from names. Every operation of ATen that is given memory with features
-in it is looked at: ``flow_rules`` knows those that leave features apart (a product with a gate, attention
-over values, a copy of heads for grouped queries), and carries along which element is a multiple of which
-feature; any other counts as a reader of the source, as do the model's caller and whoever keeps a tensor when
-the call is over. One such reader, ever, and nothing is folded into that source.
+reads that feature. Names prove neither. So every ATen operation that gets memory with features is looked at:
+``flow_rules`` knows those that leave features apart (a product with a gate, attention over values, a copy of
+heads for grouped queries) and carries the map of features along. Any other operation counts as a reader of
+the source, as do the model's caller and code that keeps a tensor after the call. One such reader, ever, and
+nothing is folded into that source.
 
-Features are known by the memory that they are in, not by tensors, so that views need no rule, and writing
-through one view is seen by the others. What is not seen: who is given an address instead of a tensor (NumPy,
-kernels called past the dispatcher), hooks on all modules of the process, who takes a norm's weight without
-calling the norm, and ways through the model that calibration never took. On a second thread nothing is
-followed.
+Features belong to memory, not to tensors, so views need no rule, and a write through one view shows in the
+others. Not seen are: code that gets an address and not a tensor (NumPy, kernels called past the dispatcher),
+hooks on all modules of the process, code that takes a norm's weight without calling the norm, and ways
+through the model that calibration never took. Nothing is followed on a second thread.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MIXED = "{}, which takes its features in more than one order, or others as well"
 
 
 class _HeldFeatures:
-    """What a piece of memory has of the features of one source; what has those of several is not followed."""
+    """The features of one source in a piece of memory; memory with those of several is not followed."""
 
     def __init__(self, source: str, features: Tensor, tensor: Tensor) -> None:
         self.source = source
@@ -46,7 +45,7 @@ class _HeldFeatures:
         self._all: Tensor | None = None
 
     def map_of(self, x: Tensor) -> Tensor | None:
-        """The map of a tensor in this memory; None if it takes bytes for other numbers."""
+        """The map of a tensor in this memory; None if it reads the bytes as another type."""
         if x.dtype.itemsize != self._itemsize:
             return None
         if _geometry(x) == self._geometry:
@@ -59,11 +58,7 @@ class _HeldFeatures:
 
 
 class Flows(Operations):
-    """Watches the features of sources.
-
-    ``read`` is called with a source and with what reads it, other than linear layers that ask
-    :meth:`columns`.
-    """
+    """Follows the features of sources; calls ``read`` with a source and a reader that is no linear layer."""
 
     def __init__(self, read: Callable[[str, str], None]) -> None:
         super().__init__()
@@ -75,7 +70,7 @@ class Flows(Operations):
 
     @contextmanager
     def quiet(self) -> Generator[None]:
-        """What is done inside is no reading, and not followed."""
+        """Operations inside are no readers, and not followed."""
         self._quiet += 1
         try:
             yield
@@ -83,7 +78,7 @@ class Flows(Operations):
             self._quiet -= 1
 
     def hush(self, on: bool) -> None:
-        """The same for what a layer does between two hooks, which is not nested."""
+        """The same for a layer's operations between two hooks, which are not nested."""
         self._hushed = on
 
     def made(self, source: str, output: Tensor) -> None:
@@ -97,10 +92,10 @@ class Flows(Operations):
             self._hold(source, features.expand(output.shape), output)
 
     def columns(self, x: Tensor, reader: str) -> tuple[str, Tensor | None] | None:
-        """The source of a linear layer's input ``(..., in)``, and which of its features each column is.
+        """The source of a linear layer's input ``(..., in)``, and its feature of each column.
 
-        The columns have the shape ``(in,)``; they are None for an input without rows. Without a source, or
-        with features in no order, the result is None.
+        The columns have the shape ``(in,)``, and are None for an input without rows. The result is None
+        without a source, or where rows differ in their features.
         """
         held = self._find(x)
         if held is None or get_ident() != self._thread:
@@ -116,12 +111,12 @@ class Flows(Operations):
         return None
 
     def returned(self, result: object) -> None:
-        """Something was handed to the caller of the model."""
+        """The model's caller got a result."""
         for source in self._sources(result):
             self._read(source, RETURNED)
 
     def kept(self) -> None:
-        """A batch is over: memory that is still there can be read by whoever has it."""
+        """A batch is over: memory that is still alive has an owner who can read it."""
         for source in {held.source for storage, held in self._held.values() if storage() is not None}:
             self._read(source, KEPT)
         self.clear()
@@ -136,14 +131,14 @@ class Flows(Operations):
     ) -> Any:
         kwargs = dict(kwargs or {})
         if is_operation(func) and any(map(is_wrapper, types)):
-            return NotImplemented  # tensors that wrap others come back with those
+            return NotImplemented  # tensors that wrap others call again with those
         sources = frozenset[str]()
         if not self._quiet and not self._hushed:
             sources = self._sources((args, kwargs))
         if not sources:
             return func(*args, **kwargs)
         known = is_operation(func)
-        if known and torch.is_inference_mode_enabled():  # elsewhere autograd has taken them apart
+        if known and torch.is_inference_mode_enabled():  # in other modes autograd decomposes
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
@@ -158,7 +153,7 @@ class Flows(Operations):
     def _carried(
         self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Tensor | None
     ) -> frozenset[str]:
-        """The sources whose features an operation does not look at, or leaves apart in its result."""
+        """The sources whose features an operation ignores, or leaves apart in its result."""
         nothing = frozenset[str]()
         namespace, _, name = name.partition("::")
         if namespace != "aten":
@@ -214,7 +209,7 @@ def _is_whole(x: Tensor) -> bool:
 
 
 def _storage(x: object) -> UntypedStorage | None:
-    """The memory of a tensor, if it has some of its own."""
+    """The memory of a tensor, if it has its own."""
     if not isinstance(x, Tensor) or x.layout is not torch.strided:
         return None
     try:

@@ -1,21 +1,19 @@
-"""Smoothing that costs nothing at run time: its divisors go into the norm or the linear layer before a group.
+"""Smoothing without cost at run time: its divisors go into the norm or the linear layer before a group.
 
-Calibration says which module a layer's input came from in every call, which feature of that module each of
-its columns is a multiple of, and what else reads those features (see ``flows``). A module is folded into if
-it feeds one group only, and nothing else. Where several columns are one feature (heads of grouped queries
-share their values) the group is smoothed by the largest of them.
+Calibration says which module a layer's input came from in every call, which feature of that module each
+column is a multiple of, and what else reads those features (see ``flows``). A module takes divisors if it
+feeds one group, and nothing else. Where several columns are one feature (heads of grouped queries share their
+values) the largest of them smooths the group.
 
-In a linear layer a divisor goes into a row of the weight and of the bias, before they are quantized. So only
-layers that are quantized in the same call are folded into; the others stay as they are. In a norm it goes
-into the weight. Whether that is multiplied by as ``w`` or as ``1 + w`` (Gemma) is found out by trying it on
-random rows; a norm that does neither is left alone. Groups without such a module divide their inputs
-themselves.
+In a linear layer a divisor goes into a row of the weight and of the bias before they are quantized, so only
+layers that are quantized in the same call take divisors. In a norm it goes into the weight. Norms multiply by
+``w`` or by ``1 + w`` (Gemma); a trial on random rows shows which, and a norm that does neither is left alone.
+Groups without such a module divide their inputs themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -29,10 +27,10 @@ from ..numerics import smoothing_scale
 from .stats import CalibrationStats
 
 OTHERS = "."
-"""Begins, in ``stats.sources``, what is no layer and reads a module's output; no module's name does."""
+"""The prefix, in ``stats.sources``, of readers that are no layers; no module's name begins with it."""
 
 PROBES = (4, 3)
-"""Shape of the random rows that a norm is tried on; more dimensions than one, for norms that mean another."""
+"""Shape of the trial's random rows; two dimensions, for norms of another one than the last."""
 
 
 @dataclass(frozen=True)
@@ -57,25 +55,25 @@ _OF_CHANNELS = (nn.modules.batchnorm._NormBase, nn.GroupNorm)  # pyright: ignore
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Whether a module looks like a norm of rows: by the name of its class, with a vector of weights."""
+    """Whether a module looks like a norm of rows, by the name of its class and a vector of weights."""
     weight = getattr(module, "weight", None)
     named = "Norm" in type(module).__name__ and not isinstance(module, _OF_CHANNELS)
     return named and isinstance(weight, nn.Parameter) and weight.ndim == 1
 
 
 class NotFoldedError(Exception):
-    """Why a group of layers is not smoothed by the module before."""
+    """Why the module before a group of layers does not smooth it."""
 
 
 @dataclass(frozen=True)
 class Smoothed:
-    """How a group of layers is smoothed by the module before.
+    """How the module before a group of layers smooths it.
 
     Attributes:
-        scale: The divisors of the columns of its input, of shape ``(in,)``; None if it does that itself.
-        fold: What becomes of the norm before it, if that is a norm.
-        rows: The divisors of the rows of the layer before it, if that is a layer, by its name.
-        why_not: Why it has to do that itself.
+        scale: The divisors of the input's columns, of shape ``(in,)``; None if the group divides itself.
+        fold: The change of a norm before it.
+        rows: The divisors of the rows of a layer before it, by the layer's name.
+        why_not: Why the group divides itself.
     """
 
     scale: Tensor | None = None
@@ -86,13 +84,12 @@ class Smoothed:
 
 @torch.no_grad()
 def smooth_group(
-    model: nn.Module,
-    group: Sequence[str],
-    config: DuQuantConfig,
-    stats: CalibrationStats,
+    model: nn.Module, group: Sequence[str], config: DuQuantConfig, stats: CalibrationStats | None,
     quantized: Collection[str],
-) -> Smoothed:
-    """Find a place for the divisors of a group's input; ``quantized`` names all layers that are to be."""
+) -> Smoothed:  # fmt: skip
+    """Find a place for the divisors of a group's input; ``quantized`` names all layers that will be."""
+    if stats is None or not config.fold_smoothing:
+        return Smoothed()
     try:
         source = source_of(group, stats)
         module = dict(model.named_modules()).get(source)
@@ -115,11 +112,7 @@ def smooth_group(
 
 
 def source_of(group: Sequence[str], stats: CalibrationStats) -> str:
-    """The norm or layer that feeds a group of layers, in every call, and nothing else.
-
-    Raises:
-        NotFoldedError: There is none; the message says what is in the way.
-    """
+    """The norm or layer that feeds a group of layers in every call, and nothing else, or a NotFoldedError."""
     found = sorted({source for layer in group for source in stats.sources.get(layer, {})})
     if not found:
         raise NotFoldedError("no norm or linear layer feeds it with features that stay apart on the way")
@@ -144,7 +137,7 @@ def _is_shared(model: nn.Module, module: nn.Module) -> bool:
 
 
 def _columns(group: Sequence[str], source: str, stats: CalibrationStats, count: int) -> Tensor:
-    """Which feature of the source each column of the group's input is."""
+    """The source's feature of each column of the group's input."""
     first, *others = (stats.layers[layer].columns for layer in group)
     if first is None or any(other is None or not torch.equal(first, other) for other in others):
         raise NotFoldedError(f"the features of {source!r} are not in the same columns in every call")
@@ -156,14 +149,10 @@ def _columns(group: Sequence[str], source: str, stats: CalibrationStats, count: 
 
 
 def _feature_scale(
-    model: nn.Module,
-    group: Sequence[str],
-    config: DuQuantConfig,
-    stats: CalibrationStats,
-    columns: Tensor,
+    model: nn.Module, group: Sequence[str], config: DuQuantConfig, stats: CalibrationStats, columns: Tensor,
     count: int,
-) -> Tensor:
-    """The divisor of every feature of the source, float32; 1 for those that no column takes."""
+) -> Tensor:  # fmt: skip
+    """The divisor of every feature of the source, float32; 1 where no column takes the feature."""
     assert config.smooth_alpha is not None
     weights = [cast(Tensor, model.get_submodule(layer).weight) for layer in group]
     columns = columns.to(weights[0].device)
@@ -176,9 +165,9 @@ def _feature_scale(
 
 @torch.no_grad()
 def find_fold(norm: nn.Module, scale: Tensor) -> Fold | None:
-    """How a norm's output is divided by ``scale``, of shape ``(features,)``.
+    """The parameters that divide a norm's output by ``scale``, of shape ``(features,)``.
 
-    None if the module does not multiply by its weight, or by one plus it.
+    None if the module multiplies neither by its weight nor by one plus it.
     """
     module = cast(Any, norm)
     weight: Tensor = module.weight
@@ -194,23 +183,14 @@ def find_fold(norm: nn.Module, scale: Tensor) -> Fold | None:
     except Exception:  # it takes more than rows, or is of another dimension
         return None
     loose = 4 * torch.finfo(weight.dtype).eps
+    kept = Fold(norm, weight.detach().clone(), None if bias is None else bias.detach().clone())
     for shift in (0.0, 1.0):
         fold = Fold(norm, ((weight.float() + shift) / wide - shift).to(weight.dtype), new_bias)
-        with _tried(fold):
+        fold.apply()
+        try:
             after = norm(probe).float() * wide
+        finally:
+            kept.apply()
         if torch.allclose(after, before, rtol=loose, atol=loose * float(before.abs().max())):
             return fold
     return None
-
-
-@contextmanager
-def _tried(fold: Fold) -> Generator[None]:
-    """With the new parameters in place, for a moment."""
-    module = cast(Any, fold.norm)
-    bias = None if fold.bias is None else module.bias.detach().clone()
-    before = Fold(fold.norm, module.weight.detach().clone(), bias)
-    fold.apply()
-    try:
-        yield
-    finally:
-        before.apply()

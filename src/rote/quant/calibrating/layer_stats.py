@@ -1,37 +1,38 @@
-"""What calibration has seen of one layer's input.
+"""Statistics of one layer's input.
 
-Statistics of batches are merged so that the order and the split do not matter: sums of counts, maxima of
-maxima, and of percentiles, taken call by call, the largest. Rows are kept by a random number each: the
-``sample_rows`` smallest stay, which is a uniform sample of everything seen, whatever is merged with what.
+Statistics of batches are merged so that order and split do not matter: counts are added, and of peaks and of
+percentiles, taken call by call, the largest stays. Each row gets a random number, and the rows with the
+``sample_rows`` smallest stay: a uniform sample of everything seen, whatever is merged with what.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..config import DuQuantConfig
+from ..config import DuQuantConfig, is_whole
 from ..numerics import Chain, bounds_of, pad_columns, padded
 
 
 @dataclass
 class LayerStats:
-    """What is known about one layer's input.
+    """Statistics of one layer's input.
 
     Attributes:
         calls: Calls seen.
         count: Rows seen.
         peak: The largest absolute value of every channel, of shape ``(in,)``.
         rows: A uniform sample of the rows, float32, of shape ``(kept, in)``.
-        keys: The random number that each was kept by, of shape ``(kept,)``.
+        keys: The random number of each, of shape ``(kept,)``.
         bounds: Smallest and largest value of every transformed channel that a static scale has to cover, of
             shape ``(2, width)``; None where the transform is only known after calibration.
-        leaders: How often which layer was the first to get the very same input.
-        columns: Which feature of the module that the input came from each column is, of shape ``(in,)``;
-            None where it came from none, was not always the same, or nobody asked.
+        leaders: How often each layer was the first to get the very same input.
+        columns: For each column, its feature of the module that the input came from, of shape ``(in,)``; None
+            without such a module, where it varies, or where nobody asked.
     """
 
     calls: int
@@ -50,12 +51,12 @@ class LayerStats:
         return cls(0, 0, peak, rows, torch.zeros(0, dtype=torch.float64))
 
     def observe(
-        self, x: Tensor, config: DuQuantConfig, transform: Chain | None, width: int, *, before: int = 0,
+        self, x: Tensor, config: DuQuantConfig, transform: Chain | None, *, before: int = 0,
         columns: Tensor | None = None,
     ) -> None:  # fmt: skip
         """Take in the input of one call, of shape ``(..., in)``, after ``before`` calls seen elsewhere."""
         rows = x.detach().reshape(-1, x.shape[-1]).float()
-        # Of the call and of what is in it: calibrations that run apart must not draw the same numbers.
+        # Seeded by the call and its content: separate calibrations must not draw the same numbers.
         content = int(rows.double().sum().view(torch.int64)) if len(rows) else 0
         call = before + self.calls
         generator = torch.Generator().manual_seed((config.seed + (call << 20)) ^ abs(content))
@@ -67,12 +68,12 @@ class LayerStats:
             kept = keys.argsort(stable=True)[: config.sample_rows]
             seen.rows, seen.keys = rows[kept.to(rows.device)].cpu(), keys[kept]
             if transform is not None:
-                bounds = bounds_of(transform.apply(pad_columns(rows, width)), config)
-                seen.bounds = torch.stack(bounds).float().cpu()
+                wide = pad_columns(rows, padded(rows.shape[1], config.block_size))
+                seen.bounds = torch.stack(bounds_of(transform.apply(wide), config)).float().cpu()
         self.merge(seen, config.sample_rows)
 
     def merge(self, other: LayerStats, limit: int) -> None:
-        """Take in what another has seen, keeping at most ``limit`` rows."""
+        """Add another's statistics, and keep at most ``limit`` rows."""
         if not self.count:
             self.columns = other.columns
         elif other.count and self.columns is not None:
@@ -88,11 +89,10 @@ class LayerStats:
             mine = other.bounds if self.bounds is None else self.bounds
             low, high = torch.minimum(mine[0], other.bounds[0]), torch.maximum(mine[1], other.bounds[1])
             self.bounds = torch.stack([low, high])
-        for name, times in other.leaders.items():
-            self.leaders[name] = self.leaders.get(name, 0) + times
+        add_counts(self.leaders, other.leaders)
 
     def wrong_part(self, block: int) -> str | None:
-        """The first attribute that no calibration gives, where rotations have blocks of that size."""
+        """The first attribute that no calibration gives, with rotations of that block size."""
         features, kept, bounds, columns = self.peak.numel(), len(self.rows), self.bounds, self.columns
         width = padded(features, block)
         parts = {
@@ -112,11 +112,17 @@ class LayerStats:
 
 def is_count(value: Any) -> bool:
     """Whether a value from a file counts something."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_whole(value) and value >= 0
+
+
+def add_counts(total: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add counts by name."""
+    for name, times in more.items():
+        total[name] = total.get(name, 0) + times
 
 
 def are_counts(values: Any) -> bool:
-    """The same for numbers by name."""
+    """Whether a value from a file has counts by name."""
     return isinstance(values, dict) and all(isinstance(k, str) and is_count(v) for k, v in values.items())
 
 

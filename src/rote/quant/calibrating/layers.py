@@ -1,9 +1,9 @@
-"""The linear layers of a model: which there are, which are meant, and why one is not.
+"""The linear layers of a model, and why one is not quantized.
 
 Modules of other classes that hold the matrix of a linear map (``Conv1D`` of transformers, experts in one
-tensor, ``MultiheadAttention``) are never meant, but listed, so that nobody takes their weights for quantized.
-They are known by a parameter of two or three dimensions with "weight" or "proj" in its name; embeddings,
-convolutions and norms are none.
+tensor, ``MultiheadAttention``) are never quantized, but listed, so that nobody takes their weights for
+quantized. They have a parameter of two or three dimensions with "weight" or "proj" in its name, and are no
+embeddings, convolutions or norms.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ Patterns = str | Sequence[str] | None
 
 @dataclass(frozen=True)
 class Candidate:
-    """A linear layer of a model, under the first of its names.
-
-    ``reason`` says why it is not to be quantized; it is empty if it is.
-    """
+    """A linear layer of a model, under its first name; with a ``reason`` it will not be quantized."""
 
     name: str
     module: nn.Module
@@ -35,29 +32,24 @@ class Candidate:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(out, in)``; of what is no linear layer the largest weight's."""
+        """``(out, in)``; of another module its largest weight's."""
         module = self.module
         if isinstance(module, nn.Linear | DuQuantLinear):
             return (module.out_features, module.in_features)
         return tuple(max(_matrices(module).values(), key=torch.Tensor.numel).shape)
 
-    @property
-    def bytes(self) -> int:
-        """Of its weight and bias, and all else that a quantized layer keeps."""
-        deep = isinstance(self.module, DuQuantLinear)
-        tensors = [*self.module.parameters(recurse=deep), *self.module.buffers(recurse=deep)]
-        return sum(t.numel() * t.element_size() for t in tensors)
+
+def bytes_of(module: nn.Module) -> int:
+    """The bytes of a module's parameters and buffers; a quantized layer's transform counts."""
+    deep = isinstance(module, DuQuantLinear)
+    tensors = [*module.parameters(recurse=deep), *module.buffers(recurse=deep)]
+    return sum(t.numel() * t.element_size() for t in tensors)
 
 
 def candidates(
     model: nn.Module, config: DuQuantConfig, include: Patterns = None, exclude: Patterns = None
 ) -> list[Candidate]:
-    """All linear layers of a model, and what holds the weights of others, in its order, each once.
-
-    Raises:
-        OptionError: A pattern is none, or fits no layer.
-        MisuseError: The model is scripted.
-    """
+    """All linear layers of a model and modules with weights of others, in the model's order, each once."""
     if isinstance(model, torch.jit.ScriptModule):
         kind = type(model).__name__
         raise MisuseError(f"a {kind} keeps its layers: quantize the module that it was made of")
@@ -76,11 +68,8 @@ def candidates(
         bits = config.bits_of(name)
         reason = _unwanted(name, wanted, unwanted) or _unsuited(name, module, tied)
         reason = reason or read.get(id(module), "")
-        if (
-            not reason
-            and bits >= UNQUANTIZED
-            and (config.act_bits >= UNQUANTIZED or config.weight_bits < bits)
-        ):
+        exempt = config.act_bits >= UNQUANTIZED or config.weight_bits < bits
+        if not reason and bits >= UNQUANTIZED and exempt:
             reason = "set to 16 bits"
         result.append(Candidate(name, module, reason, bits))
     return result
@@ -94,7 +83,7 @@ _NO_MATRIX = (nn.Embedding, nn.EmbeddingBag, nn.modules.conv._ConvNd)  # pyright
 
 
 def _matrices(module: nn.Module) -> dict[str, torch.Tensor]:
-    """The parameters of a module that look like the matrices of linear maps."""
+    """The parameters of a module that look like matrices of linear maps."""
     if isinstance(module, _NO_MATRIX) or "Norm" in type(module).__name__:
         return {}
     return {
@@ -146,7 +135,7 @@ def _unsuited(name: str, module: nn.Module, tied: dict[int, list[str]]) -> str:
 
 
 def _tied(model: nn.Module) -> dict[int, list[str]]:
-    """The names under which each parameter is found in different modules."""
+    """The names of each parameter, by its id."""
     owners: dict[int, list[str]] = {}
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(prefix=prefix, recurse=False, remove_duplicate=False):
@@ -155,7 +144,7 @@ def _tied(model: nn.Module) -> dict[int, list[str]]:
 
 
 def _read_by_their_owners(model: nn.Module) -> dict[int, str]:
-    """Why layers are left alone whose owner does not call them, but takes their weights."""
+    """Reasons for layers whose owner takes their weights without calling them."""
     reason = "its torch.nn.TransformerEncoderLayer takes the weight itself in evaluation"
     return {
         id(child): reason

@@ -1,4 +1,4 @@
-"""What calibration has seen of every layer's input, in batches, and the file that it is kept in."""
+"""The statistics of a calibration, in batches, and their file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from ...base import MisuseError
 from ..config import DuQuantConfig
 from ..numerics import Chain
 from ..saving import storage
-from .layer_stats import LayerStats, are_counts, is_count
+from .layer_stats import LayerStats, add_counts, are_counts, is_count
 
 FORMAT = "rote.quant.calibrating.calibration"
 _TENSORS = ("peak", "rows", "keys", "bounds", "columns")
 
-
 Sources = dict[str, dict[str, int]]
-"""For every linear layer how often its input came from which norm or linear layer."""
+"""For every linear layer, how often its input came from each norm or linear layer."""
 
 
 @dataclass
 class Batch:
-    """What has been seen of layers since the last batch ended; it counts once this one does."""
+    """What has been seen since the last batch ended; it counts once this one ends."""
 
     layers: dict[str, LayerStats] = field(default_factory=dict[str, LayerStats])
     sources: Sources = field(default_factory=dict[str, dict[str, int]])
@@ -40,12 +39,11 @@ class CalibrationStats:
         wanted: Batches asked for.
         batches: Batches seen.
         layers: By name.
-        sources: With ``fold_smoothing``, for every linear layer how often its input came from which norm or
-            linear layer; behind :data:`~.folding.OTHERS` what else reads the output of one.
-        groups: The groups whose transforms bounds were taken behind; empty if they were not.
-        begun: The batch that has not ended yet, if there is one; it is not saved.
+        sources: With ``fold_smoothing``, for every linear layer how often its input came from each norm or
+            linear layer; names behind :data:`~.folding.OTHERS` are other readers of outputs.
+        groups: The groups behind whose transforms bounds were taken; empty if none were.
+        begun: The batch that has not ended; it is not saved.
         closing: Called before a batch counts.
-        watcher: Called when one does.
     """
 
     config: DuQuantConfig
@@ -56,25 +54,23 @@ class CalibrationStats:
     sources: Sources = field(default_factory=dict[str, dict[str, int]])
     begun: Batch = field(default_factory=Batch, repr=False, compare=False)
     closing: Callable[[], None] | None = field(default=None, repr=False, compare=False)
-    watcher: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     def observe(
-        self, name: str, x: Tensor, transform: Chain | None, width: int, leader: str,
-        columns: Tensor | None = None,
-    ) -> None:  # fmt: skip
-        """Take in the input of a layer, which ``leader`` was the first to get."""
+        self, name: str, x: Tensor, transform: Chain | None, leader: str, columns: Tensor | None
+    ) -> None:
+        """Take in the input of a layer; ``leader`` was the first layer to get it."""
         layer = self.begun.layers.setdefault(name, LayerStats.empty(x.shape[-1]))
         before = self.layers[name].calls if name in self.layers else 0
-        layer.observe(x, self.config, transform, width, before=before, columns=columns)
-        layer.leaders[leader] = layer.leaders.get(leader, 0) + 1
+        layer.observe(x, self.config, transform, before=before, columns=columns)
+        add_counts(layer.leaders, {leader: 1})
 
     def came_from(self, layer: str, source: str) -> None:
         """Note that an input of a layer is the output of a norm or of another layer."""
-        _add(self.begun.sources, {layer: {source: 1}})
+        add_counts(self.begun.sources.setdefault(layer, {}), {source: 1})
 
     @property
     def done(self) -> bool:
-        """Whether all batches have been seen; later ones are not looked at."""
+        """Whether all batches have been seen; later ones are ignored."""
         return self.batches >= self.wanted
 
     def end_batch(self) -> None:
@@ -84,15 +80,14 @@ class CalibrationStats:
         self.batches += 1
         self._take(self.begun.layers, self.begun.sources)
         self.begun = Batch()
-        if self.watcher is not None:
-            self.watcher()
 
     def skip_batch(self) -> None:
-        """Forget what was seen since the last batch, as after one that raised."""
+        """Forget what was seen since the last batch ended."""
         self.begun = Batch()
 
     def _take(self, layers: dict[str, LayerStats], sources: Sources) -> None:
-        _add(self.sources, sources)
+        for reader, counts in sources.items():
+            add_counts(self.sources.setdefault(reader, {}), counts)
         for name, layer in layers.items():
             mine = self.layers.setdefault(name, LayerStats.empty(len(layer.peak)))
             if len(mine.peak) != len(layer.peak):
@@ -123,7 +118,7 @@ class CalibrationStats:
         return result
 
     def check(self, config: DuQuantConfig) -> None:
-        """Refuse to serve another configuration.
+        """Refuse another configuration.
 
         Raises:
             MisuseError: A field that the statistics depend on differs; the message names it.
@@ -202,15 +197,8 @@ class CalibrationStats:
         return "\n".join(lines)
 
 
-def _add(total: Sources, more: Sources) -> None:
-    for layer, counts in more.items():
-        known = total.setdefault(layer, {})
-        for source, times in counts.items():
-            known[source] = known.get(source, 0) + times
-
-
 def _dependent(config: DuQuantConfig) -> list[str]:
-    """The fields that statistics depend on: what is looked for, and what bounds behind a transform are of."""
+    """The fields that statistics depend on: whether sources are followed, and what bounds are taken of."""
     folds = ["fold_smoothing"] if config.fold_smoothing else []
     if config.act_scaling != "static" or config.needs_activations:
         return [*folds, "act_scaling"] if config.act_scaling == "static" else folds

@@ -1,4 +1,4 @@
-"""What a configuration may say: the value of each field, and which fields go together."""
+"""The checks of a configuration: each field's value, and which fields go together."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...base import MisuseError, OptionError
 from .names import check_patterns
 
 UNQUANTIZED = 16
-"""Bits from which on a number stays as it is: 16 means no quantization at all."""
+"""Bits from which on a number is not quantized."""
 
 _COUNTS = {"rotation_steps": 0, "permutation_rounds": 0, "calib_batches": 1, "sample_rows": 1, "seed": 0}
 _MOST = {"permutation_rounds": 64, "seed": 2**63 - 1}
-"""A file from elsewhere may ask for more stages than there is memory; and what a generator takes."""
+"""A file from elsewhere may ask for more stages than fit memory, and a generator takes seeds below 2^63."""
 _BITS = "2 to 8, or 16 for no quantization"
 _BLOCKS = (2, 4096)
 _IDLE: tuple[tuple[str, Any, str, Any], ...] = (
@@ -25,18 +25,14 @@ _IDLE: tuple[tuple[str, Any, str, Any], ...] = (
     ("act_percentile", 99.9, "act_range", "percentile"),
     ("block_out_size", None, "row_rotation", True),
 )
-"""Fields that another one has to allow: else they would have no effect, and have to be as they are unset."""
+"""Field, its default, and the other field's value without which the field must keep its default."""
 
 Demands = Iterator[tuple[bool, str, str]]
-"""Whether a field is as it has to be, which one, and what it has to be."""
+"""Whether a field is right, its name, and what it must be."""
 
 
 def check(config: Any, kinds: Mapping[str, Any]) -> None:
-    """Refuse a configuration that means nothing; ``kinds`` are the types of its fields.
-
-    Raises:
-        OptionError: The message names the field, its value and what is allowed.
-    """
+    """Raise an OptionError that names a wrong field and what it must be; ``kinds`` are the fields' types."""
     for demands in (_each(config, kinds), _blocks(config), _lists(config), _together(config)):
         for good, name, must in demands:
             if not good:
@@ -44,24 +40,29 @@ def check(config: Any, kinds: Mapping[str, Any]) -> None:
 
 
 def check_layer(in_features: int, out_features: int, weight_bits: int) -> None:
-    """Raise an OptionError, which names the argument, for a layer that cannot be."""
+    """Raise an OptionError that names an argument of a layer that cannot be."""
     for name, value in (("in_features", in_features), ("out_features", out_features)):
-        if not _whole(value) or value < 1:
+        if not is_whole(value) or value < 1:
             raise OptionError(f"{name}={value!r} must be a whole number of at least 1")
     if not can_be_bits(weight_bits):
         raise OptionError(f"weight_bits={weight_bits!r} must be {_BITS}")
 
 
 def input_error(x: Tensor, features: int) -> MisuseError:
-    """What is wrong with the input of a layer that takes rows of ``features`` numbers."""
+    """The error of an input that a layer for rows of ``features`` numbers does not take."""
     if x.is_floating_point():
         return MisuseError(f"the input has {x.shape[-1]} features, this layer takes {features}")
     return MisuseError(f"the input is {x.dtype}, this layer takes real floating point numbers")
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def can_be_bits(value: Any) -> bool:
-    """Whether a number is one of bits."""
-    return _whole(value) and (2 <= value <= 8 or value == UNQUANTIZED)
+    """Whether a value is a number of bits."""
+    return is_whole(value) and (2 <= value <= 8 or value == UNQUANTIZED)
 
 
 def _each(config: Any, kinds: Mapping[str, Any]) -> Demands:
@@ -73,7 +74,7 @@ def _each(config: Any, kinds: Mapping[str, Any]) -> Demands:
             yield isinstance(value, bool), name, "must be True or False"
     for name, least in _COUNTS.items():
         value = getattr(config, name)
-        yield _whole(value) and value >= least, name, f"must be a whole number of at least {least}"
+        yield is_whole(value) and value >= least, name, f"must be a whole number of at least {least}"
         yield value <= _MOST.get(name, value), name, f"must be at most {_MOST.get(name)}"
     for name in ("weight_bits", "act_bits"):
         yield can_be_bits(getattr(config, name)), name, f"must be {_BITS}"
@@ -84,19 +85,16 @@ def _each(config: Any, kinds: Mapping[str, Any]) -> Demands:
     yield alpha is None or (_number(alpha) and 0 <= alpha <= 1), "smooth_alpha", "must be 0 to 1, or None"
 
 
-def _is_block(size: int, low: int, high: int) -> bool:
-    return low <= size <= high and size & (size - 1) == 0
-
-
 def _blocks(config: Any) -> Demands:
     low, high = _BLOCKS
     for name in ("block_size", "block_out_size"):
         value: Any = getattr(config, name)
-        good = name == "block_out_size" if value is None else _whole(value) and _is_block(value, low, high)
-        yield good, name, f"must be a power of two from {low} to {high}"
+        good = is_whole(value) and low <= value <= high and value & (value - 1) == 0
+        unset = value is None and name == "block_out_size"
+        yield good or unset, name, f"must be a power of two from {low} to {high}"
     size = config.weight_group_size
     if config.weight_granularity == "group":
-        good = _whole(size) and size >= 2 and config.block_size % size == 0
+        good = is_whole(size) and size >= 2 and config.block_size % size == 0
         yield good, "weight_group_size", f"must divide block_size={config.block_size}"
     else:
         yield size is None, "weight_group_size", "needs weight_granularity='group'"
@@ -142,10 +140,6 @@ def _together(config: Any) -> Demands:
         yield one, "permute_first", "must be True with rotation='svd': its basis is that of the last order"
     one = not config.permute_first or config.permutation_rounds <= 1
     yield one, "permutation_rounds", "must be 1 with permute_first=True"
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The configuration of DuQuant, one frozen object that survives a round trip through JSON."""
+"""The configuration of DuQuant: one frozen object, kept as JSON."""
 
 from __future__ import annotations
 
@@ -21,28 +21,27 @@ class DuQuantConfig:
     Attributes:
         weight_bits: Bits of a weight, 2 to 8, or 16 to leave weights as they are.
         act_bits: Bits of an activation, 2 to 8, or 16 to leave activations as they are.
-        layer_bits: Pairs of a name pattern and weight bits; the first that fits a layer wins over
+        layer_bits: Pairs of a name pattern and weight bits; the first that fits a layer replaces
             ``weight_bits``. 16 leaves the whole layer as it is.
         block_size: Channels that one rotation mixes, a power of two. Inputs are padded with zeros to a
             multiple.
-        block_out_size: The same for row rotations, where there are such; None takes ``block_size``.
+        block_out_size: The same for row rotations; None takes ``block_size``.
         rotation: How rotations are made: ``"greedy"`` search over the activations, ``"hadamard"``, ``"svd"``
             of the weight's blocks, or ``"none"``.
         shared_rotation: One matrix for all blocks of a stage, or one per block.
         rotation_steps: Steps of the greedy search; the best prefix of them is kept.
         permutation: ``"zigzag"`` deals the channels by size to the blocks, ``"energy"`` alternates the
-            largest and the smallest weight columns, ``"none"`` keeps the order (there is one rotation then).
+            largest and the smallest weight columns, ``"none"`` keeps the order and leaves one rotation.
         permutation_rounds: Permutations, at most 64. Each stands between two rotations, or before one.
-        permute_first: Permute, then rotate (P R) instead of rotate, permute, rotate (R P R).
+        permute_first: Permute, then rotate (P R), and not rotate, permute, rotate (R P R).
         row_rotation: Rotate the weight's rows too, by the SVD of row blocks, and restore the output.
         transform_dtype: Type that rotations are rounded to, ``"float32"``, ``"bfloat16"`` or ``"float16"``;
-            the weight absorbs the inverse of the rounded matrix. The transform itself is calculated in
-            float32.
+            the weight absorbs the inverse of the rounded matrix. The transform is calculated in float32.
         smooth_alpha: Strength of smoothing, 0 to 1; None does none. 0.5 to 0.6 is usual.
-        fold_smoothing: Do not divide inputs, but fold the divisors into the norm or linear layer before a
-            group of layers, where calibration shows that there is one whose output nothing else reads. A
-            linear layer is only folded into if it is quantized in the same call. The other layers do divide
-            their inputs, and have ``fold_smoothing=False`` in their configuration; the report says why.
+        fold_smoothing: Fold the divisors of a group's input into the norm or linear layer before it, where
+            calibration shows one whose output nothing else reads. A linear layer must be quantized in the
+            same call. Other layers divide their inputs and have ``fold_smoothing=False`` in their
+            configuration; the report says why.
         weight_symmetric: Without a zero point.
         weight_granularity: One scale per ``"tensor"``, ``"channel"`` (row), or ``"group"`` of a row.
         weight_group_size: Columns in such a group; divides ``block_size``.
@@ -56,14 +55,14 @@ class DuQuantConfig:
         act_percentile: Percentile of absolute values, over 0 and at most 100, with
             ``act_range="percentile"``.
         act_clip: Factor on the activation's range. 0.9 helps with 4 bits and hurts with 6 and more.
-        fold_act_scale: Multiply static per-channel scales into the weight before it is quantized, which is
-            what integer arithmetic needs. Without it the layer can only be calculated as fake quantization.
+        fold_act_scale: Multiply static per-channel scales into the weight before it is quantized, which
+            integer arithmetic needs. Without it the layer is fake quantization.
         calib_batches: Batches that calibration takes, exactly.
         sample_rows: Input rows per layer kept from calibration for searches and the report.
         share_groups: Layers of a group (q, k, v; gate, up) share one transform.
         fuse_groups: Layers of a group are also calculated in one launch, where ``path="kernel"`` and the
-            model calls them with the same tensor (see :func:`~..fuse_`). With ``path="fused"``
-            they are transformed in one launch, if each has its own transform and static scales.
+            model calls them with the same tensor (see :func:`~..fuse_`). With ``path="fused"`` one launch
+            transforms them, if each has its own transform and static scales.
         groups: The last names of layers that form groups when they are siblings.
         path: How layers are calculated: ``"reference"`` (readable), ``"fused"`` (floating point, fast),
             ``"kernel"`` (integers).
@@ -118,9 +117,9 @@ class DuQuantConfig:
         """The variant that public forks of openpi use for policies.
 
         Rotation from the SVD of the weight's blocks after an energy permutation, row rotation with output
-        restore, static per-channel percentile scales, symmetric grids. It is fake quantization by nature,
-        since its scales vary along the summed dimension; with ``path="kernel"`` they are folded into the
-        weight, which changes the numbers a little.
+        restore, static per-channel percentile scales, symmetric grids. Its scales vary along the summed
+        dimension, so it is fake quantization; with ``path="kernel"`` they are folded into the weight, which
+        changes the numbers a little.
         """
         config = cls(
             block_size=16, rotation="svd", shared_rotation=False, permutation="energy", permute_first=True,
@@ -145,7 +144,7 @@ class DuQuantConfig:
         return next((bits for pattern, bits in self.layer_bits if matches(pattern, name)), self.weight_bits)
 
     def group_of(self, name: str) -> int | str:
-        """The number of the group of a layer with this last name, or the name if it is in none."""
+        """The index of the group of a layer with this last name, or the name if it is in none."""
         return next((i for i, group in enumerate(self.groups) if name in group), name)
 
     @property

@@ -1,4 +1,4 @@
-"""Patterns over the dotted names of layers: which are meant, and with how many bits.
+"""Patterns over the dotted names of layers.
 
 A pattern is a glob over the whole name (``*.mlp.down_proj``; ``*`` crosses dots), or, after ``re:``, a
 regular expression that may match anywhere in it.
@@ -28,11 +28,7 @@ def first_match(patterns: Iterable[str], name: str) -> str | None:
 
 
 def check_patterns(field: str, patterns: Sequence[str]) -> None:
-    """Refuse what is no pattern.
-
-    Raises:
-        OptionError: One is no string, empty, or a regular expression that does not compile.
-    """
+    """Raise an OptionError for a pattern that is no string, empty, or no regular expression."""
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(
@@ -46,11 +42,7 @@ def check_patterns(field: str, patterns: Sequence[str]) -> None:
 
 
 def check_all_used(field: str, patterns: Iterable[str], names: Sequence[str]) -> None:
-    """Refuse patterns that mean nothing.
-
-    Raises:
-        OptionError: A pattern fits none of the names; the message shows what names look like.
-    """
+    """Raise an OptionError for a pattern that fits none of the names; it shows what names look like."""
     for pattern in patterns:
         if not any(matches(pattern, name) for name in names):
             shown = ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")

@@ -1,4 +1,4 @@
-"""From a dense layer and what its inputs look like to a quantized one: search, fold, quantize, fill."""
+"""From a dense layer and a sample of its inputs to a quantized one: search, fold, quantize, fill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..numerics import (
 
 
 def build_layer(linear: nn.Linear, config: DuQuantConfig, rows: Tensor | InputSample) -> DuQuantLinear:
-    """Quantize one layer, which stays as it is, from input rows ``(rows, in)`` or what else is known."""
+    """Quantize a copy of one layer, from input rows ``(rows, in)`` or a sample of them."""
     seen = rows if isinstance(rows, InputSample) else InputSample.of(rows)
     chain = find_transform([linear.weight], config, seen)
     transform = InputTransform(linear.in_features, config, linear.weight.device)
@@ -43,16 +43,11 @@ def fill_layer(
     rows_over: Tensor | None = None,
     weight_bits: int | None = None,
 ) -> DuQuantLinear:
-    """Quantize a layer whose transform is known.
+    """Quantize a copy of a layer whose transform is known.
 
-    Args:
-        linear: The dense layer, which stays as it is.
-        config: How.
-        seen: Its input; None only if the configuration does not look at it.
-        transform: What the layer does to its input.
-        chain: What is done to it in all, where smoothing is left to the module before.
-        rows_over: Divisors of the outputs, of shape ``(out,)``: smoothing of the layers behind.
-        weight_bits: In place of the configuration's.
+    ``seen`` is None only if the configuration does not look at the input. ``chain`` is the whole transform,
+    where the module before does the smoothing. ``rows_over``, of shape ``(out,)``, are divisors of the
+    outputs, which smooth the layers behind. ``weight_bits`` replace the configuration's.
     """
     weight: Tensor = linear.weight.detach()
     bias: Tensor | None = cast(Any, linear).bias
@@ -74,7 +69,7 @@ def fill_layer(
     inputs = None if rows is None or layer.act_scale is not None else layer.on_grid(rows)
     if layer.act_scale is not None:
         assert rows is not None and seen is not None
-        low, high = seen.bounds or bounds_of(rows, config)
+        low, high = bounds_of(rows, config) if seen.bounds is None else seen.bounds
         scale, zero = activation_parameters(low.to(folded), high.to(folded), rows, config)
         layer.act_scale.copy_(scale)
         if layer.act_zero is not None:
@@ -90,7 +85,7 @@ def fill_layer(
 
 
 def rows_divided(weight: Tensor, over: Tensor | None) -> Tensor:
-    """A weight with its rows over some numbers, in float32 at least."""
+    """A weight with divided rows, in float32 at least."""
     weight = at_least_float32(weight)
     return weight if over is None else weight / over.to(weight)[:, None]
 

@@ -1,4 +1,4 @@
-"""How far a quantized layer is from the dense one, and what its input looks like on the way."""
+"""The errors of a quantized layer, and its input behind each stage of the transform."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..config import UNQUANTIZED, DuQuantConfig
 from ..layer import DuQuantLinear
-from ..numerics import Chain, Grid, Permutation, Rotation, pad_columns, quantize_weight, row_parameters
+from ..numerics import Chain, Grid, pad_columns, padded, quantize_weight, row_parameters
 from .report import StageReport
 
 SHOWN_CHANNELS = 64
@@ -16,13 +16,10 @@ SHOWN_CHANNELS = 64
 
 @torch.no_grad()
 def output_errors(
-    linear: nn.Linear,
-    layer: DuQuantLinear,
-    rows: Tensor,
-    given: Tensor | None = None,
+    linear: nn.Linear, layer: DuQuantLinear, rows: Tensor, given: Tensor | None = None,
     over: Tensor | None = None,
-) -> tuple[float, float]:
-    """Relative square errors of the output: of all rows together, and the median of each row's own.
+) -> tuple[float, float]:  # fmt: skip
+    """Relative square errors of the output: of all rows together, and the median over rows.
 
     ``rows`` are inputs of shape ``(rows, in)``. The quantized layer is given ``given`` instead, and its
     outputs are divided by ``over``, of shape ``(out,)``.
@@ -35,7 +32,7 @@ def output_errors(
 
 
 def relative_errors(found: Tensor, exact: Tensor, bias: Tensor | None = None) -> tuple[float, float]:
-    """The same for given outputs; a bias does not count, since it is not quantized."""
+    """The same for given outputs; a bias does not count, as it is not quantized."""
     exact, found = exact.double(), found.double()
     if bias is not None:
         exact, found = exact - bias.double(), found - bias.double()
@@ -46,7 +43,7 @@ def relative_errors(found: Tensor, exact: Tensor, bias: Tensor | None = None) ->
 
 @torch.no_grad()
 def weight_error(layer: DuQuantLinear, weight: Tensor) -> float:
-    """Relative square error of the transformed weight, given the dense one."""
+    """Relative square error of the weight, given the dense one."""
     exact = weight.double()
     effective = layer.effective_weight().double()
     return ((effective - exact).square().sum() / exact.square().sum().clamp(min=1e-300)).item()
@@ -54,13 +51,12 @@ def weight_error(layer: DuQuantLinear, weight: Tensor) -> float:
 
 @torch.no_grad()
 def clipped_share(layer: DuQuantLinear, rows: Tensor) -> float:
-    """Share of the transformed activations that are outside their grid by more than half a step."""
+    """Share of transformed activations outside their grid by more than half a step."""
     config = layer.config
     if config.act_bits >= UNQUANTIZED or not len(rows):
         return 0.0
-    transform = layer.transform
-    padded = pad_columns(rows.to(layer.marker.device), transform.width)
-    rows = transform.chain().apply(padded)
+    rows = pad_columns(rows.to(layer.marker.device), layer.transform.width)
+    rows = layer.transform.chain().apply(rows)
     grid = Grid(config.act_bits, config.act_symmetric)
     if layer.act_scale is None:
         parameters = row_parameters(rows, grid, config.act_clip)
@@ -76,28 +72,22 @@ def stage_reports(
 ) -> tuple[StageReport, ...]:
     """The input before and behind every stage, and the error of a layer quantized there.
 
-    That error takes plain ranges, of every token and of every row of the weight, so that stages can be
-    compared.
+    Ranges are plain, of every token and every row of the weight, so that stages can be compared.
     """
     weight = linear.weight.detach().float()
-    width = config.block_size * -(-weight.shape[1] // config.block_size)
+    width = padded(weight.shape[1], config.block_size)
     weight, rows = pad_columns(weight, width), pad_columns(rows.to(weight), width)
     exact = F.linear(rows, weight)
     found: list[StageReport] = []
-    for name, stage in [("input", Chain(())), *((_name(stage), stage) for stage in chain.stages)]:
+    for stage in (Chain(()), *chain.stages):
         rows, weight = stage.apply(rows), stage.fold_into(weight)
         peaks = rows.abs().amax(0).sort(descending=True).values
         step = max(1, len(peaks) // SHOWN_CHANNELS)
         error = relative_errors(_plain(rows, weight, config, bits), exact)[0]
         shown = tuple(peaks[::step].tolist())
+        name = "input" if isinstance(stage, Chain) else type(stage).__name__.lower()
         found.append(StageReport(name, peaks[0].item(), peaks.median().item(), shown, error))
     return tuple(found)
-
-
-def _name(stage: object) -> str:
-    if isinstance(stage, Rotation):
-        return "rotation"
-    return "permutation" if isinstance(stage, Permutation) else "smoothing"
 
 
 def _plain(rows: Tensor, weight: Tensor, config: DuQuantConfig, bits: int) -> Tensor:

@@ -10,7 +10,7 @@ from ...base import MisuseError, picture
 from .report import LayerReport, QuantReport
 
 MOST_LAYERS = 24
-"""Rows of the picture; of more layers, those with the largest errors are shown."""
+"""Rows of the picture; of more layers it shows those with the largest errors."""
 
 
 def draw(report: QuantReport, path: str | Path) -> None:
@@ -34,11 +34,8 @@ def draw(report: QuantReport, path: str | Path) -> None:
     for (left, right), layer in zip(axes, shown, strict=True):
         _draw_channels(left, layer)
         _draw_errors(right, layer)
-    for axis, title in zip(
-        axes[0],
-        ("largest value of each channel, in order of size", "relative square error of the output"),
-        strict=True,
-    ):
+    titles = ("largest value of each channel, in order of size", "relative square error of the output")
+    for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=9)
     rest = f", the {len(shown)} with the largest errors" if len(shown) < len(layers) else ""
     figure.suptitle(f"{len(layers)} quantized layers{rest}", fontsize=10)
@@ -49,7 +46,7 @@ def _draw_channels(axis: Any, layer: LayerReport) -> None:
     for i, stage in enumerate(layer.stages):
         places = [j / max(1, len(stage.channels) - 1) for j in range(len(stage.channels))]
         axis.semilogy(places, _positive(stage.channels), label=f"{i} {stage.name}", linewidth=1)
-    axis.set_ylabel(_short(layer.name), fontsize=7)
+    axis.set_ylabel(".".join(layer.name.split(".")[-3:]), fontsize=7)
     axis.set_xticks([0, 1], ["largest", "smallest"])
     axis.tick_params(labelsize=6, which="both")
     axis.legend(fontsize=5, loc="upper right")
@@ -63,7 +60,7 @@ def _draw_errors(axis: Any, layer: LayerReport) -> None:
     bars = axis.barh(names, _positive(errors), height=0.7)
     axis.bar_label(bars, [f"{error:.1e}" for error in errors], fontsize=6, padding=2)
     axis.set_xscale("log")
-    axis.set_xlim(min(_positive(errors)) / 3, max(_positive(errors)) * 3)  # logarithms begin nowhere
+    axis.set_xlim(min(_positive(errors)) / 3, max(_positive(errors)) * 3)  # a log axis has no start
     axis.invert_yaxis()
     axis.tick_params(labelsize=6, which="both")
 
@@ -71,8 +68,3 @@ def _draw_errors(axis: Any, layer: LayerReport) -> None:
 def _positive(values: Sequence[float]) -> list[float]:
     """For logarithmic axes."""
     return [max(value, 1e-12) for value in values]
-
-
-def _short(name: str) -> str:
-    parts = name.split(".")
-    return ".".join(parts[-3:])

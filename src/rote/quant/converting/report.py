@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 
@@ -33,23 +33,22 @@ class LayerReport:
 
     Attributes:
         name: Of the layer.
-        shape: ``(out, in)``; of a module that is no linear layer its largest weight's.
+        shape: ``(out, in)``; of another module its largest weight's.
         reason: Why it was not quantized; empty if it was.
         weight_bits: Bits of a weight.
         act_bits: Bits of an activation.
         path: How it is calculated.
-        note: What of it does not go through kernels although ``path="kernel"`` was asked for, and why; with
-            which layers it is calculated in one launch; and with ``fold_smoothing`` why it has to divide its
-            input itself.
-        group: The first layer of those that share its transform.
+        note: What ``path="kernel"`` leaves to torch, and why; with which layers it shares a launch; and with
+            ``fold_smoothing`` why it divides its input itself.
+        group: The first of the layers that share its transform.
         bytes_before: Of weight and bias.
-        bytes_after: Of everything the layer keeps; what a group shares is counted with its first layer.
+        bytes_after: Of everything the layer keeps; the first layer of a group counts what all share.
         weight_error: Relative square error of the transformed weight.
         output_error: Relative square error of the output on kept rows; None without calibration.
-        token_error: Median over those rows of each row's own relative error. One row with massive entries
+        token_error: Median over those rows of each row's own relative error: one row with massive entries
             rules the total, and this shows the others.
         clipped: Share of activations outside their grid.
-        stages: How the input looks behind each stage, if that was asked for.
+        stages: The input behind each stage, if asked for.
     """
 
     name: str
@@ -83,17 +82,14 @@ class QuantReport:
         dry_run: Nothing was changed.
     """
 
-    layers: tuple[LayerReport, ...] = field(default=())
+    layers: tuple[LayerReport, ...] = ()
     dry_run: bool = False
 
     def __iter__(self) -> Iterator[LayerReport]:
         return iter(self.layers)
 
     def __getitem__(self, name: str) -> LayerReport:
-        for layer in self.layers:
-            if layer.name == name:
-                return layer
-        raise KeyError(name)
+        return {layer.name: layer for layer in self.layers}[name]
 
     @property
     def quantized(self) -> list[LayerReport]:

@@ -1,8 +1,7 @@
 """Integer linear layers: activations transformed and quantized, times packed weights.
 
-``ops`` is what a layer calls: operators registered with ``torch.library``, with implementations for CUDA
-(Triton), for the CPU (torch, the same integers) and for tracing. Triton is imported at the first launch on a
-GPU and not before.
+A layer calls the operators of ``ops``, which have implementations for CUDA (Triton), for the CPU (torch, the
+same integers) and for tracing. Triton is imported at the first launch on a GPU and not before.
 """
 
 from __future__ import annotations
@@ -10,5 +9,5 @@ from __future__ import annotations
 from . import turns
 from .by_torch import members, turns_of
 from .gemm import MOST_WEIGHTS
-from .ops import GROUP, LAYER, NAMESPACE, library
+from .ops import GROUP, LAYER, NAMESPACE, library, register
 from .transform import exact, obstacle

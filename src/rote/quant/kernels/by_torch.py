@@ -1,9 +1,9 @@
-"""The operators by torch: what runs on a CPU, and what the kernels are compared with."""
+"""The operators by torch, for the CPU and as the reference of the kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -12,66 +12,56 @@ from ..config import UNQUANTIZED
 from ..numerics import Quantized, arithmetic, codes_of
 
 
-def transform_torch(
+def transform_rows(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, dtype: torch.dtype
 ) -> Tensor:
-    """Transformed rows, by torch."""
+    """Transformed rows."""
     rows = arithmetic.transform_rows(x, smooth, stages, width).to(dtype)
     # An operator returns no view of its input.
     return rows.clone() if rows.data_ptr() == x.data_ptr() else rows
 
 
-def quantize_torch(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Quantized:
-    """Codes of transformed rows, by torch."""
+def quantize_rows(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Quantized:
+    """Codes of transformed rows."""
     return arithmetic.quantize_rows(arithmetic.transform_rows(x, smooth, stages, width), *grid)
 
 
-def rounded_torch(
-    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
-    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
-) -> Tensor:  # fmt: skip
-    """What codes of transformed rows stand for, by torch; with scales of channels the codes themselves."""
-    grid = (act_bits, act_symmetric, act_clip, act_scale, act_zero)
-    codes, scale, zero, _ = quantize_torch(x, smooth, stages, width, *grid)
+def rounded_rows(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Tensor:
+    """What codes of transformed rows stand for; with scales of channels the codes themselves."""
+    codes, scale, zero, _ = quantize_rows(x, smooth, stages, width, *grid)
     origin = zero[:, None] if zero.numel() else 0
     return ((codes.float() - origin) * scale[:, None]).to(x.dtype)
 
 
-def product_torch(
+def product(
     x: Tensor, scale: Tensor, zero: Tensor, total: Tensor,
     codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
-    """Codes times a weight, by torch."""
+    """Codes times a weight."""
     if dtype == torch.int32:
         return arithmetic.int_matmul(x, codes_of(codes, x.shape[1]))
     y = arithmetic.integer_product((x, scale, zero, total), codes, w_scale, w_zero, w_sum)
     return arithmetic.restore_rows(y, None, bias, w_scale.shape[0]).to(dtype)
 
 
-def linear_torch(
-    x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
-    act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
-    codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
-    row_rotation: Any, bias: Any, features: int,
-) -> Tensor:  # fmt: skip
-    """A whole layer, by torch: a group of one."""
+def linear(x: Tensor, *operands: Any) -> Tensor:
+    """A whole layer: a group of one."""
 
     def listed(part: Any) -> list[Any]:
         return [] if part is None else [part]
 
-    return linears_torch(
-        x, smooth, stages, width, act_bits, act_symmetric, act_clip, listed(act_scale), act_zero,
-        [codes], [w_scale], listed(w_zero), [w_sum], listed(row_rotation), listed(bias), [features],
-    )[0]  # fmt: skip
+    *shared, scale, zero = operands[:8]
+    group: list[Any] = [*shared, listed(scale), zero, *map(listed, operands[8:])]
+    return linears(x, *group)[0]
 
 
-def linears_torch(
+def linears(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
     act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Sequence[Tensor], act_zero: Any,
     codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
     row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
 ) -> list[Tensor]:  # fmt: skip
-    """Layers with the same input, by torch: a shared transform once, then one product after the other."""
+    """Layers with the same input: a shared transform once, then one product after the other."""
     found: list[Tensor] = []
     rows: Tensor | None = None
     quantized: Quantized | None = None
@@ -92,35 +82,30 @@ def linears_torch(
     return found
 
 
-def rounded_apart_torch(
+def rounded_apart(
     x: Tensor, stages: Sequence[Tensor], width: int, act_bits: int, act_symmetric: bool,
     act_scale: Sequence[Tensor],
 ) -> Tensor:  # fmt: skip
-    """What codes of rows stand for, which layers transform each in its own way, by torch."""
+    """What codes of rows stand for that each layer transforms in its own way."""
     every = turns_of(stages, act_scale, len(act_scale))
     grid = (act_bits, act_symmetric, 1.0)
-    return torch.stack([rounded_torch(x, None, mine, width, *grid, scale, None) for mine, scale in every])
+    return torch.stack([rounded_rows(x, None, mine, width, *grid, scale, None) for mine, scale in every])
 
 
 Member = tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None, Tensor | None, int]
 """Codes, scale, zero points, sums, row rotation and bias of a layer, and the width of its output."""
 
 
-def members(
-    codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
-    row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
-) -> Iterator[Member]:  # fmt: skip
-    """The layers of a group."""
+def members(codes: Sequence[Tensor], *parts: Sequence[Any]) -> Iterator[Member]:
+    """The layers of a group, from the lists of their parts; an empty list stands for what none has."""
     none = [None] * len(codes)
-    return zip(
-        codes, w_scale, w_zero or none, w_sum, row_rotation or none, bias or none, features, strict=True
-    )
+    return cast(Iterator[Member], zip(codes, *(part or none for part in parts), strict=True))
 
 
 def turns_of(
     stages: Sequence[Tensor], scales: Sequence[Tensor], count: int
 ) -> list[tuple[Sequence[Tensor], Tensor | None]]:
-    """The stages and the static scale of each of some layers: its own if there are as many scales."""
+    """The stages and the static scale of each layer: its own where there are several scales."""
     if len(scales) < 2:
         return [(stages, scales[0] if scales else None)] * count
     size = len(stages) // count

@@ -10,65 +10,54 @@ from torch import Tensor
 
 from ..config import UNQUANTIZED
 from ..numerics import Grid, Quantized, arithmetic, stored_bits
-from . import gemm, transform, turns
-from .by_torch import (
-    linear_torch,
-    linears_torch,
-    members,
-    quantize_torch,
-    rounded_apart_torch,
-    rounded_torch,
-    transform_torch,
-    turns_of,
-)
+from . import by_torch, gemm, transform, turns
+from .by_torch import members, turns_of
 from .table import Tile
-from .target import floating, quantizing
+from .target import RowTarget, floating, quantizing
 from .turns import Turn
 
 
-def transform_triton(
+def transform_rows(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, dtype: torch.dtype
 ) -> Tensor:
-    """Transformed rows, by Triton."""
+    """Transformed rows."""
     if transform.obstacle(stages, width):
-        return transform_torch(x, smooth, stages, width, dtype)
-    target = floating(x, width, dtype)
-    with torch.cuda.device_of(x):
-        transform.launch(x, smooth, stages, target, None, False)
-    return target.rows
+        return by_torch.transform_rows(x, smooth, stages, width, dtype)
+    rows = x.reshape(-1, x.shape[-1])
+    return _transformed(rows, smooth, stages, floating(rows, width, dtype)).rows
 
 
-def quantize_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Quantized:
-    """Codes of transformed rows, by Triton."""
+def quantize_rows(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Quantized:
+    """Codes of transformed rows."""
     if not transform.holds(width):
-        return quantize_torch(x, smooth, stages, width, *grid)
+        return by_torch.quantize_rows(x, smooth, stages, width, *grid)
     x, smooth, stages = _left(x, smooth, stages, width)
-    target = quantizing(x, width, *grid)
-    with torch.cuda.device_of(x):
-        transform.launch(x, smooth, stages, target, None, False)
-    return target.rows, target.scale, target.zero, target.total
+    return _transformed(x, smooth, stages, quantizing(x, width, *grid)).quantized
 
 
-def rounded_triton(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Tensor:
-    """What codes of transformed rows stand for, by Triton."""
+def rounded_rows(x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int, *grid: Any) -> Tensor:
+    """What codes of transformed rows stand for; with scales of channels the codes themselves."""
     if turns.suits(smooth, stages, grid[3], width):
         rows = x.reshape(-1, x.shape[-1])
         return _turned(rows, [(stages, grid[3])], width, Grid(*grid[:2]), x.dtype, None)[0]
     if not transform.holds(width):
-        return rounded_torch(x, smooth, stages, width, *grid)
+        return by_torch.rounded_rows(x, smooth, stages, width, *grid)
     rows, smooth, stages = _left(x, smooth, stages, width)
-    target = quantizing(rows, width, *grid, dtype=x.dtype)
+    return _transformed(rows, smooth, stages, quantizing(rows, width, *grid, dtype=x.dtype)).rows
+
+
+def _transformed(x: Tensor, smooth: Any, stages: Sequence[Tensor], target: RowTarget) -> RowTarget:
     with torch.cuda.device_of(x):
-        transform.launch(rows, smooth, stages, target, None, False)
-    return target.rows
+        transform.launch(x, smooth, stages, target, None, False)
+    return target
 
 
-def product_triton(
+def product(
     x: Tensor, scale: Tensor, zero: Tensor, total: Tensor,
     codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor, bias: Any, dtype: torch.dtype,
     tile: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Codes times a weight, by Triton; with the table's tiles unless some are given."""
+    """Codes times a weight; with the table's tile unless one is given."""
     tokens, n = x.shape[0], w_scale.shape[0]
     out = x.new_empty(tokens, n, dtype=dtype)
     if tokens == 0 or n == 0:
@@ -86,23 +75,23 @@ def product_triton(
 def _left(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int
 ) -> tuple[Tensor, Any, Sequence[Tensor]]:
-    """What is left to the kernels of rows and their transform: nothing where torch has to do it."""
+    """Rows and the transform that is left to kernels: none where torch has already done it."""
     if transform.obstacle(stages, width):
         return arithmetic.transform_rows(x, smooth, stages, width), None, ()
     return x.reshape(-1, x.shape[-1]), smooth, stages
 
 
-def linear_triton(
+def linear(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
     act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Any, act_zero: Any,
     codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
     row_rotation: Any, bias: Any, features: int,
     tile: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A whole layer, by Triton: the transform, and the product with its zeros already written."""
+    """A whole layer: the transform, which also writes the product's zeros, and the product."""
     grid = (act_bits, act_symmetric, act_clip, act_scale, act_zero)
     if w_scale.shape[1] > 1 or not _possible(x, width, act_bits):
-        return linear_torch(
+        return by_torch.linear(
             x, smooth, stages, width, *grid, codes, w_scale, w_zero, w_sum, row_rotation, bias, features
         )
     inside = row_rotation is None or gemm.restores(row_rotation)
@@ -118,34 +107,34 @@ def linear_triton(
 
 
 def _restored(y: Tensor, rotation: Any, bias: Any, features: int, dtype: torch.dtype) -> Tensor:
-    """Rows of a product rotated back (a transform like any other), cut to size, with the bias."""
+    """Rows of a product rotated back (by a transform), cut to size, with the bias."""
     if rotation is None or transform.obstacle([rotation], y.shape[1]):
         y = y.to(torch.promote_types(y.dtype, torch.float32))
     else:
         wide = torch.float32 if bias is not None else dtype
-        y, rotation = transform_triton(y, None, [rotation], y.shape[1], wide), None
+        y, rotation = transform_rows(y, None, [rotation], y.shape[1], wide), None
     return arithmetic.restore_rows(y, rotation, bias, features).to(dtype).contiguous()
 
 
-def linears_triton(
+def linears(
     x: Tensor, smooth: Any, stages: Sequence[Tensor], width: int,
     act_bits: int, act_symmetric: bool, act_clip: float, act_scale: Sequence[Tensor], act_zero: Any,
     codes: Sequence[Tensor], w_scale: Sequence[Tensor], w_zero: Sequence[Tensor], w_sum: Sequence[Tensor],
     row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
     tile: Any = None,
 ) -> list[Tensor]:  # fmt: skip
-    """Layers with the same input, by Triton: one transform and one product for all."""
+    """Layers with the same input: one transform and one product for all."""
     before = (act_bits, act_symmetric, act_clip)
     rest = (codes, w_scale, w_zero, w_sum, row_rotation, bias, features)
     if not _possible(x, width, act_bits):
-        return linears_torch(x, smooth, stages, width, *before, act_scale, act_zero, *rest)
+        return by_torch.linears(x, smooth, stages, width, *before, act_scale, act_zero, *rest)
     every, weights = turns_of(stages, act_scale, len(codes)), list(members(*rest))
     together = all(map(gemm.restores, row_rotation))
     if len(act_scale) > 1:
         together = together and not w_zero and all(turns.suits(smooth, *mine, width) for mine in every)
     if not together:
         return [
-            linear_triton(x, smooth, own, width, *before, scale, act_zero, *weight)
+            linear(x, smooth, own, width, *before, scale, act_zero, *weight)
             for (own, scale), weight in zip(every, weights, strict=True)
         ]
     tokens = x.numel() // x.shape[-1]
@@ -155,14 +144,14 @@ def linears_triton(
     return [factor.out.reshape(*x.shape[:-1], factor.out.shape[1]) for factor in factors]
 
 
-def rounded_apart_triton(
+def rounded_apart(
     x: Tensor, stages: Sequence[Tensor], width: int, act_bits: int, act_symmetric: bool,
     act_scale: Sequence[Tensor],
 ) -> Tensor:  # fmt: skip
-    """What codes of rows stand for, which layers transform each in its own way, by Triton."""
+    """What codes of rows stand for that each layer transforms in its own way."""
     every = turns_of(stages, act_scale, len(act_scale))
     if not all(turns.suits(None, *mine, width) for mine in every):
-        return rounded_apart_torch(x, stages, width, act_bits, act_symmetric, act_scale)
+        return by_torch.rounded_apart(x, stages, width, act_bits, act_symmetric, act_scale)
     rows = x.reshape(-1, x.shape[-1])
     return _turned(rows, every, width, Grid(act_bits, act_symmetric), x.dtype, None)
 
@@ -170,7 +159,7 @@ def rounded_apart_triton(
 def _turned(
     rows: Tensor, every: Sequence[Turn], width: int, grid: Grid, dtype: torch.dtype, work: Tensor | None
 ) -> Tensor:  # fmt: skip
-    """Rows by each of some layers' stages and scales, of shape ``(layers, tokens, width)``."""
+    """Rows by each layer's stages and scales, of shape ``(layers, tokens, width)``."""
     found = rows.new_empty(len(every), rows.shape[0], width, dtype=dtype)
     if rows.shape[0]:
         with torch.cuda.device_of(rows):
@@ -179,7 +168,7 @@ def _turned(
 
 
 def _possible(x: Tensor, width: int, act_bits: int) -> bool:
-    """Whether kernels take rows of that width; those that are not quantized must not be float32."""
+    """Whether kernels take rows of that width; float32 rows must be quantized."""
     exact = act_bits >= UNQUANTIZED and x.dtype in (torch.float32, torch.float64)
     return transform.holds(width) and not exact
 

@@ -15,24 +15,24 @@ from .launching import launch as jit_launch
 from .table import Tile, bucket, choose
 
 MOST_WEIGHTS = 3
-"""Weights that one launch multiplies the same rows with."""
+"""The most weights in one launch."""
 
 WIDE, MANY_PARTS = 1 << 16, 32
-"""Sums of fewer columns leave room to count so many parts of a split, which is done for up to 8 rows."""
+"""With fewer columns, sums of up to 8 rows have room to count so many parts of a split."""
 
 
 class Factor(NamedTuple):
-    """A weight, and where its product goes.
+    """A weight and the output of its product.
 
     Attributes:
         codes: Packed codes.
         scale: float32, of shape ``(rows, 1)``.
         zero: int8, of that shape, or None.
         sums: int32, of that shape.
-        turn: Matrices that each block of columns of the product is multiplied by, of shape
-            ``(rows / size, size, size)``, or None.
+        turn: Matrices for each block of the product's columns, of shape ``(rows / size, size, size)``, or
+            None.
         bias: Of shape ``(features,)``, or None.
-        out: Of shape ``(tokens, features)``, features being rows or less; int32 gets the bare sums.
+        out: Of shape ``(tokens, features)``, with no more features than rows; int32 gets the bare sums.
     """
 
     codes: Tensor
@@ -45,17 +45,17 @@ class Factor(NamedTuple):
 
 
 def restores(rotation: Tensor) -> bool:
-    """Whether the product can rotate its output back by itself."""
+    """Whether the product can rotate its output back."""
     return 16 <= rotation.shape[-1] <= 64
 
 
 def tile_for(
     x: Tensor, tokens: int, rows: tuple[int, ...], k: int, bits: int, whole: bool, static: bool = False
 ) -> Tile:
-    """The tiles of a product of ``tokens`` rows on the device of ``x`` with weights of ``rows`` by ``k``.
+    """The tile of a product of ``tokens`` rows on the device of ``x`` with weights of ``rows`` by ``k``.
 
-    ``whole`` says that activations are not quantized, ``static`` that their scales are static, so that the
-    transform before the product is a short one.
+    Activations are not quantized if ``whole``. With ``static`` scales the transform before the product is
+    short.
     """
     name, units = gpu(x)
     kind = f"w{bits}a{16 if whole else 8}{' static' if static else ''}"
@@ -63,30 +63,20 @@ def tile_for(
 
 
 def _describable(x: Tensor, codes: Tensor) -> bool:
-    """Whether descriptors can be made, which want rows and storage to start at multiples of 16 bytes."""
+    """Whether rows and storage start at multiples of 16 bytes, as descriptors need."""
     return x.dtype == torch.int8 and x.shape[1] % 16 == 0 and codes.data_ptr() % 16 == 0
 
 
 def launch(
-    x: Tensor,
-    scale: Tensor | None,
-    zero: Tensor | None,
-    total: Tensor | None,
-    factors: Sequence[Factor],
-    work: Tensor | None,
-    tile: Tile,
-) -> None:
-    """Multiply.
+    x: Tensor, scale: Tensor | None, zero: Tensor | None, total: Tensor | None, factors: Sequence[Factor],
+    work: Tensor | None, tile: Tile,
+) -> None:  # fmt: skip
+    """Multiply rows by weights, which differ in their numbers of rows only.
 
-    Args:
-        x: int8 codes, or bfloat16 or float16 numbers, of shape ``(tokens, columns)``; of shape ``(weights,
-            tokens, columns)`` where each weight has its own.
-        scale: float32, for each token; None where it is 1.
-        zero: int32, for each token, or empty or None.
-        total: Sums of the rows of ``x``; None where weights have no zero points.
-        factors: Weights, which differ in their numbers of rows only.
-        work: ``tile.workspace`` zeros where the sum is split.
-        tile: How the work is cut up.
+    ``x`` are int8 codes, or bfloat16 or float16 numbers, of shape ``(tokens, columns)``, or ``(weights,
+    tokens, columns)`` where each weight has its own. Each token has a ``scale`` (float32; None is 1), a
+    ``zero`` point (int32, or empty or None) and the ``total`` of its row (None where weights have no zero
+    points). ``work`` holds ``tile.workspace`` zeros where the sum is split.
     """
     kernels = module("gemm")
     single = len(factors) == 1

@@ -1,7 +1,7 @@
-"""Launches of the kernel that takes wide rows one at a time, with the permutation and the matrices held.
+"""Launches of the kernel that takes wide rows one at a time and holds the permutation and the matrices.
 
-It does less than :mod:`~.jit.transform`, and that faster: bfloat16 rows of whole blocks,
-without smoothing, to codes of 8 bits with scales of their own.
+It is faster than :mod:`~.jit.transform`, and takes only bfloat16 rows of whole blocks, without smoothing, to
+codes of 8 bits with a scale for each row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .target import ASYMMETRIC, SYMMETRIC, RowTarget
 
 
 def suits(x: Tensor, smooth: Tensor | None, r1: Tensor, r2: Tensor, to: RowTarget) -> bool:
-    """Whether the kernel does it."""
+    """Whether the kernel does a transform."""
     width, size = to.rows.shape[1], r1.shape[-1]
     blocks = width // size
     if smooth is not None or size not in (64, 128) or r2.shape[-1] != size or x.shape[1] != width:
@@ -31,16 +31,10 @@ def suits(x: Tensor, smooth: Tensor | None, r1: Tensor, r2: Tensor, to: RowTarge
 
 
 def launch(
-    x: Tensor,
-    r1: Tensor,
-    order: Tensor,
-    r2: Tensor,
-    to: RowTarget,
-    work: Tensor | None,
-    pdl: bool,
+    x: Tensor, r1: Tensor, order: Tensor, r2: Tensor, to: RowTarget, work: Tensor | None, pdl: bool,
     cut: RowCut,
-) -> None:
-    """A rotation, a permutation, a rotation, and int8 codes; also zeros in ``work``.
+) -> None:  # fmt: skip
+    """Rotate, permute and rotate rows to int8 codes, and write zeros to ``work``.
 
     Rotations have the shape ``(1, size, size)``. With ``pdl`` the successor starts early.
     """

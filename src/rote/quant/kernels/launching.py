@@ -15,7 +15,7 @@ from ...base import EnvironmentError_
 
 @functools.cache
 def module(name: str) -> ModuleType:
-    """The module of kernels with a name, ``"gemm"`` or ``"transform"``."""
+    """A module of kernels, by its name."""
     try:
         return importlib.import_module(f"{__package__}.jit.{name}")
     except ModuleNotFoundError as error:
@@ -34,12 +34,11 @@ def interpreted(kernel: Any) -> bool:
 def launch(
     kernel: Any, grid: tuple[int, int, int], values: Sequence[Any], key: Hashable, options: dict[str, int]
 ) -> None:
-    """Launch a kernel.
+    """Launch a kernel, by its compiled variant for ``key`` where there is one.
 
-    Triton finds out anew for every launch which variant of a kernel its arguments need, which takes several
-    times as long as the launch. Here ``key`` says it, and Triton is only asked for keys that are new, and
-    where a pointer is not aligned as kernels are compiled for. A key has to differ where types, sizes that
-    are compiled in, constants, options or the device do.
+    Triton works out for every launch which variant of a kernel the arguments need, which takes several times
+    as long as the launch. So it is only asked for a new key, and where a pointer is not aligned as kernels
+    are compiled for. Keys must differ where types, compiled sizes, constants, options or the device do.
     """
     pointers = 0
     for value in values:
@@ -62,7 +61,7 @@ def variants(kernel: Any) -> dict[Hashable, Any]:
 
 
 def gpu(x: torch.Tensor) -> tuple[str, int]:
-    """A GPU's name and how many multiprocessors it has; what the interpreter plays is small."""
+    """A GPU's name and number of multiprocessors; the interpreter plays a small one."""
     return _gpu(x.device.index) if x.is_cuda else ("interpreter", 4)
 
 
@@ -73,7 +72,7 @@ def _gpu(index: int | None) -> tuple[str, int]:
 
 
 def starts_early(x: torch.Tensor, kernel: Any) -> bool:
-    """Whether a kernel can be launched before its predecessor is done, which began with Hopper."""
+    """Whether a kernel can be launched before its predecessor is done: from Hopper on."""
     return not interpreted(kernel) and _is_hopper(x.device.index)
 
 

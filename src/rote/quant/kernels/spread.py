@@ -1,7 +1,6 @@
 """Launches of the kernels that spread each row over programs: one for each rotation, and one for codes.
 
-They pay where rows are wide and few. The price is float32 rows in memory between them, which are allocated
-here, like everything else a call needs.
+They pay where rows are wide and few. The price is float32 rows in memory between them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def launch(
     x: Tensor, smooth: Tensor | None, r1: Tensor, order: Tensor, r2: Tensor, to: RowTarget,
     work: Tensor | None, cut: RowCut,
 ) -> None:  # fmt: skip
-    """A rotation, a permutation, a rotation, and int8 codes; also zeros in ``work``.
+    """Rotate, permute and rotate rows to int8 codes, and write zeros to ``work``.
 
     Rotations have the shape ``(1, size, size)``.
     """

@@ -1,6 +1,6 @@
-"""How transforms and products are cut up: as measured for GPUs and shapes in ``tables``, else by rules.
+"""How transforms and products are cut up: as measured in ``tables`` for GPUs and shapes, else by rules.
 
-The files are written by ``python -m benchmarks.w4a8 --tune``, one for each GPU, and read once. Nothing is
+``python -m benchmarks.w4a8 --tune`` writes the files, one for each GPU; each is read once. Nothing is
 measured while a layer runs.
 """
 
@@ -16,11 +16,10 @@ from typing import Any
 from . import tables
 
 BUCKETS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-"""Rows are rounded up to one of these to look tiles up; more than the last count as the last."""
-
+"""Numbers of rows that tiles are known for; others are rounded up, more than the last to the last."""
 
 ADDITIONS = 1 << 19
-"""Atomic additions of a split sum that are worth it: some hundred thousand take a microsecond."""
+"""The most atomic additions of a split sum: some hundred thousand take a microsecond."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,10 @@ class Tile:
         stages: Steps that are loaded ahead.
         warps: Warps of a program.
         pdl: Start before the transform is done, and fetch weights meanwhile.
-        ahead: For how many steps weights are fetched then; -1 is for all.
-        tma: Fetch tiles by the tensor memory accelerator, which takes no threads' time but wants one weight
-            and quantized activations; what it cannot do goes without, and nothing is fetched ahead with it.
-        tail: Where no more rows than that are left for the last tiles, these have so many; 0 is for never.
+        ahead: Steps whose weights are fetched then; -1 is all.
+        tma: Fetch tiles by the tensor memory accelerator, which takes no threads' time but needs one weight
+            and quantized activations; other products go without. It fetches nothing ahead.
+        tail: Rows of the last tiles where no more than these are left; 0 is never.
     """
 
     bm: int
@@ -54,15 +53,15 @@ class Tile:
 
     @property
     def waiting(self) -> int:
-        """How the kernel waits: 0 for not at all, else one more than the steps it fetches, or -1."""
+        """How the kernel waits: 0 not at all, else one more than the steps it fetches, or -1 for all."""
         return 0 if not self.pdl else -1 if self.ahead < 0 else self.ahead + 1
 
     def tiles(self, m: int, *n: int) -> int:
-        """How many tiles outputs of ``m`` rows and ``n`` columns have together."""
+        """The number of tiles of outputs of ``m`` rows and ``n`` columns each."""
         return -(-m // self.bm) * sum(-(-columns // self.bn) for columns in n)
 
     def workspace(self, m: int, *n: int) -> int:
-        """How many int32 zeros the products need: sums, and a counter for each tile."""
+        """The int32 zeros that the products need: sums, and a counter for each tile."""
         return m * sum(n) + self.tiles(m, *n) if self.split > 1 else 0
 
     def alone(self) -> Tile:
@@ -77,10 +76,10 @@ class RowCut:
     Attributes:
         tokens: Tokens that a program has at a time.
         warps: Warps of a program.
-        programs: Programs for each multiprocessor, which take whole rows in turn; 0 spreads a row over
-            programs, a block of channels for each, in as many launches as there are steps.
-        held: Take rows one at a time with what all share held (see
-            :mod:`~.jit.held`); what that cannot do is cut up by its sizes.
+        programs: Programs for each multiprocessor, which take whole rows in turn; 0 gives each block of
+            channels a program, in a launch for each step.
+        held: Take rows one at a time and hold what all share (see :mod:`~.jit.held`); transforms that this
+            kernel does not take are cut up by their sizes.
     """
 
     tokens: int
@@ -101,11 +100,11 @@ def slug(gpu: str) -> str:
 
 @functools.cache
 def choose(gpu: str, units: int, kind: str, m: int, rows: tuple[int, ...], k: int) -> Tile:
-    """The tiles of a product with one weight, or with some that are stored under their sum of rows.
+    """The tile of a product with weights of ``rows`` by ``k``; several are stored under their sum of rows.
 
-    ``units`` are the GPU's multiprocessors. ``kind`` is ``"w4a8"``, ``"w8a8"``, ``"w4a16"`` or ``"w8a16"``,
-    the first two also with ``" static"`` behind, for products that follow the short transform for static
-    scales. ``m`` is as :func:`bucket` rounds it.
+    ``units`` are the GPU's multiprocessors. ``kind`` is ``"w4a8"``, ``"w8a8"``, ``"w4a16"`` or ``"w8a16"``;
+    ``" static"`` behind the first two means that the product follows the short transform for static scales.
+    ``m`` is as :func:`bucket` rounds it.
     """
     n = sum(rows)
     stored = _table(slug(gpu), "tiles").get(kind, {}).get(f"{n}x{k}", {})
@@ -123,21 +122,21 @@ def _table(name: str, part: str) -> dict[str, Any]:
 
 @functools.cache
 def choose_cut(gpu: str, m: int, width: int, size: int) -> RowCut | None:
-    """How a rotation, a permutation and a rotation of rows are cut up; None goes by their sizes.
+    """The cut of a rotation, a permutation and a rotation with blocks of ``size`` channels.
 
-    ``m`` is as :func:`bucket` rounds it; a block has ``size`` channels.
+    None goes by the sizes of rows; ``m`` is as :func:`bucket` rounds it.
     """
     stored = _table(slug(gpu), "cuts").get(f"{width}/{size}", {})
     return RowCut(**stored[str(m)]) if str(m) in stored else cut_rule(m, width)
 
 
 def cut_rule(m: int, width: int) -> RowCut | None:
-    """Rows are spread where they are wide, and so few that most multiprocessors would have none."""
+    """Spread rows that are wide, and so few that most multiprocessors would have none."""
     return RowCut(16) if width >= 8192 and m <= 16 else None
 
 
 def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
-    """Tiles by rule of thumb: enough programs to keep all multiprocessors loading, no more than that."""
+    """A tile by rule of thumb: just enough programs to keep all multiprocessors loading."""
     whole = kind.endswith("16")  # float sums depend on their order, so they are not split
     steps = -(-k // 128)
     if whole:
@@ -155,7 +154,7 @@ def rule(units: int, kind: str, m: int, n: int, k: int) -> Tile:
         and 2 * split * m * n <= ADDITIONS
     ):
         split *= 2
-    if kind.endswith("static"):  # the transform is too short for anything but a launch behind it
+    if kind.endswith("static"):  # the transform is too short to fetch anything meanwhile
         return replace(base, split=split, pdl=True, ahead=0)
-    # With few rows, weights are fetched while the rows are transformed: some, as all are in its way.
+    # With few rows, some weights are fetched during the transform; all of them would be in its way.
     return replace(base, split=split, pdl=m <= 16, ahead=4)

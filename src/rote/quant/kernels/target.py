@@ -1,4 +1,4 @@
-"""Where transforms write: codes with what belongs to them, or numbers."""
+"""The tensors that transforms write: codes with scales, zero points and sums, or numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..numerics import Grid, has_zero
+from ..numerics import Grid, Quantized, has_zero
 
 FLOAT, SYMMETRIC, ASYMMETRIC, STATIC, FOLDED = range(5)
 """How rows are quantized, as the kernels number it."""
@@ -16,7 +16,7 @@ FLOAT, SYMMETRIC, ASYMMETRIC, STATIC, FOLDED = range(5)
 
 @dataclass(frozen=True)
 class RowTarget:
-    """Where a transform's last launch writes, and by which grid.
+    """The output of a transform's last launch, and its grid.
 
     Attributes:
         rows: Codes (int8) or transformed rows (floating), of shape ``(tokens, width)``.
@@ -42,12 +42,17 @@ class RowTarget:
     static_scale: Tensor | None = None
     static_zero: Tensor | None = None
 
+    @property
+    def quantized(self) -> Quantized:
+        """The codes, with what belongs to them."""
+        return self.rows, self.scale, self.zero, self.total
+
 
 def quantizing(
     x: Tensor, width: int, bits: int, symmetric: bool, clip: float, scale: Any, zero: Any,
     dtype: torch.dtype = torch.int8,
 ) -> RowTarget:  # fmt: skip
-    """Room for the codes of some rows; in a floating type, for what the codes stand for."""
+    """Room for the codes of rows; in a floating type, for what the codes stand for."""
     tokens, grid, shifted = x.shape[0], Grid(bits, symmetric), has_zero(symmetric, scale)
     if scale is None:
         mode = ASYMMETRIC if shifted else SYMMETRIC

@@ -1,10 +1,9 @@
 """Launches of the kernels that transform and quantize activations: how many, and with which sizes.
 
-One launch does everything where rotations have one matrix for all blocks (up to a rotation, a permutation and
-a rotation), or where there is one rotation with a matrix for each block. Longer chains take one launch more
-for each such piece, through float32 rows in between. Few wide rows are spread over programs, in a launch for
-each step (see :mod:`~.spread`). Rows of more than 32768 channels do not fit a program,
-nor do large matrices; those go through torch (see :func:`obstacle`).
+One launch does up to a rotation, a permutation and a rotation that have one matrix for all blocks, or one
+rotation with a matrix for each block. Longer chains take a launch for each such piece, with float32 rows in
+between. Few wide rows are spread over programs, in a launch for each step (see :mod:`~.spread`). Rows of more
+than 32768 channels and large matrices do not fit a program and go through torch (see :func:`obstacle`).
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ WIDEST = 32768
 """Channels that a program holds."""
 
 TENSOR_CORE_BLOCK = 16
-"""The smallest block that is worth a tensor core's while."""
+"""The smallest block that is worth a tensor core."""
 
 LARGEST_SHARED, LARGEST_SINGLE = 128, 64
-"""The largest matrices: of a rotation whose blocks share one, and of one with a matrix for each block."""
+"""The largest matrices, where all blocks share one and where each has its own."""
 
 _TILE = 16384
 
@@ -37,8 +36,8 @@ _TILE = 16384
 class Launch:
     """A piece of a chain: a rotation, a permutation, a rotation, each of which may be missing.
 
-    The first rotation has one matrix for all blocks. With ``single`` the second goes to the kernel for
-    small or separate blocks.
+    The first rotation has one matrix for all blocks; ``single`` sends the second to the kernel for small or
+    separate blocks.
     """
 
     first: Tensor | None = None
@@ -100,7 +99,7 @@ def launch(
 
 
 def _cut(x: Tensor, smooth: Tensor | None, piece: Launch, to: RowTarget) -> RowCut | None:
-    """As the table has it, which is for matrices of bfloat16; others take more registers."""
+    """The table's cut, which is for matrices of bfloat16: others take more registers."""
     assert piece.first is not None and piece.second is not None
     tokens, width = to.rows.shape
     found = choose_cut(gpu(x)[0], bucket(tokens), width, piece.first.shape[-1])
@@ -110,7 +109,7 @@ def _cut(x: Tensor, smooth: Tensor | None, piece: Launch, to: RowTarget) -> RowC
 
 
 def aligned(x: Tensor) -> Tensor:
-    """Rows that start at a multiple of 16 bytes, one after the other: kernels are compiled for that only."""
+    """Contiguous rows that start at a multiple of 16 bytes, which kernels are compiled for."""
     x = x.contiguous()
     return x if x.data_ptr() % 16 == 0 else x.clone()
 
@@ -127,12 +126,12 @@ def obstacle(stages: Sequence[Tensor], width: int) -> str:
 
 
 def exact(stages: Sequence[Tensor]) -> bool:
-    """Whether the kernels multiply in float32, and not on tensor cores with 16 bits of a number."""
+    """Whether the kernels multiply in float32, and not in 16 bits on tensor cores."""
     return not any(_shared(stage) for stage in stages)
 
 
 def holds(width: int) -> bool:
-    """Whether a program holds a row, so that kernels can quantize it."""
+    """Whether a program holds a row of that width, so that kernels can quantize it."""
     return _power(width) <= WIDEST
 
 
@@ -145,7 +144,7 @@ def _launch(
     early = starts_early(x, kernels.shared)
     tokens, width = to.rows.shape
     units = gpu(x)[1]
-    rotation = piece.first if piece.first is not None else piece.second
+    rotation = piece.second if piece.first is None else piece.first
     size = 128 if rotation is None else rotation.shape[-1]
     blocks = _power(-(-width // size))
     common: dict[str, Any] = {

@@ -19,7 +19,7 @@ SMALLEST, LARGEST = 16, 64
 
 
 def suits(smooth: Tensor | None, stages: Sequence[Tensor], scale: Tensor | None, width: int) -> bool:
-    """Whether the kernel does a transform: maybe a permutation, then matrices of their own for the blocks."""
+    """Whether the kernel does a transform: a permutation or none, then a matrix for each block."""
     if smooth is not None or scale is None or scale.numel() != width or not 1 <= len(stages) <= 2:
         return False
     *before, last = stages

@@ -1,14 +1,12 @@
 """Modules whose buffers keep their types.
 
-``model.to(torch.bfloat16)`` casts every floating buffer, and scales or rotations in bfloat16 would no longer
-be those that the weight was quantized with. Modules here move between devices and otherwise stay what they
-are.
+``model.to(torch.bfloat16)`` casts every floating buffer, and the weight was not quantized with scales or
+rotations in bfloat16. Modules here move between devices and keep their types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import zip_longest
 from typing import Any, cast
 
 import torch
@@ -20,16 +18,17 @@ from ..numerics import (
     Chain,
     Permutation,
     Rotation,
+    Smoothing,
     at_least_float32,
     chain_of,
     padded,
     rotation_dtype,
-    stage_counts,
+    stage_kinds,
 )
 
 
 class FixedTypes(nn.Module):
-    """A module whose own buffers keep their types, apart from those named in ``free_buffers``."""
+    """A module whose own buffers keep their types, except for ``free_buffers``."""
 
     free_buffers: frozenset[str] = frozenset()
 
@@ -40,18 +39,15 @@ class FixedTypes(nn.Module):
             after = self._buffers[name]
             assert after is not None
             if name not in self.free_buffers and after.dtype != before.dtype:
-                if before.is_meta:  # to_empty: there is nothing to keep
-                    self._buffers[name] = torch.empty_like(before, device=after.device)
-                else:
-                    self._buffers[name] = before.to(after.device)
+                empty = before.is_meta  # to_empty: there is nothing to keep
+                self._buffers[name] = (
+                    torch.empty_like(before, device=after.device) if empty else before.to(after.device)
+                )
         return self
 
 
 class InputTransform(FixedTypes):
-    """The transform of a layer's input, which a group of layers may share.
-
-    Until it is filled, it does nothing but pad.
-    """
+    """The transform of a layer's input, which a group of layers may share; an empty one only pads."""
 
     smooth: Tensor | None
     is_exact: bool
@@ -61,48 +57,46 @@ class InputTransform(FixedTypes):
         super().__init__()
         self.features = features
         self.width = padded(features, config.block_size)
-        self.permute_first = config.permute_first
-        self.turns, self.moves = stage_counts(config)
-        size = config.block_size
-        sets = 1 if config.shared_rotation else self.width // size
-        ones = torch.ones(self.width, device=device, dtype=torch.float32)
+        sets = 1 if config.shared_rotation else self.width // config.block_size
         divides = config.smooth_alpha is not None and not config.fold_smoothing
-        smooth = ones if divides else None
-        self.register_buffer("smooth", smooth)
-        for i in range(self.turns):
-            eye = torch.eye(size, device=device, dtype=rotation_dtype(config))
-            self.register_buffer(f"rotation_{i}", eye.repeat(sets, 1, 1))
-        for i in range(self.moves):
-            order = torch.arange(self.width, device=device, dtype=torch.int32)
-            self.register_buffer(f"order_{i}", order)
-        turns = [f"rotation_{i}" for i in range(self.turns)]
-        moves = [f"order_{i}" for i in range(self.moves)]
-        first, second = (moves, turns) if self.permute_first else (turns, moves)
-        self._names = [name for pair in zip_longest(first, second) for name in pair if name is not None]
+        ones = torch.ones(self.width, device=device, dtype=torch.float32)
+        self.register_buffer("smooth", ones if divides else None)
+        self.names: list[str] = []
+        for kind in stage_kinds(config):
+            if kind == "rotation":
+                eye = torch.eye(config.block_size, device=device, dtype=rotation_dtype(config))
+                stage = eye.repeat(sets, 1, 1)
+            else:
+                stage = torch.arange(self.width, device=device, dtype=torch.int32)
+            self.names.append(f"{kind}_{len(self._of(kind))}")
+            self.register_buffer(self.names[-1], stage)
         self.is_exact = exact(self.stages) and not obstacle(self.stages, self.width)
+
+    def _of(self, kind: str) -> list[Tensor]:
+        return [getattr(self, name) for name in self.names if name.startswith(kind)]
 
     @property
     def rotations(self) -> list[Tensor]:
         """The matrices of each rotation, in order."""
-        return [getattr(self, f"rotation_{i}") for i in range(self.turns)]
+        return self._of("rotation")
 
     @property
     def orders(self) -> list[Tensor]:
         """The permutations, in order."""
-        return [getattr(self, f"order_{i}") for i in range(self.moves)]
+        return self._of("order")
 
     @property
     def stages(self) -> list[Tensor]:
         """Rotations and permutations, as they follow each other."""
         held = self._buffers  # getattr takes a microsecond each
-        return [cast(Tensor, held[name]) for name in self._names]
+        return [cast(Tensor, held[name]) for name in self.names]
 
     def chain(self) -> Chain:
         """The transform as a value."""
         return chain_of(self.smooth, self.stages)
 
     def reference(self, rows: Tensor) -> Tensor:
-        """Padded rows, transformed in a readable way: one block after the other, with nothing clever."""
+        """Padded rows, transformed one block after the other, with nothing clever."""
         rows = at_least_float32(rows)
         for stage in self.chain().stages:
             if isinstance(stage, Permutation):
@@ -117,16 +111,16 @@ class InputTransform(FixedTypes):
 
     def fill(self, chain: Chain) -> None:
         """Take over the tensors of a transform with the same stages (smoothing may be left to others)."""
-        turns, moves = iter(self.rotations), iter(self.orders)
+        held = iter(self.stages)
         for stage in chain.stages:
-            if isinstance(stage, Rotation):
-                next(turns).copy_(stage.blocks)
-            elif isinstance(stage, Permutation):
-                next(moves).copy_(stage.order)
-            elif self.smooth is not None:
-                self.smooth.copy_(stage.scale)
+            if isinstance(stage, Smoothing):
+                if self.smooth is not None:
+                    self.smooth.copy_(stage.scale)
+            else:
+                next(held).copy_(stage.blocks if isinstance(stage, Rotation) else stage.order)
 
     def extra_repr(self) -> str:
         """Widths and stages."""
         smooth = "" if self.smooth is None else ", smoothed"
-        return f"{self.features} -> {self.width}, rotations={self.turns}, permutations={self.moves}{smooth}"
+        counts = f"rotations={len(self.rotations)}, permutations={len(self.orders)}"
+        return f"{self.features} -> {self.width}, {counts}{smooth}"

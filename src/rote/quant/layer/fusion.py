@@ -1,21 +1,19 @@
 """Layers with the same input, called together: one transform and one product for q, k and v, or gate and up.
 
-Layers that share their transform belong together whatever they are called. Layers that have one each, as in
-the policy variant, do so by the names in ``config.groups``; one launch then transforms the input for all of
-them. On the fused path the transform is all that is shared, and the products stay with cuBLAS.
+Layers that share their transform form a group whatever their names are. Layers that have a transform each, as
+in the policy variant, form one by the names in ``config.groups``; one launch then transforms the input for
+all of them. On the fused path only the transform is shared, and the products stay with cuBLAS.
 
 :func:`fuse_` leaves modules, names and state as they are, and changes how the module that holds such layers
-is called. Its ``forward`` runs on a stand-in that lives for that one call. The stand-in has the module's
-attributes, but calling a layer of a group with some tensor calculates the whole group, and the next layer of
-the group that is called with that very tensor gets what is there already. A layer that is called with another
-tensor, and whatever happens to a layer elsewhere, is as if nothing had been fused. Nothing is kept between
-calls, so there is no state that a graph, a second thread or an error could find in the wrong condition.
+is called. Its ``forward`` runs on a stand-in that lives for one call and has the module's attributes. The
+first layer of a group that is called calculates the whole group; the others, called with that very tensor,
+return what is there. A layer called with another tensor, or from elsewhere, runs as if nothing were fused.
+Nothing is kept between calls, so a graph, a second thread or an error finds no stale state.
 
-What does not work: containers, and a ``forward`` that uses ``super()`` or was put in place on the module
-itself, are left alone. Layers with hooks are called one by one, but hooks for all modules of the process do
-not see fused layers. A ``forward`` that changes the group's input in place between two of its calls is
-noticed eagerly, but not under ``torch.compile`` or in inference mode (calibration makes no group of such
-layers).
+Containers are left alone, and so is a ``forward`` that uses ``super()`` or is an attribute of the module
+itself. Layers with hooks are called one by one, but hooks on all modules of the process do not see fused
+layers. A ``forward`` that changes the group's input in place between two calls is noticed eagerly, but not
+under ``torch.compile`` or in inference mode (calibration makes no group of such layers).
 """
 
 from __future__ import annotations
@@ -42,17 +40,17 @@ def fuse_(model: nn.Module, among: Sequence[Sequence[str]] | None = None) -> lis
     """Call sibling layers with the same input together, wherever they are called with the same tensor.
 
     The numbers are those of the separate layers. On ``path="kernel"`` layers with scales for groups of
-    columns are not fused; on ``path="fused"`` those that have a transform and a static scale per channel each
-    are.
+    columns are not fused; on ``path="fused"`` only layers that have a transform and a static scale per
+    channel each are.
 
     Args:
-        model: With layers that :func:`~..quantize_` made. The classes of modules that hold groups
-            are replaced by subclasses of the same name.
-        among: Groups of names of layers that are known to get the same input; None leaves that to
-            ``config.groups``. Layers that share a transform do.
+        model: With layers that :func:`~..quantize_` made. Modules that hold groups get a subclass of the same
+            name as their class.
+        among: Names of layers that get the same input, group by group; None takes ``config.groups``. Layers
+            that share a transform need neither.
 
     Returns:
-        The names of the layers of each group. Fusing what is fused already changes nothing.
+        The names of the layers of each group. Fusing a fused model changes nothing.
     """
     found: list[tuple[str, ...]] = []
     known = None if among is None else {name: index for index, names in enumerate(among) for name in names}
@@ -76,7 +74,7 @@ def unfuse_(model: nn.Module) -> None:
 
 
 class Fused:
-    """What modules with fused groups are, besides being what they were."""
+    """A module with fused groups, besides being what it was."""
 
     fused_from: type[nn.Module]
     fused_groups: Groups
@@ -86,8 +84,7 @@ class Fused:
         return self.fused_from.forward(_StandIn(cast(nn.Module, self), self.fused_groups), *args, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        state = dict(vars(self))
-        return _restored, (self.fused_from,), state
+        return _restored, (self.fused_from,), dict(vars(self))
 
 
 def _restored(kind: type[nn.Module]) -> nn.Module:
@@ -102,7 +99,7 @@ def _fused(kind: type[nn.Module]) -> type[nn.Module]:
 
 
 def _can_stand_in(module: nn.Module) -> bool:
-    """Whether a module's forward may be given something else for itself."""
+    """Whether a module's forward works on a stand-in."""
     kind = type(module)
     container = any(hasattr(kind, name) for name in ("__iter__", "__len__", "__getitem__", "__contains__"))
     return not container and "forward" not in vars(module) and not _uses_super(kind.forward)
@@ -138,14 +135,14 @@ def _suits(layer: DuQuantLinear) -> bool:
 
 
 def _has_own(layer: DuQuantLinear) -> bool:
-    """Whether a layer has a transform for itself, of the kind that is done for several layers at once."""
+    """Whether a layer has a transform of its own that one launch does for several layers."""
     turn = layer.transform
-    alone = not layer.config.share_groups and not layer.config.act_bits >= UNQUANTIZED
+    alone = not layer.config.share_groups and layer.config.act_bits < UNQUANTIZED
     return alone and turns.suits(turn.smooth, turn.stages, layer.act_scale, turn.width)
 
 
 def _agree(module: nn.Module, names: Sequence[str]) -> bool:
-    """Whether static scales of activations, which each layer has for itself, agree where a group has one."""
+    """Whether the layers' static scales are equal, where a group needs one."""
     first, *others = (cast(DuQuantLinear, module.get_submodule(name)) for name in names)
     return _has_own(first) or all(
         mine is None or (its is not None and torch.equal(mine, its))
@@ -204,13 +201,14 @@ class _Member:
         version = 0 if torch.compiler.is_compiling() else count_writes(x)
         if at is None or at[0] is not x or at[1] != version:
             layers = self.layers()
-            again = at is not None and _has_own(layers[0])  # names were wrong, as in attention across inputs
+            # A second input: names were wrong, as in attention across inputs.
+            again = at is not None and _has_own(layers[0])
             if again or not all(_plain(layer) for layer in layers):
                 return layers[self.index](x)
             at = found[self.group] = (x, version, together(layers, x), set())
         outputs, taken = at[2], at[3]
         taken.add(self.index)
-        if len(taken) == len(outputs):  # what is called once more (checkpoint does that) is calculated anew
+        if len(taken) == len(outputs):  # a later call (checkpoint makes one) calculates again
             del found[self.group]
         return outputs[self.index]
 
@@ -219,7 +217,7 @@ class _Member:
 
 
 def _plain(layer: Any) -> bool:
-    """Whether calling a layer is calling its forward, by kernels."""
+    """Whether a layer has no hooks and runs by kernels."""
     fast = type(layer) is DuQuantLinear and layer.path in ("kernel", "fused")
     return fast and not any(getattr(layer, hooks) for hooks in _HOOKS)
 

@@ -1,8 +1,8 @@
 """The gradient of the layer's operator with respect to its input.
 
-Rounding is passed straight through, and clipped entries get none. It is written out in an operator of its
-own, ``rote_quant::linear_backward``, because autograd is off inside an operator; it goes through the dense
-weight, in float32 and through torch on every device.
+Rounding passes it straight through, and clipped entries get none. Autograd is off inside an operator, so the
+gradient is one of its own, ``rote_quant::linear_backward``. It multiplies by the dense weight, in float32 and
+by torch on every device.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..config import UNQUANTIZED
-from ..kernels import GROUP, LAYER, NAMESPACE, library, members, turns_of
+from ..kernels import GROUP, LAYER, NAMESPACE, library, members, register, turns_of
 from ..numerics import (
     Grid,
     chain_of,
@@ -33,7 +33,7 @@ def linear_backward(
     codes: Tensor, w_scale: Tensor, w_zero: Any, w_sum: Tensor,
     row_rotation: Any, bias: Any, features: int,
 ) -> Tensor:  # fmt: skip
-    """The gradient of the input, from that of the output."""
+    """The gradient of the input from the gradient of the output."""
     weight = dense_weight(codes, w_scale, w_zero, width)
     up = pad_columns(grad.reshape(-1, features).float(), weight.shape[0])
     if row_rotation is not None:
@@ -59,19 +59,17 @@ def linears_backward(
     row_rotation: Sequence[Tensor], bias: Sequence[Tensor], features: Sequence[int],
 ) -> Tensor:  # fmt: skip
     """The gradient of an input that several layers share: the sum of what each gives."""
-    total: Tensor | None = None
     weights = members(codes, w_scale, w_zero, w_sum, row_rotation, bias, features)
     turns = turns_of(stages, act_scale, len(codes))
+    total: Any = 0
     for grad, (own, scale), weight in zip(grads, turns, weights, strict=True):
         grid = (act_bits, act_symmetric, act_clip, scale, act_zero)
-        mine = linear_backward(grad, x, smooth, own, width, *grid, *weight)
-        total = mine if total is None else total + mine
-    assert total is not None
+        total = total + linear_backward(grad, x, smooth, own, width, *grid, *weight)
     return total
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Save the tensors of the inputs for the way back, and how they lie among the rest."""
+    """Save the tensors of the inputs for the backward, and where they stand among the rest."""
     leaves, ctx.spec = tree_flatten(inputs)
     ctx.save_for_backward(*(leaf for leaf in leaves if isinstance(leaf, Tensor)))
     ctx.leaves = [_SAVED if isinstance(leaf, Tensor) else leaf for leaf in leaves]
@@ -81,7 +79,7 @@ _SAVED = object()
 
 
 def _gradients(ctx: Any, backward: Callable[..., Tensor], grad: Any) -> tuple[Any, ...]:
-    """One for each input: all but the first have none, and lists of tensors as many."""
+    """One gradient for each input: None, or a list of None for a list of tensors, for all but the first."""
     saved = iter(ctx.saved_tensors)
     leaves = [next(saved) if leaf is _SAVED else leaf for leaf in ctx.leaves]
     inputs = tree_unflatten(leaves, ctx.spec)
@@ -102,13 +100,9 @@ def _fake_backward(grad: Any, x: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(x.shape)
 
 
-library.define(f"linear_backward(Tensor grad, Tensor x, {LAYER}) -> Tensor")
-library.define(f"linears_backward(Tensor[] grads, Tensor x, {GROUP}) -> Tensor")
-for _name, _backward, _forward, _gradient in (
-    ("linear_backward", linear_backward, "linear", _input_gradient),
-    ("linears_backward", linears_backward, "linears", _group_gradient),
+for _name, _schema, _backward, _gradient in (
+    ("linear", f"(Tensor grad, Tensor x, {LAYER}) -> Tensor", linear_backward, _input_gradient),
+    ("linears", f"(Tensor[] grads, Tensor x, {GROUP}) -> Tensor", linears_backward, _group_gradient),
 ):
-    library.impl(_name, _backward, "CPU")
-    library.impl(_name, _backward, "CUDA")
-    torch.library.register_fake(f"{NAMESPACE}::{_name}", _fake_backward, lib=library)
-    torch.library.register_autograd(f"{NAMESPACE}::{_forward}", _gradient, setup_context=_keep, lib=library)
+    register(f"{_name}_backward", _schema, _backward, _backward, _fake_backward)
+    torch.library.register_autograd(f"{NAMESPACE}::{_name}", _gradient, setup_context=_keep, lib=library)

@@ -1,14 +1,14 @@
 """The quantized layer.
 
-Everything it needs is a buffer, and is there from construction on: a layer fresh from its constructor has the
-keys and shapes of a calibrated one, and either loads the other's ``state_dict`` strictly. ``forward`` reads
-nothing back to the host, changes nothing on the module, allocates nothing that outlives the call, and has one
-shape for one shape of input; so it can be captured, traced and replayed.
+Everything it needs is a buffer from construction on: a layer fresh from its constructor has the keys and
+shapes of a calibrated one, and either loads the other's ``state_dict`` strictly. ``forward`` reads nothing
+back to the host, changes nothing on the module, allocates nothing that outlives the call, and has one shape
+for one shape of input; so it can be captured, traced and replayed.
 
-Weights are kept once, as codes in the layout that the kernels read; a ``state_dict`` has them in the plain
-format of checkpoints, and is converted on its way in and out. Only the ``fused`` path adds the weight that
-they stand for, in the type of the layer; like the sums of the codes it is no part of the state and made anew
-when the state is loaded or moved.
+A layer keeps its weight once, as codes in the layout that the kernels read; a ``state_dict`` has them in the
+plain format of checkpoints and is converted on its way in and out. Only the ``fused`` path adds the weight
+that they stand for, in the type of the layer. Like the sums of the codes, it is no part of the state and is
+made again when the state is loaded or moved.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .buffers import FixedTypes, InputTransform
 
 PATHS = ("reference", "fused", "kernel")
 KERNEL_FLOATS = (torch.bfloat16, torch.float16)
-"""What kernels multiply as it is: there is no product of float32 among them."""
+"""Types that kernels multiply without quantizing them; float32 is none."""
 
 _DERIVED = ("dense", "marker", "weight_sums")
 
@@ -60,7 +60,7 @@ class DuQuantLinear(FixedTypes):
         weight_bits: 2 to 8, or 16 to keep the weight; None takes the configuration's.
         transform: Transform shared with other layers; None makes one.
         device: Where the buffers are.
-        dtype: Type of bias, of the dense weight of the ``fused`` path, and of a weight that is not quantized.
+        dtype: Type of the bias, of the ``fused`` path's dense weight, and of a weight that is not quantized.
 
     Raises:
         OptionError: A size or ``weight_bits`` cannot be.
@@ -112,7 +112,7 @@ class DuQuantLinear(FixedTypes):
         channels = width if config.act_granularity == "channel" else 1
         quantized = self.weight_bits < UNQUANTIZED
         shape = layout_shape(rows, width, self.weight_bits) if quantized else (rows, width)
-        exact: Any = {"device": device, "dtype": torch.float32}  # whatever torch's default type is
+        exact: Any = {"device": device, "dtype": torch.float32}  # also under another default type of torch
         whole: Any = {"device": device, "dtype": torch.int32}
         free: Any = {"device": device, "dtype": dtype}
         eye = torch.eye(block, device=device, dtype=rotation_dtype(config))
@@ -159,27 +159,25 @@ class DuQuantLinear(FixedTypes):
             ops = torch.ops.rote_quant
             return (ops.linear if wants_gradient(x) else ops.linear_forward)(x, *self.operands())
         if self.goes_fast(x):
-            return self._run_fast(x)
+            return self.multiplied(torch.ops.rote_quant.rounded_rows(x, *self.operands()[:8]), x)
         rows = pad_columns(x.reshape(-1, self.in_features), self.transform.width)
+        dense = self.dense  # of the fused path; has absorbed scales of channels and the row rotation
         if self.path == "reference":
             rows = self.transform.reference(rows)
             weight = self.weight_values().to(rows)
         else:
-            rows, weight = self.transform.chain().apply(rows), self.dense
-            weight = self.weight_codes if weight is None else weight
-        y = F.linear(self.on_grid(rows, codes=self.folds or self._absorbs).to(weight.dtype), weight)
-        y = restore_rows(y.to(rows.dtype), self._turned_back, self.bias, self.out_features)
+            rows = self.transform.chain().apply(rows)
+            weight = self.weight_codes if dense is None else dense
+        codes = self.folds or (dense is not None and self._per_channel)
+        y = F.linear(self.on_grid(rows, codes=codes).to(weight.dtype), weight)
+        rotation = self.row_rotation if dense is None else None
+        y = restore_rows(y.to(rows.dtype), rotation, self.bias, self.out_features)
         return y.to(x.dtype).reshape(*x.shape[:-1], self.out_features)
 
-    @property
-    def _turned_back(self) -> Tensor | None:
-        """What restores the output of a product; the dense weight of the fused path has absorbed it."""
-        return self.row_rotation if self.path == "reference" or self.dense is None else None
-
     def goes_fast(self, x: Tensor) -> bool:
-        """Whether the fused path takes one launch for what is before the product.
+        """Whether the fused path does everything before the product in one launch.
 
-        That is without a gradient, and its numbers are those of torch only for rotations in float32.
+        That launch has no gradient, and only with rotations in float32 gives the numbers of torch.
         """
         if self.path != "fused" or not x.is_cuda or self.config.act_bits >= UNQUANTIZED or wants_gradient(x):
             return False
@@ -191,18 +189,15 @@ class DuQuantLinear(FixedTypes):
         scaled = dense is not None or self.folds or not self._per_channel
         return restored and scaled and self.transform.is_exact
 
-    def _run_fast(self, x: Tensor) -> Tensor:
-        return self.multiplied(torch.ops.rote_quant.rounded_rows(x, *self.operands()[:8]), x)
-
     def multiplied(self, rows: Tensor, x: Tensor) -> Tensor:
-        """The fused path's output for an input from its rounded rows, of shape ``(rows, width)``."""
+        """The fused path's output for ``x`` from its rounded rows, of shape ``(rows, width)``."""
         held = self._buffers
-        dense = held["dense"]
-        y = F.linear(rows, cast(Tensor, held["weight_codes"] if dense is None else dense), held["bias"])
+        weight = cast(Tensor, held["weight_codes" if held["dense"] is None else "dense"])
+        y = F.linear(rows, weight, held["bias"])
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def on_grid(self, rows: Tensor, *, codes: bool = False) -> Tensor:
-        """Transformed rows as their codes stand for them; or the codes, with scales left to the weight."""
+        """What the codes of transformed rows stand for; or the codes, with scales left to the weight."""
         config = self.config
         if config.act_bits >= UNQUANTIZED:
             return rows
@@ -210,27 +205,17 @@ class DuQuantLinear(FixedTypes):
         if self.act_scale is None:
             return grid.fake(rows, *row_parameters(rows, grid, config.act_clip))
         zero = rows.new_zeros(()) if self.act_zero is None else self.act_zero
-        if codes:
-            return grid.codes(rows, self.act_scale, zero)
-        return grid.fake(rows, self.act_scale, zero)
+        return (grid.codes if codes else grid.fake)(rows, self.act_scale, zero)
 
     @property
     def weight(self) -> Tensor:
-        """Shape, type and device of the dense weight, for code that asks a layer for them.
-
-        It takes no memory, and its values are not numbers: those are in :meth:`effective_weight`.
-        """
+        """Shape, type and device of the dense weight, without memory; see :meth:`effective_weight`."""
         return self.marker.expand(self.out_features, self.in_features)
 
     @property
     def folds(self) -> bool:
         """Whether static scales per channel were multiplied into the weight before it was quantized."""
         return self._per_channel and self.config.fold_act_scale
-
-    @property
-    def _absorbs(self) -> bool:
-        """Whether they are multiplied into the dense weight of the fused path, which saves an operation."""
-        return self.dense is not None and self._per_channel
 
     @property
     def _per_channel(self) -> bool:
@@ -265,7 +250,7 @@ class DuQuantLinear(FixedTypes):
         return codes_of(self.weight_codes, self.transform.width)
 
     def weight_values(self) -> Tensor:
-        """The transformed weight that the codes stand for, float32; one that is not quantized as it is."""
+        """The transformed weight: float32 from codes, or as it is with 16 bits."""
         if self.weight_bits >= UNQUANTIZED:
             return self.weight_codes
         assert self.weight_scale is not None
@@ -273,11 +258,7 @@ class DuQuantLinear(FixedTypes):
 
     @torch.no_grad()
     def effective_weight(self) -> Tensor:
-        """The weight of a dense layer that this one stands for, but for the rounding of activations.
-
-        Returns:
-            Of shape ``(out_features, in_features)``, float32 at least.
-        """
+        """The dense weight ``(out_features, in_features)``, at least float32, that this layer stands for."""
         weight = self.weight_values()
         if self.folds:
             weight = weight / cast(Tensor, self.act_scale)
@@ -287,7 +268,7 @@ class DuQuantLinear(FixedTypes):
 
     @torch.no_grad()
     def fill(self, weight: Tensor | QuantizedWeight) -> None:
-        """Take over a transformed weight, quantized, or as it is where ``weight_bits`` is 16."""
+        """Take over a transformed weight: quantized, or as it is with 16 bits."""
         if isinstance(weight, QuantizedWeight):
             assert self.weight_scale is not None and self.weight_zero is not None
             self.weight_codes.copy_(layout(weight.codes, weight.bits))
@@ -312,7 +293,7 @@ class DuQuantLinear(FixedTypes):
         self.refresh()
 
     def refresh(self) -> None:
-        """Make what is derived from the state anew."""
+        """Make again what is derived from the state."""
         with torch.inference_mode(self.weight_codes.is_inference()), torch.no_grad():
             if self.weight_sums is not None:
                 if self._is_plain:
@@ -324,7 +305,7 @@ class DuQuantLinear(FixedTypes):
                 weight = self.weight_values()
                 if self._per_channel and not self.folds:
                     weight = weight * cast(Tensor, self.act_scale)
-                if self.row_rotation is not None:  # what restores the output is linear, too
+                if self.row_rotation is not None:  # restoring the output is linear, too
                     columns = weight.double().T
                     weight = restore_rows(columns, self.row_rotation, None, self.out_features).T
                 self.dense = weight.to(self.marker.dtype, memory_format=torch.contiguous_format)
@@ -366,16 +347,13 @@ class DuQuantLinear(FixedTypes):
         return self.weight_bits < UNQUANTIZED and self.weight_codes.dim() == 2
 
     def hold_plain(self) -> None:
-        """Hold the codes as checkpoints have them, until the next :meth:`refresh`.
-
-        For loaders that put tensors in place by name, and not through ``load_state_dict``.
-        """
+        """Hold the codes as checkpoints have them until :meth:`refresh`, for loaders that assign by name."""
         if self.weight_bits < UNQUANTIZED:
             self.weight_codes = pack(self.codes(), self.weight_bits)
 
     @property
     def note(self) -> str:
-        """What ``path="kernel"`` leaves to torch on a GPU, and why; empty if nothing, or on another path."""
+        """What ``path="kernel"`` leaves to torch on a GPU, and why; empty for nothing."""
         if self.config.path == "kernel" and self.weight_bits >= UNQUANTIZED:
             return "path='fused': a weight of 16 bits has no integers to multiply"
         if self.path != "kernel":
@@ -384,22 +362,22 @@ class DuQuantLinear(FixedTypes):
             return "all through torch: scales for groups of columns leave no single integer sum"
         if self.config.act_bits >= UNQUANTIZED and self.marker.dtype not in KERNEL_FLOATS:
             return f"all through torch: kernels take no {self.marker.dtype} that is not quantized"
-        obstacle = transform_obstacle(self.transform.stages, self.transform.width)
-        parts = [f"transform ({obstacle})"] if obstacle else []
+        chains = [("transform", self.transform.stages, self.transform.width)]
         if self.row_rotation is not None:
-            obstacle = transform_obstacle([self.row_rotation], self._rows)
-            parts += [f"row rotation ({obstacle})"] if obstacle else []
+            chains.append(("row rotation", [self.row_rotation], self._rows))
+        found = [(what, transform_obstacle(stages, width)) for what, stages, width in chains]
+        parts = [f"{what} ({obstacle})" for what, obstacle in found if obstacle]
         return f"through torch: {' and '.join(parts)}" if parts else ""
 
     def extra_repr(self) -> str:
         """Sizes, bits and path."""
         bits = f"W{self.weight_bits}A{self.config.act_bits}"
-        has_bias = self.bias is not None
-        return f"{self.in_features}, {self.out_features}, bias={has_bias}, {bits}, path={self.path!r}"
+        sizes = f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
+        return f"{sizes}, {bits}, path={self.path!r}"
 
 
 def wants_gradient(x: Tensor) -> bool:
-    """Whether something may ask for the gradient of an input."""
+    """Whether autograd may ask for the gradient of an input."""
     return torch.is_grad_enabled() and x.requires_grad
 
 

@@ -12,7 +12,7 @@ _HOOKS = (
 
 def replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
     """Put a module in another's place, wherever that is registered, with the hooks on its calls."""
-    for name in _HOOKS:  # the tables themselves, so that handles go on to remove what they stand for
+    for name in _HOOKS:  # the tables themselves, so that old handles still remove their hooks
         setattr(new, name, getattr(old, name))
     for parent in model.modules():
         for key, child in parent._modules.items():

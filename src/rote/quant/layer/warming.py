@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ...base import OptionError
+from ..config import is_whole
 from .fusion import Fused, together
 from .linear import DuQuantLinear
 
@@ -17,10 +18,9 @@ from .linear import DuQuantLinear
 def warmup(model: nn.Module, sizes: Iterable[int], *, dtype: torch.dtype | None = None) -> None:
     """Run every quantized layer once for each number of rows, so that no kernel is compiled later.
 
-    Kernels differ by the bucket of the number of rows, by the shapes and options of a layer and by the type
-    of its input. Layers of one kind share them, and the second costs a launch; fused groups have their own.
-    Layers that launch no kernel of this package have nothing to prepare. On a CPU this only runs those with
-    ``path="kernel"``.
+    A kernel is compiled for a bucket of row counts, the shapes and options of a layer, and the type of its
+    input. Layers of one kind share kernels; fused groups have their own. Layers that launch no kernel of this
+    package are skipped.
 
     Args:
         model: With layers that :func:`~..quantize_` made.
@@ -32,7 +32,7 @@ def warmup(model: nn.Module, sizes: Iterable[int], *, dtype: torch.dtype | None 
     """
     wanted: list[Any] = sorted(set(sizes))
     for size in wanted:
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        if not is_whole(size) or size < 1:
             raise OptionError(f"sizes: {size!r} must be a whole number of at least 1")
     devices: set[torch.device] = set()
     for layers in _called(model):
@@ -41,19 +41,15 @@ def warmup(model: nn.Module, sizes: Iterable[int], *, dtype: torch.dtype | None 
         for size in wanted:
             kind = dtype or first.marker.dtype
             x = torch.zeros(size, first.in_features, device=first.marker.device, dtype=kind)
-            if not all(layer.path == "kernel" or layer.goes_fast(x) for layer in layers):
-                continue
-            if len(layers) == 1:
-                first(x)
-            else:
-                together(layers, x)
+            if all(layer.path == "kernel" or layer.goes_fast(x) for layer in layers):
+                _ = first(x) if len(layers) == 1 else together(layers, x)
     for device in devices:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
 
 def _called(model: nn.Module) -> Iterator[list[DuQuantLinear]]:
-    """The layers, and those that are called together."""
+    """Each layer alone, and the layers of each fused group."""
     for module in model.modules():
         if isinstance(module, DuQuantLinear):
             yield [module]

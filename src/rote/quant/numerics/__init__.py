@@ -9,7 +9,6 @@ from .packing import BLOCK, PACKED_BITS, codes_of, layout, layout_shape, pack, s
 from .ranges import activation_parameters, bounds_of
 from .rotations import block_basis
 from .search import InputSample, find_transform, smoothing_scale
-from .stages import chain_of, padded, rotation_dtype, stage_counts
 from .torch_private import Operations, is_operation, is_view, is_wrapper, name_of, uncompiled, writes
 from .transforms import (
     Chain,
@@ -18,7 +17,11 @@ from .transforms import (
     Smoothing,
     Transform,
     at_least_float32,
+    chain_of,
     multiply_blocks,
     pad_columns,
+    padded,
+    rotation_dtype,
+    stage_kinds,
 )
 from .weights import QuantizedWeight, quantize_weight

@@ -1,18 +1,17 @@
-"""The arithmetic of a layer, in plain torch: what the kernels have to reproduce, and what runs on a CPU.
+"""The arithmetic of a layer in plain torch: the reference of the kernels, and what runs on a CPU.
 
 A row of activations is ``sx (q - zx)``, a row of weights ``sw (w - zw)``, with int8 codes ``q`` and ``w``.
 Their product is
 
     sx sw ( sum q w  -  zw sum q  -  zx sum w  +  K zx zw )
 
-and everything in the parentheses is calculated exactly, in int32; only then two float32 factors follow, the
-activation's first. With groups there is such a sum for each group of columns, and their products are added up
-in order. So results do not depend on the order of summation, and kernels can be compared bit by bit.
+and everything in the parentheses is exact, in int32; then two float32 factors follow, the activation's first.
+With groups there is such a sum for each group of columns, and their products are added up in order. So
+results do not depend on the order of summation, and kernels can be compared bit by bit.
 
-On the CPU the sums go through float32 products of 1024 columns at most: every partial sum is below 2^24 and
-thus exact, whatever the order and whatever the instruction set (int8 products of oneDNN saturate on
-processors without VNNI). On CUDA they go through the int8 tensor cores, which want at least 17 rows and
-multiples of 8.
+On the CPU the sums are float32 products of at most 1024 columns: every partial sum is below 2^24 and thus
+exact, in any order and with any instruction set (int8 products of oneDNN saturate on processors without
+VNNI). On CUDA they go through the int8 tensor cores.
 """
 
 from __future__ import annotations
@@ -24,16 +23,15 @@ from torch import Tensor
 
 from .grid import Grid
 from .packing import codes_of
-from .stages import chain_of
 from .torch_private import tensor_core_product
-from .transforms import multiply_blocks, pad_columns
+from .transforms import at_least_float32, chain_of, multiply_blocks, pad_columns
 
 EXACT_COLUMNS = 1024
 """Products of two int8 numbers that float32 adds exactly: 2^7 * 2^7 * 2^10 = 2^24."""
 
 Quantized = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Rows of codes (int8), and for each its scale (float32), its zero point (int32; empty if there are none) and
-the sum of its codes (int32)."""
+"""Rows of codes (int8), and each row's scale (float32), zero point (int32; empty for none) and sum of codes
+(int32)."""
 
 
 def transform_rows(x: Tensor, smooth: Tensor | None, stages: Sequence[Tensor], width: int) -> Tensor:
@@ -47,8 +45,8 @@ def quantize_rows(
 ) -> Quantized:
     """Transformed activations ``(rows, width)`` to codes.
 
-    Without a ``scale`` each row's range gives one, times ``clip``. With one for the tensor, ``zero`` is its
-    zero point. Those for columns are part of the weight already, so that rows of codes have scale 1.
+    Without a ``scale`` each row's range, times ``clip``, gives one. ``zero`` is the zero point of one scale
+    for the tensor. The weight has absorbed scales for columns, so rows of codes then have scale 1.
     """
     grid, rows = Grid(bits, symmetric), x.shape[0]
     if scale is None:
@@ -65,12 +63,12 @@ def quantize_rows(
 
 
 def has_zero(symmetric: bool, scale: Tensor | None) -> bool:
-    """Whether activations have zero points; scales of channels go without."""
+    """Whether activations have zero points; with scales of channels they have none."""
     return not symmetric and (scale is None or scale.numel() == 1)
 
 
 def row_parameters(x: Tensor, grid: Grid, clip: float) -> tuple[Tensor, Tensor]:
-    """Scale and zero point of every row, each of shape ``(rows, 1)``; gradients do not go through them."""
+    """Scale and zero point of every row, each of shape ``(rows, 1)``, without gradients."""
     low, high = torch.aminmax(x.detach(), dim=-1, keepdim=True)
     return grid.parameters(low, high) if clip == 1 else grid.parameters(low * clip, high * clip)
 
@@ -80,12 +78,8 @@ def integer_product(
 ) -> Tensor:
     """Rows of codes times a quantized weight, float32, of shape ``(rows, out)``.
 
-    Args:
-        rows: What :func:`quantize_rows` gives.
-        codes: The weight's codes, as they are in memory.
-        scale: float32, of shape ``(out, groups)``.
-        zero: int8, of the same shape, or None where all are 0.
-        sums: int32, of the same shape: the sum of the codes of each group.
+    ``codes`` are the weight's in their layout in memory. ``scale`` (float32), ``zero`` (int8, or None for
+    zeros) and ``sums`` of the codes of each group (int32) have the shape ``(out, groups)``.
     """
     x, x_scale, x_zero, total = rows
     out, groups = scale.shape
@@ -107,15 +101,12 @@ def integer_product(
 
 def float_product(rows: Tensor, codes: Tensor, scale: Tensor, zero: Tensor | None) -> Tensor:
     """Rows that are not quantized times the weight, in float32 at least, of shape ``(rows, out)``."""
-    weight = dense_weight(codes, scale, zero, rows.shape[1])
-    return (
-        rows.to(torch.promote_types(rows.dtype, torch.float32))
-        @ weight.to(torch.promote_types(rows.dtype, torch.float32)).T
-    )
+    rows = at_least_float32(rows)
+    return rows @ dense_weight(codes, scale, zero, rows.shape[1]).to(rows).T
 
 
 def dense_weight(codes: Tensor, scale: Tensor, zero: Tensor | None, columns: int) -> Tensor:
-    """What the codes of a weight stand for, float32, of shape ``(out, columns)``."""
+    """The weight that codes stand for, float32, of shape ``(out, columns)``."""
     out, groups = scale.shape
     parts = codes_of(codes, columns).float().reshape(out, groups, -1)
     if zero is not None:
@@ -135,7 +126,7 @@ def int_matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def restore_rows(y: Tensor, rotation: Tensor | None, bias: Tensor | None, features: int) -> Tensor:
-    """The output of a layer from that of its transformed weight: rotated back, cut to size, plus bias."""
+    """A layer's output from the product with its weight: rotated back, cut to size, plus bias."""
     if rotation is not None:
         y = multiply_blocks(y, rotation.to(y))
     y = y[..., :features]

@@ -2,8 +2,8 @@
 
 All codes are signed: ``bits`` bits from ``-2^(bits-1)`` to ``2^(bits-1) - 1``, and a code ``q`` stands for
 ``scale * (q - zero)``. An unsigned grid with zero point z' is the same one, moved by half its size. Every
-range contains zero, so that zero is exact (padding, pruned weights) and the zero point is itself a code,
-which keeps all sums of an integer product inside int32.
+range contains zero, so zero is exact (padding, pruned weights) and the zero point is itself a code, which
+keeps all sums of an integer product inside int32.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 SMALLEST_SCALE = 1e-9
-"""Scales are not smaller: rows that are all zero get it, and stay zero."""
-
+"""The smallest scale: rows that are all zero get it, and stay zero."""
 
 Parameters = tuple[Tensor, Tensor]
 """Scales and zero points."""
@@ -50,21 +49,14 @@ class Grid:
 
     def closest(self, x: Tensor, tried: Iterable[Parameters], dim: int) -> Parameters:
         """Of several parameters those with the smallest mean square error; the first of equals."""
-        best: Parameters | None = None
-        least = x
-        for scale, zero in tried:
-            error = (self.fake(x, scale, zero) - x).square().mean(dim, keepdim=True).reshape(scale.shape)
-            if best is None:
-                best, least = (scale, zero), error
-                continue
-            better = error < least
-            best = torch.where(better, scale, best[0]), torch.where(better, zero, best[1])
-            least = torch.minimum(error, least)
-        assert best is not None
-        return best
+
+        def error(scale: Tensor, zero: Tensor) -> Tensor:
+            return (self.fake(x, scale, zero) - x).square().mean(dim, keepdim=True).reshape(scale.shape)
+
+        return best_of((scale, zero, error(scale, zero)) for scale, zero in tried)
 
     def codes(self, x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
-        """The codes of some numbers, as whole floating numbers; gradients pass where nothing is clipped."""
+        """The codes of numbers, as whole floating numbers; gradients pass where nothing is clipped."""
         place = round_through(x / scale)
         return (place if self.symmetric else place + zero).clamp(self.low, self.high)
 
@@ -79,6 +71,17 @@ class Grid:
         return (place < self.low) | (place > self.high)
 
 
+def best_of(tried: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Parameters:
+    """Of several scales, zero points and errors those with the smallest error; the first of equals."""
+    rest = iter(tried)
+    scale, zero, least = next(rest)
+    for other, origin, error in rest:
+        better = error < least
+        scale, zero = torch.where(better, other, scale), torch.where(better, origin, zero)
+        least = torch.minimum(error, least)
+    return scale, zero
+
+
 def values(codes: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     """What codes stand for."""
     return (codes - zero) * scale
@@ -87,6 +90,6 @@ def values(codes: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
 def round_through(x: Tensor) -> Tensor:
     """Round half to even; the gradient passes as if nothing was rounded.
 
-    The sum is exact: the difference of a number and its rounding is, and so is the rounding itself.
+    The sum is exact, because the difference of a number and its rounding is.
     """
     return x + (x.round() - x).detach() if x.requires_grad else x.round()

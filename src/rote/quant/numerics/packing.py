@@ -1,16 +1,15 @@
-"""The two formats of a quantized weight: a plain one in checkpoints, a private one in memory.
+"""The two formats of a quantized weight: a plain one in checkpoints, one for the kernels in memory.
 
 In a checkpoint byte ``j`` of a row holds code ``2 j`` in its lower and code ``2 j + 1`` in its upper half,
-both in two's complement. Up to 4 bits are packed, more take a byte each (:func:`pack`, :func:`unpack`).
+both in two's complement; codes of more than 4 bits take a byte each (:func:`pack`, :func:`unpack`).
 
-In memory there is what the kernels read (:func:`layout`, :func:`codes_of`). The columns of a weight are cut
-into blocks of 128, and the blocks are the outermost dimension, so that the rows of any tile are one piece of
-memory::
+In memory (:func:`layout`, :func:`codes_of`) the columns of a weight are cut into blocks of 128, and the
+blocks are the outermost dimension, so that the rows of any tile are one piece of memory::
 
     (ceil(K / 128), N, 64)     up to 4 bits: byte j holds column j below and column j + 64 above
     (ceil(K / 128), N, 128)    more: one column in a byte
 
-Padding is zero. A weight is in memory once, in that format; state dicts convert it on their way out and in.
+Padding is zero. A weight is in memory once, in that format; state dicts convert it both ways.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ BLOCK = 128
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
-    """Codes, int8 of shape ``(out, width)`` with an even width, as checkpoints have them.
+    """Codes, int8 of shape ``(out, width)`` with an even width, in the format of checkpoints.
 
-    That is uint8 of shape ``(out, width / 2)`` for up to 4 bits, the codes themselves for more.
+    It is uint8 of shape ``(out, width / 2)`` for up to 4 bits, and the codes themselves for more.
     """
     if bits > PACKED_BITS:
         return codes.contiguous()
@@ -49,7 +48,7 @@ def layout_shape(rows: int, columns: int, bits: int) -> tuple[int, int, int]:
 
 
 def layout(codes: Tensor, bits: int) -> Tensor:
-    """Codes, int8 of shape ``(rows, columns)``, as they are in memory."""
+    """Codes, int8 of shape ``(rows, columns)``, in the format in memory."""
     rows, columns = codes.shape
     padded = torch.nn.functional.pad(codes, (0, -columns % BLOCK))
     blocks = padded.reshape(rows, -1, BLOCK).transpose(0, 1).contiguous()

@@ -1,4 +1,4 @@
-"""Orders of channels that give every block an equal share of the large ones, or of the policy variant's."""
+"""Orders of channels: one levels the blocks, one is the policy variant's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from torch import Tensor
 def zigzag(sizes: Tensor, blocks: int) -> Tensor:
     """Deal channels, the largest first, to the blocks: 0, 1, ... K-1, K-1, ... 1, 0, 0, 1, ...
 
-    ``sizes`` has the shape ``(width,)``, a multiple of ``blocks``. Inside a block the order stays
-    descending. Equal sizes keep their order. Place ``j`` takes channel ``order[j]``; the order is int64, on
-    the CPU.
+    ``sizes`` has the shape ``(width,)``, a multiple of ``blocks``. Inside a block the order descends; equal
+    sizes keep their order. Place ``j`` takes channel ``order[j]``; the order is int64, on the CPU.
     """
     ranked = torch.sort(sizes.cpu(), descending=True, stable=True).indices
     rounds = ranked.reshape(-1, blocks).clone()
@@ -22,8 +21,8 @@ def zigzag(sizes: Tensor, blocks: int) -> Tensor:
 def alternating(energy: Tensor) -> Tensor:
     """The largest channel, the smallest, the second largest, the second smallest, and so on.
 
-    The policy variant's order of channels by their ``energy``, of shape ``(width,)``; int64 on the CPU. It
-    does the opposite of levelling blocks: the first one gets the extremes, the last one the middle.
+    The policy variant's order of channels by their ``energy``, of shape ``(width,)``; int64 on the CPU. It is
+    the opposite of levelling blocks: the first one gets the extremes, the last one the middle.
     """
     ranked = torch.sort(energy.cpu(), descending=True, stable=True).indices
     order = torch.empty_like(ranked)

@@ -1,4 +1,4 @@
-"""Ranges of activations: what a static scale has to cover, and the scale that covers it."""
+"""Ranges of activations, and the static scales that cover them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..config import DuQuantConfig
 from .grid import Grid
 
 SMALLEST_STATIC = 1e-6
-"""Static scales are not smaller, so that channels that were silent in calibration do not explode later."""
+"""The smallest static scale: channels that were silent in calibration do not explode later."""
 
 SEARCHED = tuple(1.0 - 0.02 * step for step in range(36))
 """Factors on the range that the search for the smallest square error tries: 1.0 down to 0.3."""
@@ -19,9 +19,9 @@ QUANTILE_LIMIT = 1 << 24
 
 
 def bounds_of(rows: Tensor, config: DuQuantConfig) -> tuple[Tensor, Tensor]:
-    """Smallest and largest value, each ``(width,)``, of every channel of transformed rows ``(rows, width)``.
+    """Smallest and largest value, each ``(width,)``, that static scales must cover in transformed rows.
 
-    A static scale has to cover them. Percentiles are those of absolute values, and cover both sides.
+    A percentile is of absolute values, and covers both sides.
     """
     if not len(rows):
         zero = rows.new_zeros(rows.shape[1])
@@ -44,8 +44,7 @@ def activation_parameters(
 ) -> tuple[Tensor, Tensor]:
     """Static scales and zero points, of shape ``(width,)``, or ``(1,)`` per tensor.
 
-    ``low`` and ``high`` have the shape ``(width,)``. The search for the smallest square error looks at
-    ``rows``.
+    ``low`` and ``high`` have the shape ``(width,)``; the search for the least square error uses ``rows``.
     """
     grid = Grid(config.act_bits, config.act_symmetric)
     if config.act_granularity == "tensor":

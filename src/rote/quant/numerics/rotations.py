@@ -1,22 +1,19 @@
 """Orthogonal matrices that spread outliers over a block: greedy search, Hadamard, and the weight's own basis.
 
-The greedy search (DuQuant, section 3.2 of the paper) starts from a basis whose row 0 is flat: an outlier in
-channel 0 leaves it with 1/sqrt(size) of its height in every channel. The rest of the basis is completed at
-random. Each step moves the channel with the largest entry to that row, rotates, and looks again; of all
-prefixes of the steps, none included, the one with the smallest peak is kept. A peak is the largest minus the
-smallest entry.
+The greedy search (DuQuant, section 3.2 of the paper) starts from a basis whose row 0 is flat: it spreads an
+outlier in channel 0 over all channels, 1/sqrt(size) of its height in each. The other rows are random. Each
+step moves the channel with the largest entry to row 0 and rotates. Of all prefixes of the steps, the empty
+one included, the search keeps the one with the smallest peak, which is the largest minus the smallest entry.
 
 The published code differs from the paper in two ways. It takes the *row* of the reshaped activations, modulo
-the block, for the outlier's channel; the errors are within 2.5 % of each other, and ``index="row"`` repeats
-it. And it multiplies the completion from the right, which leaves row 0 no longer flat (its entries become
-normally distributed, the largest about three times what they were); here the completion multiplies from the
-left, as the paper's text wants. To compare with that code, hand its matrix in as ``basis``.
+the block, for the outlier's channel; the errors are within 2.5 % of each other. And it multiplies the
+completion from the right, after which row 0 is no longer flat (its entries are normally distributed, the
+largest about three times what they were); here the completion multiplies from the left, as in the paper.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -34,7 +31,7 @@ def flat_row_basis(size: int) -> Tensor:
     basis = torch.eye(size, dtype=torch.float64)
     for i in range(size - 1):
         cos, sin = 1 / math.sqrt(i + 2), math.sqrt(i + 1) / math.sqrt(i + 2)
-        # Each rotation adds a row to those that the flat one is made of.
+        # Each rotation adds a row to the sum that becomes the flat one.
         upper, lower = basis[i].clone(), basis[i + 1].clone()
         basis[i], basis[i + 1] = cos * upper - sin * lower, sin * upper + cos * lower
     swap = torch.arange(size)
@@ -49,37 +46,21 @@ def random_orthogonal(size: int, generator: torch.Generator) -> Tensor:
     return q * torch.sign(torch.diagonal(r))  # without this Q would depend on LAPACK's choice of signs
 
 
-def greedy_rotation(
-    x: Tensor,
-    steps: int,
-    generator: torch.Generator,
-    *,
-    basis: Tensor | None = None,
-    index: Literal["channel", "row"] = "channel",
-) -> Tensor:
-    """The rotation that a greedy search finds for some activations.
+def greedy_rotation(x: Tensor, steps: int, generator: torch.Generator) -> Tensor:
+    """The rotations that a greedy search of so many steps finds for activations.
 
-    Args:
-        x: Sets of rows, of shape ``(sets, rows, size)``; each set gets a matrix of its own.
-        steps: The longest product that is tried.
-        generator: Where the random completion is drawn from, on the CPU.
-        basis: The completed basis itself, instead of a random one.
-        index: Where an outlier's channel is read, see above.
-
-    Returns:
-        Float64 on the CPU, of shape ``(sets, size, size)``.
+    ``x`` are sets of rows, of shape ``(sets, rows, size)``; each set gets its own matrix, float64 on the CPU.
     """
     sets, _, size = x.shape
-    if basis is None:
-        basis = completed_basis(size, generator)
-    basis = basis.double()
+    basis = completed_basis(size, generator)
     product = torch.eye(size, dtype=torch.float64).repeat(sets, 1, 1)
     if x.numel() == 0:
         return product
     current = x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
     best, best_peak = product, _peak(current)
     for _ in range(steps):
-        step = _conjugated(basis, _outliers(current, index))
+        outliers = (current.abs().flatten(1).argmax(1) % size).cpu()
+        step = _conjugated(basis, outliers)
         product = product @ step
         current = torch.bmm(current, step.to(current))
         peak = _peak(current)
@@ -100,13 +81,6 @@ def completed_basis(size: int, generator: torch.Generator) -> Tensor:
 def _peak(x: Tensor) -> Tensor:
     """The largest minus the smallest entry of each set."""
     return x.amax((1, 2)) - x.amin((1, 2))
-
-
-def _outliers(x: Tensor, index: Literal["channel", "row"]) -> Tensor:
-    """The channel of the largest absolute entry of each set, of shape ``(sets,)``."""
-    size = x.shape[-1]
-    place = x.abs().flatten(1).argmax(1)
-    return (place % size if index == "channel" else (place // size) % size).cpu()
 
 
 def _conjugated(basis: Tensor, channels: Tensor) -> Tensor:
@@ -132,10 +106,10 @@ def hadamard(size: int) -> Tensor:
 def block_basis(rows: Tensor, size: int) -> Tensor:
     """The principal basis of each block of columns, the strongest direction first.
 
-    The left singular vectors of the transposed block, found as eigenvectors of its Gram matrix. The entry
-    of largest size of each vector is positive, so that the result does not depend on the solver. Where the
-    last block is not full, what is missing is left alone. For rows ``(count, width)`` the result has the
-    shape ``(ceil(width / size), size, size)``, float64 on their device.
+    It is the left singular vectors of the transposed block, found as eigenvectors of its Gram matrix. The
+    largest entry of each vector is positive, so that the result does not depend on the solver. Missing
+    columns of the last block are left alone. For rows ``(count, width)`` the result has the shape
+    ``(ceil(width / size), size, size)``, float64 on their device.
     """
     missing = -rows.shape[1] % size
     columns = pad_columns(rows.double(), rows.shape[1] + missing)

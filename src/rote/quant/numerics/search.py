@@ -1,4 +1,4 @@
-"""The search for the stages of a transform, from weights and from what is known about their input."""
+"""The search for the stages of a transform, from weights and samples of their input."""
 
 from __future__ import annotations
 
@@ -11,31 +11,39 @@ from torch import Tensor
 from ..config import DuQuantConfig
 from .permutations import alternating, column_energy, zigzag
 from .rotations import block_basis, greedy_rotation, hadamard
-from .stages import padded, rotation_dtype, stage_counts
-from .transforms import Chain, Permutation, Rotation, Smoothing, Transform, pad_columns
+from .transforms import (
+    Chain,
+    Permutation,
+    Rotation,
+    Smoothing,
+    Transform,
+    pad_columns,
+    padded,
+    rotation_dtype,
+    stage_kinds,
+)
 
 SMALLEST_DIVISOR = 1e-5
 
 
 @dataclass(frozen=True)
 class InputSample:
-    """What is known about the inputs of a group of layers.
+    """A sample of the inputs of a group of layers.
 
     Attributes:
         rows: Some input rows, of shape ``(rows, in)``.
         peak: The largest absolute value of every channel, of shape ``(in,)``.
-        bounds: Smallest and largest value, ``(width,)``, of every transformed channel that a static scale
-            has
-            to cover; None to take them from ``rows``.
+        bounds: Smallest and largest value, ``(2, width)``, that a static scale has to cover in every
+            transformed channel; None to take them from ``rows``.
     """
 
     rows: Tensor
     peak: Tensor
-    bounds: tuple[Tensor, Tensor] | None = None
+    bounds: Tensor | None = None
 
     @classmethod
     def of(cls, rows: Tensor) -> InputSample:
-        """All there is to know is some rows."""
+        """A sample of which only the rows are known."""
         peak = rows.abs().amax(0) if len(rows) else rows.new_zeros(rows.shape[1])
         return cls(rows, peak)
 
@@ -46,15 +54,15 @@ def find_transform(
 ) -> Chain:
     """The transform of the input that layers with ``weights``, each ``(out, in)``, share.
 
-    ``seen`` is None only if the configuration does not look at the input. ``scale`` are the divisors of
-    smoothing that is left to the module before, of shape ``(in,)``.
+    ``seen`` is None only if the configuration does not look at the input. ``scale``, of shape ``(in,)``, are
+    the divisors where the module before does the smoothing.
     """
-    features, size = weights[0].shape[1], config.block_size
-    width = padded(features, size)
+    features = weights[0].shape[1]
+    width = padded(features, config.block_size)
     weight = torch.cat([pad_columns(w.detach().float(), width) for w in weights])
     rows = weight.new_zeros(0, width) if seen is None else pad_columns(seen.rows.to(weight), width)
     stages: list[Transform] = []
-    search = _StageSearch(config, features, width // size)
+    generator = torch.Generator().manual_seed(config.seed)
 
     def add(stage: Transform) -> None:
         nonlocal rows, weight
@@ -67,45 +75,39 @@ def find_transform(
         assert seen is not None
         peak = pad_columns(seen.peak.to(weight), width)
         add(Smoothing(smoothing_scale(peak, weight.abs().amax(0), config.smooth_alpha)))
-    turns, moves = stage_counts(config)
-    for i in range(max(turns, moves)):
-        kinds = ("move", "turn") if config.permute_first else ("turn", "move")
-        for kind in kinds:
-            if kind == "turn" and i < turns:
-                add(search.rotation(rows, weight))
-            if kind == "move" and i < moves:
-                add(search.permutation(rows, weight))
+    for kind in stage_kinds(config):
+        if kind == "rotation":
+            add(_rotation(config, rows, weight, features, generator))
+        else:
+            add(_permutation(config, rows, weight, features))
     return Chain(tuple(stages))
 
 
-class _StageSearch:
-    """Finds one stage after the other."""
+def _rotation(
+    config: DuQuantConfig, rows: Tensor, weight: Tensor, features: int, generator: torch.Generator
+) -> Rotation:
+    size, blocks = config.block_size, weight.shape[1] // config.block_size
+    if config.rotation == "svd":
+        found = block_basis(weight[:, :features], size)
+    elif config.rotation == "hadamard":
+        found = hadamard(size).repeat(1 if config.shared_rotation else blocks, 1, 1)
+    else:
+        sets = rows.reshape(1, -1, size)
+        if not config.shared_rotation:
+            sets = rows.reshape(-1, blocks, size).transpose(0, 1)
+        found = greedy_rotation(sets, config.rotation_steps, generator)
+    return Rotation(found.to(weight.device, rotation_dtype(config)))
 
-    def __init__(self, config: DuQuantConfig, features: int, blocks: int) -> None:
-        self.config, self.features, self.blocks = config, features, blocks
-        self.generator = torch.Generator().manual_seed(config.seed)
 
-    def rotation(self, rows: Tensor, weight: Tensor) -> Rotation:
-        config, size = self.config, self.config.block_size
-        if config.rotation == "svd":
-            found = block_basis(weight[:, : self.features], size)
-        elif config.rotation == "hadamard":
-            found = hadamard(size).repeat(1 if config.shared_rotation else self.blocks, 1, 1)
-        else:
-            sets = rows.reshape(1, -1, size)
-            if not config.shared_rotation:
-                sets = rows.reshape(-1, self.blocks, size).transpose(0, 1)
-            found = greedy_rotation(sets, config.rotation_steps, self.generator)
-        return Rotation(found.to(weight.device, rotation_dtype(config)))
-
-    def permutation(self, rows: Tensor, weight: Tensor) -> Permutation:
-        if self.config.permutation == "energy":  # padding stays behind the channels
-            order = alternating(column_energy(weight[:, : self.features]))
-            order = torch.cat([order, torch.arange(self.features, weight.shape[1])])
-        else:
-            sizes = rows.abs().amax(0) if len(rows) else rows.new_zeros(rows.shape[1])
-            order = zigzag(sizes, self.blocks)
-        return Permutation(order.to(weight.device, torch.int32))
+def _permutation(config: DuQuantConfig, rows: Tensor, weight: Tensor, features: int) -> Permutation:
+    width = weight.shape[1]
+    if config.permutation == "energy":  # padding stays behind the channels
+        order = alternating(column_energy(weight[:, :features]))
+        order = torch.cat([order, torch.arange(features, width)])
+    else:
+        sizes = rows.abs().amax(0) if len(rows) else rows.new_zeros(width)
+        order = zigzag(sizes, width // config.block_size)
+    return Permutation(order.to(weight.device, torch.int32))
 
 
 def smoothing_scale(peak: Tensor, reach: Tensor, alpha: float) -> Tensor:

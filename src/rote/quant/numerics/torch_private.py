@@ -1,4 +1,4 @@
-"""What the quantization uses of torch that is not public. Seen in 2.11 and 2.13."""
+"""The private parts of torch that the quantization uses. Seen in 2.11 and 2.13."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _PRODUCT: Callable[[Tensor, Tensor], Tensor] | None = getattr(torch, "_int_mm", 
 def tensor_core_product(a: Tensor, b: Tensor) -> Tensor:
     """``a b^T`` of int8 matrices on a GPU, exactly, in int32.
 
-    At least 17 rows and multiples of 8 are what cuBLAS takes; smaller matrices are padded. Without the
-    private function the sums go through float64, which is exact and slow.
+    cuBLAS takes at least 17 rows and multiples of 8; smaller matrices are padded. Without the private
+    function the product is in float64, which is exact and slow.
     """
     if _PRODUCT is None:
         return (a.double() @ b.double().T).to(torch.int32)
@@ -31,17 +31,17 @@ def tensor_core_product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def uncompiled() -> AbstractContextManager[Any]:
-    """Inside, what ``torch.compile`` made runs as it was written, and sees hooks that came later."""
+    """Inside, compiled code runs as it was written, and sees hooks that came later."""
     if "torch._dynamo" not in sys.modules:  # nothing is compiled yet, and the import takes seconds
         return nullcontext()
     return torch.compiler.set_stance("force_eager")
 
 
 class Operations(TorchDispatchMode):
-    """A mode that is given every operation of ATen, and higher-order ones as well.
+    """A mode that gets every operation of ATen, and higher-order ones.
 
-    Where :func:`uncompiled` is in force there is no compiled code to give way to it; with ``fullgraph=True``
-    that would be an error (2.13).
+    Under :func:`uncompiled` no compiled code has to give way to it; with ``fullgraph=True`` that would be an
+    error (2.13).
     """
 
     supports_higher_order_operators = True
@@ -53,17 +53,17 @@ class Operations(TorchDispatchMode):
 
 
 def is_operation(func: Any) -> bool:
-    """Whether something that a mode was given is an operation with a schema."""
+    """Whether a mode's function is an operation with a schema."""
     return isinstance(func, torch._ops.OpOverload)
 
 
 def is_wrapper(kind: type[Any]) -> bool:
-    """Whether tensors of a class take operations apart themselves, as those do that wrap others."""
+    """Whether tensors of a class dispatch operations themselves, as wrappers of other tensors do."""
     return cast(Any, kind).__torch_dispatch__ is not cast(Any, Tensor).__torch_dispatch__
 
 
 def is_view(operation: Any) -> bool:
-    """Whether the result of an operation of ATen is memory of its first argument, which is not written to."""
+    """Whether an operation of ATen returns memory of its first argument and writes nothing."""
     if name_of(operation) == "aten::_unsafe_view":  # it is one, and does not say so
         return True
     arguments = operation._schema.arguments
@@ -77,5 +77,5 @@ def writes(operation: Any) -> bool:
 
 
 def name_of(operation: Any) -> str:
-    """The name of an operation, with its namespace and without its overload, as ``aten::add``."""
+    """The name of an operation with its namespace and without its overload, as ``aten::add``."""
     return operation._schema.name

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from . import storage
 from .checkpoint import check_values, load_quantized, save_quantized
-from .manifest import empty_layer, entries_of, read_entries
+from .manifest import empty_layers, entries_of, read_entries

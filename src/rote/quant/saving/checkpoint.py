@@ -2,13 +2,13 @@
 
 A checkpoint holds the whole state of a model: codes packed two in a byte, scales, rotations and permutations
 of the quantized layers, and everything else as it is. Its metadata say what to build: a format version, the
-configurations, for every quantized layer its sizes, bits and whose transform it shares, and a hash of all
-that and of the names, shapes and types of the tensors.
+configurations, the sizes, bits and transform's owner of every quantized layer, and a hash of all that and of
+the names, shapes and types of the tensors.
 
-Loading takes a model as its constructor makes it. Everything is checked before anything is changed: the hash,
-each layer's sizes against the model's, the keys and shapes against those that the layers will have, and the
-values that could do harm (permutations that are none, scales that are not positive). A file can be wrong, but
-not leave a model half loaded.
+Loading takes a model as its constructor makes it, and checks everything before it changes anything: the hash,
+each layer's sizes against the model's, keys and shapes against those of the new layers, and values that could
+do harm (permutations that are none, scales that are not positive). A wrong file never leaves a model half
+loaded.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...base import MisuseError
 from ..config import DuQuantConfig
-from ..layer import DuQuantLinear, InputTransform, fuse_, replace
+from ..layer import DuQuantLinear, fuse_, replace
 from . import storage
-from .manifest import LayerEntry, empty_layer, entries_of, read_entries
+from .manifest import LayerEntry, empty_layers, entries_of, read_entries
 
 FORMAT = "rote.quant"
 VERSION = 1
@@ -37,7 +38,7 @@ def save_quantized(model: nn.Module, path: str | Path) -> None:
 
     Args:
         model: With at least one :class:`~..DuQuantLinear`.
-        path: The file; one that is there is replaced.
+        path: The file, which may exist.
 
     Raises:
         MisuseError: Nothing in the model is quantized, or its state is not made of tensors alone.
@@ -61,13 +62,13 @@ def save_quantized(model: nn.Module, path: str | Path) -> None:
 def load_quantized(
     model: nn.Module, path: str | Path, *, config: DuQuantConfig | None = None, way: str | None = None
 ) -> None:
-    """Load a checkpoint into a model: replace the layers it has quantized, and load everything else.
+    """Load a checkpoint into a model: replace the layers that it has quantized, and load everything else.
 
     Args:
         model: The same architecture, dense; or quantized in the same way.
         path: A file that :func:`save_quantized` wrote.
-        config: What the checkpoint has to be made with; None takes any.
-        way: ``"reference"``, ``"fused"`` or ``"kernel"`` instead of the path that it was saved with.
+        config: What the checkpoint must be made with; None takes any.
+        way: ``"reference"``, ``"fused"`` or ``"kernel"`` in place of the path that it was saved with.
 
     Raises:
         MisuseError: The file is damaged, was not made by :func:`save_quantized`, does not fit the model, or
@@ -79,7 +80,7 @@ def load_quantized(
         configs, entries = _checked(tensors, metadata)
         if config is not None:
             _same(configs, config)
-        built = _built(model, configs, entries, way)
+        built = empty_layers(model, configs, entries, way=way)
         _check_state(model, built, tensors)
         check_values(built, tensors)
     except MisuseError as error:
@@ -101,7 +102,7 @@ def content_hash(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> s
 def _checked(
     tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]
 ) -> tuple[list[DuQuantConfig], list[LayerEntry]]:
-    """The configurations and layers that metadata speak of."""
+    """The configurations and layers of the metadata, once format, version and hash are right."""
     if metadata.get("format") != FORMAT:
         raise MisuseError(f"is no checkpoint of a quantized model: its format is {metadata.get('format')!r}")
     if metadata.get("version") != VERSION:
@@ -115,45 +116,17 @@ def _checked(
 
 
 def _same(configs: list[DuQuantConfig], wanted: DuQuantConfig) -> None:
-    online = wanted.replace(fold_smoothing=False)  # layers that nothing could be folded for
+    online = wanted.replace(fold_smoothing=False)  # of layers without a module to fold into
     for config in configs:
-        if config.digest not in (wanted.digest, online.digest if wanted.fold_smoothing else ""):
-            was, now = json.loads(config.to_json()), json.loads(wanted.to_json())
-            text = ", ".join(
-                f"{k}={was[k]!r} and not {now[k]!r}" for k in was if was[k] != now[k] and k != "path"
-            )
+        if config.digest not in (wanted.digest, online.digest):
+            was, now = asdict(config), asdict(wanted)
+            apart = [key for key in sorted(was) if was[key] != now[key] and key != "path"]
+            text = ", ".join(f"{key}={was[key]!r} and not {now[key]!r}" for key in apart)
             raise MisuseError(f"was made with another configuration: {text}")
 
 
-@torch.inference_mode(False)
-@torch.no_grad()
-def _built(
-    model: nn.Module, configs: list[DuQuantConfig], entries: list[LayerEntry], way: str | None
-) -> dict[str, DuQuantLinear]:
-    """The layers, empty, on the devices of those that they will replace."""
-    found = dict(model.named_modules())
-    transforms: dict[str, InputTransform] = {}
-    built: dict[str, DuQuantLinear] = {}
-    for entry in entries:
-        old = found.get(entry.name)
-        if not isinstance(old, nn.Linear | DuQuantLinear):
-            what = "has no such layer" if old is None else f"has a {type(old).__name__} there"
-            raise MisuseError(f"{entry.name!r} is quantized, and the model {what}")
-        layer = empty_layer(entry, old, configs[entry.config], transforms, getattr(torch, entry.dtype))
-        if entry.bias != (cast(Any, old).bias is not None):
-            raise MisuseError(f"{entry.name!r} has {'a' if entry.bias else 'no'} bias, unlike the model's")
-        if layer.transform.features != entry.in_features:
-            raise MisuseError(f"{entry.name!r} shares the transform of {entry.transform!r}, of another width")
-        layer.train(old.training)
-        path = way or entry.path
-        if path != layer.path:
-            layer.set_path(path)
-        built[entry.name] = layer
-    return built
-
-
 def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
-    """Names and shapes of the file are those that the model will have."""
+    """Refuse a file with other names, shapes or types than the model will have."""
     owners = {id(model.get_submodule(name)): layer for name, layer in built.items()}
     everywhere = model.named_modules(remove_duplicate=False)
     places = {name: owners[id(module)] for name, module in everywhere if id(module) in owners}
@@ -163,10 +136,9 @@ def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: 
         wanted.update({f"{name}.{key}": tensor for key, tensor in layer.state_dict().items()})
     missing, strange = wanted.keys() - tensors.keys(), tensors.keys() - wanted.keys()
     if missing or strange:
-        parts = [
-            f"{text} {sorted(names)[:3]}" for text, names in (("lacks", missing), ("has", strange)) if names
-        ]
-        raise MisuseError(f"does not fit the model: the file {' and '.join(parts)}")
+        sides = (("lacks", missing), ("has", strange))
+        parts = " and ".join(f"{verb} {sorted(names)[:3]}" for verb, names in sides if names)
+        raise MisuseError(f"does not fit the model: the file {parts}")
     for name, tensor in wanted.items():
         if tensor.is_meta:
             raise MisuseError(
@@ -183,24 +155,27 @@ def _check_state(model: nn.Module, built: Mapping[str, DuQuantLinear], tensors: 
 
 
 def check_values(built: Mapping[str, DuQuantLinear], tensors: Mapping[str, Tensor]) -> None:
-    """Raise a MisuseError for values that could do harm: what is an index, and what is divided by.
+    """Raise a MisuseError for a value that could do harm: a wrong index, a divisor that is not positive.
 
-    ``built`` are layers by name, ``tensors`` what is to be in them, by full name.
+    ``built`` are layers by name, ``tensors`` their values by full name.
     """
     for name, layer in built.items():
-        for i in range(layer.transform.moves):
-            order = tensors[f"{name}.transform.order_{i}"].long()
-            if not torch.equal(order.sort().values.cpu(), torch.arange(layer.transform.width)):
-                raise MisuseError(f"{name}.transform.order_{i} is no permutation")
-        for key in ("weight_scale", "act_scale", "transform.smooth"):
-            scale = tensors.get(f"{name}.{key}")
-            if scale is not None and not bool((scale.isfinite() & (scale > 0)).all()):
-                raise MisuseError(f"{name}.{key} has values that are not positive numbers")
-        turns = [f"transform.rotation_{i}" for i in range(layer.transform.turns)]
-        for key in (*turns, "row_rotation"):
-            rotation = tensors.get(f"{name}.{key}")
-            if rotation is not None and not bool(rotation.isfinite().all()):
-                raise MisuseError(f"{name}.{key} has values that are not finite")
-        zero = tensors.get(f"{name}.act_zero")
-        if zero is not None and not -128 <= int(zero) <= 127:
-            raise MisuseError(f"{name}.act_zero is {int(zero)}, which is no code")
+        width, stages = layer.transform.width, [f"transform.{stage}" for stage in layer.transform.names]
+        for key in (*stages, "row_rotation", "weight_scale", "act_scale", "transform.smooth", "act_zero"):
+            value = tensors.get(f"{name}.{key}")
+            if value is None:
+                continue
+            wrong = ""
+            if "order" in key:
+                if not torch.equal(value.long().sort().values.cpu(), torch.arange(width)):
+                    wrong = "is no permutation"
+            elif "rotation" in key:
+                if not bool(value.isfinite().all()):
+                    wrong = "has values that are not finite"
+            elif key == "act_zero":
+                if not -128 <= int(value) <= 127:
+                    wrong = f"is {int(value)}, which is no code"
+            elif not bool((value.isfinite() & (value > 0)).all()):
+                wrong = "has values that are not positive numbers"
+            if wrong:
+                raise MisuseError(f"{name}.{key} {wrong}")

@@ -1,11 +1,11 @@
-"""What a checkpoint's metadata say of its layers, and how far that can be believed."""
+"""What a checkpoint's metadata say of its layers, and the checks of it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from ..layer import PATHS, DuQuantLinear, InputTransform
 
 _TYPES = ("float32", "float64", "bfloat16", "float16")
 _LARGEST = 1 << 24
-"""Features of a layer that are believed."""
+"""Features that a layer of a file may have."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class LayerEntry:
         name: Its place in the model.
         dtype: Type of the bias, by its name in torch.
         path: How it is calculated.
-        transform: The first layer that has the same transform.
+        transform: The first layer with the same transform.
         config: Index of its configuration.
     """
 
@@ -42,33 +42,56 @@ class LayerEntry:
     config: int
 
 
-def empty_layer(
-    entry: LayerEntry,
-    old: nn.Linear | DuQuantLinear,
-    config: DuQuantConfig,
-    transforms: dict[str, InputTransform],
-    dtype: torch.dtype,
-) -> DuQuantLinear:
-    """A layer without values, on the device of the one that it will replace.
+@torch.inference_mode(False)
+@torch.no_grad()
+def empty_layers(
+    model: nn.Module,
+    configs: list[DuQuantConfig],
+    entries: list[LayerEntry],
+    *,
+    way: str | None = None,
+    types_of_model: bool = False,
+) -> dict[str, DuQuantLinear]:
+    """Layers without values, by name, on the devices of the layers that they will replace.
 
-    Layers of a group share one of ``transforms``, which are known by the name of its first layer.
+    ``way`` is the path of all layers; None takes each entry's. With ``types_of_model`` biases have the types
+    of the model's layers, and not of the entries.
 
     Raises:
-        MisuseError: The sizes are not those of the old layer.
+        MisuseError: An entry does not fit the model.
+        OptionError: There is no such ``way``, or it does not fit a layer.
     """
-    sizes, mine = (entry.out_features, entry.in_features), (old.out_features, old.in_features)
-    if sizes != mine:
-        raise MisuseError(f"{entry.name!r} is {sizes[0]}x{sizes[1]}, and {mine[0]}x{mine[1]} in the model")
-    layer = DuQuantLinear(
-        entry.in_features, entry.out_features, config, bias=entry.bias, weight_bits=entry.weight_bits,
-        transform=transforms.get(entry.transform), device=old.weight.device, dtype=dtype,
-    )  # fmt: skip
-    transforms.setdefault(entry.transform, layer.transform)
-    return layer
+    found = dict(model.named_modules())
+    transforms: dict[str, InputTransform] = {}
+    built: dict[str, DuQuantLinear] = {}
+    for entry in entries:
+        name, old = entry.name, found.get(entry.name)
+        if not isinstance(old, nn.Linear | DuQuantLinear):
+            what = "has no such linear layer" if old is None else f"has a {type(old).__name__} there"
+            raise MisuseError(f"{name!r} is quantized, and the model {what}")
+        sizes, mine = (entry.out_features, entry.in_features), (old.out_features, old.in_features)
+        if sizes != mine:
+            raise MisuseError(f"{name!r} is {sizes[0]}x{sizes[1]}, and {mine[0]}x{mine[1]} in the model")
+        if entry.bias != (cast(Any, old).bias is not None):
+            raise MisuseError(f"{name!r} has {'a' if entry.bias else 'no'} bias, unlike the model's")
+        dtype = old.weight.dtype if types_of_model else getattr(torch, entry.dtype)
+        layer = DuQuantLinear(
+            entry.in_features, entry.out_features, configs[entry.config], bias=entry.bias,
+            weight_bits=entry.weight_bits, transform=transforms.get(entry.transform),
+            device=old.weight.device, dtype=dtype,
+        )  # fmt: skip
+        if transforms.setdefault(entry.transform, layer.transform).features != entry.in_features:
+            raise MisuseError(f"{name!r} shares the transform of {entry.transform!r}, of another width")
+        layer.train(old.training)
+        path = way or entry.path
+        if path != layer.path:
+            layer.set_path(path)
+        built[name] = layer
+    return built
 
 
 def entries_of(model: nn.Module) -> tuple[list[Any], list[LayerEntry]]:
-    """The configurations (as JSON values) and layers of a model."""
+    """The configurations (as JSON values) and quantized layers of a model."""
     configs: list[Any] = []
     entries: list[LayerEntry] = []
     owners: dict[int, str] = {}
@@ -92,7 +115,7 @@ def read_entries(content: Mapping[str, Any]) -> tuple[list[DuQuantConfig], list[
     """The configurations and layers of a checkpoint's metadata.
 
     Raises:
-        MisuseError: They are not what :func:`entries_of` gives.
+        MisuseError: The metadata are malformed.
     """
     configs, layers = content["configs"], content["layers"]
     if not isinstance(configs, list) or not isinstance(layers, list) or not layers:

@@ -1,7 +1,7 @@
 """Files of tensors: safetensors, opened with errors that say what is wrong with the file.
 
-A name on a storage that another name has too (shared transforms, tied weights) is kept as an alias. Metadata
-are strings to strings; everything richer is JSON.
+A second name of the same memory (shared transforms, tied weights) is kept as an alias. Metadata map strings
+to strings, and everything richer is JSON.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from ...base import EnvironmentError_, MisuseError
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Write tensors, those in the same memory once, and metadata that JSON knows; all of it or nothing.
-
-    Raises:
-        EnvironmentError_: safetensors is not installed.
-        MisuseError: There is no such folder, or the file cannot be written.
-    """
+    """Write tensors, those in the same memory once, and metadata as JSON; all of it or nothing."""
     safetensors = _safetensors()
     unique, aliases = _aliased(tensors)
     texts = {name: json.dumps(value) for name, value in {**metadata, "aliases": aliases}.items()}
@@ -41,13 +36,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors by name, on the CPU, and metadata.
-
-    Raises:
-        EnvironmentError_: safetensors is not installed.
-        MisuseError: The file is missing, no safetensors file, or its metadata are not what :func:`write`
-        writes.
-    """
+    """Tensors by name, on the CPU, and metadata; a MisuseError for a file that :func:`write` never writes."""
     safetensors = _safetensors()
     if not Path(path).is_file():
         raise MisuseError(f"{path}: there is no such file")
@@ -62,7 +51,7 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         try:
             metadata[name] = json.loads(text)
         except (ValueError, RecursionError):
-            metadata[name] = text  # of somebody else's making; whoever needs it says what is wrong
+            metadata[name] = text  # not from here; a caller that needs it says what is wrong
     aliases = metadata.pop("aliases", {})
     if not isinstance(aliases, dict):
         raise MisuseError(f"{path}: the metadata 'aliases' must be an object")
@@ -83,7 +72,7 @@ def _aliased(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str
             aliases[name] = places[place]
             continue
         places[place] = name
-        # A clone: parts of one memory under different shapes are no aliases, and safetensors refuses them.
+        # Clones: safetensors refuses parts of one memory under different shapes, which are no aliases.
         unique[name] = tensor.detach().clone().contiguous().cpu()
     return unique, aliases
 

@@ -1,38 +1,38 @@
 # pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 """The matrix product of integer activations with packed weights, in Triton.
 
-What is calculated is ``W x^T``, not ``x W^T``: with the weight as the left operand the unpacked 4-bit codes
-stay in registers (the register form of wgmma on Hopper) instead of being written to shared memory first. With
-up to 8 rows of ``x`` in a tile the same code becomes ``mma.sync`` with the weights on its 16-row side.
+The kernel calculates ``W x^T``, not ``x W^T``: with the weight as the left operand the unpacked 4-bit codes
+stay in registers (the register form of wgmma on Hopper) and need no shared memory. With up to 8 rows of ``x``
+in a tile the same code becomes ``mma.sync`` with the weights on its 16-row side.
 
 The summed dimension is split over programs where there are too few tiles for the chip. The parts meet in
-int32 atomic additions, which are exact, so their order does not matter; the last program of a tile to arrive
-writes the output. Up to 8 rows of 4-bit sums count the parts themselves, in their highest bits: an addition
-returns what there was, so whoever adds the last part to a number writes it, and nothing is waited for. (More
-rows lose by it what the longer additions cost.) ``work`` (sums, then a counter for each tile) must hold
-zeros; the kernel of the activations writes them.
+int32 atomic additions, which are exact in any order; the last program of a tile to arrive writes the output.
+Sums of up to 8 rows of 4-bit weights count the parts in their highest bits: an addition returns the old
+value, so the program that adds the last part to a number writes it, and none waits. (More rows lose this gain
+by longer additions.) ``work`` (sums, then a counter for each tile) must hold zeros; the kernel of the
+activations writes them.
 
-The memory takes additions of a warp at once where they are neighbours. Triton gives a thread four neighbours
-where it knows that they start at a multiple of 16 bytes, as for loads, but adds them one after the other,
-each beside those of other threads that are 16 bytes away. So more than 8 rows are added from an address of
-which it does not know that, which is 2 to 3 microseconds less for 51 rows in 8 parts. (Additions that count,
-of fewer rows, do not gain by it.)
+The memory takes neighbouring additions of a warp at once. Where Triton knows that four neighbours start at a
+multiple of 16 bytes, it gives them to one thread, as for loads, but adds them one after the other, each
+beside those of other threads 16 bytes away. So more than 8 rows are added from an address whose alignment it
+does not know, which takes 2 to 3 microseconds less for 51 rows in 8 parts. (Additions that count, of fewer
+rows, gain nothing.)
 
-With ``PDL`` the launch may start before its predecessor is done. Only weights are touched before the wait:
-they are fetched into L2, which hides the transform of few rows behind the traffic that this kernel waits for
-anyway. That pays behind a transform that takes ten microseconds and costs behind one that takes three, whose
-own reads it delays; ``PDL`` - 1 is for how many steps: all (-1) to none, which still saves a launch's time.
-Behind the wait the next transform may start, which waits for this one's output before it reads anything. (Not
-where scales are static: the many programs of those transforms would not be spread evenly.) Starting it before
-the wait, or behind the sums, is slower where it has more than one program, for the same reason.
+With ``PDL`` the launch may start before its predecessor is done. Before the wait it touches only weights and
+fetches them into L2, so that the transform of few rows hides behind traffic that this kernel waits for
+anyway. That pays behind a transform of ten microseconds and costs behind one of three, whose reads it delays.
+``PDL`` - 1 is the number of fetched steps: all (-1) to none, which still saves a launch's time. After the
+wait the next transform may start; it waits for this output before it reads anything. (Not where scales are
+static: the many programs of those transforms would spread unevenly.) An earlier or later start is slower
+where that transform has more than one program, for the same reason.
 
-Rows of the output that are to be rotated back are, before they are written: a tile has whole blocks of them,
-each of which is multiplied by its matrix in float32. Matrices and scales are asked for before the sum.
+Where the output is to be rotated back, a tile has whole blocks of its rows, and each is multiplied by its
+matrix in float32 before it is written. Matrices and scales are loaded before the sum.
 
-What was tried and is slower on an H200: the transform of one row in every program of its product, instead of
-a launch before it; blocks of the summed dimension in different warps, instead of a split; larger tiles than
-128 by 128, which leave a multiprocessor one program that nothing covers while it waits; equal shares of all
-steps for each program, whose sums meet in memory; other first steps for other programs.
+Tried and slower on an H200: the transform of one row in every program of its product, in place of a launch
+before it; blocks of the summed dimension in different warps, in place of a split; tiles larger than 128 by
+128, which leave a multiprocessor one program with nothing to cover its waits; equal shares of all steps for
+each program, whose sums meet in memory; other first steps for other programs.
 
 The interpreter knows no inline assembler and no bfloat16 arithmetic; ``ASM`` is off there.
 """
@@ -75,7 +75,7 @@ def _restore(y, matrices, B: tl.constexpr):
 
 @triton.jit
 def _each(values, at, COUNT, LOADED: tl.constexpr):
-    """What belongs to each row or column, if that is not loaded yet."""
+    """A value for each row or column, loaded now unless it already is."""
     found = values
     if not LOADED:
         found = tl.load(values + at, mask=at < COUNT, other=0)
@@ -136,7 +136,7 @@ def _tile(
     if PDL != 0 and PDL != 1:
         reach = (last if PDL < 0 else tl.minimum(last, first + PDL - 1)) * UNROLL
         _prefetch(weight, first * UNROLL, tl.minimum(reach, tl.cdiv(K, 128)), column, N, BN, BYTES)
-    # What belongs to rows and columns is asked for early, so that nothing waits for it in the end.
+    # Values of rows and columns are loaded early, so that the end does not wait for them.
     factor = tl.load(w_scale + columns, mask=columns < N, other=0.0)
     matrices = factor
     if TURN > 0:
@@ -207,7 +207,7 @@ def product(
 ):  # fmt: skip
     """One weight: a program for each tile and part.
 
-    With ``TAIL`` those of the last rows come last, and take a smaller tile where so few rows are left.
+    With ``TAIL`` tiles of the last rows come last, and are smaller where so few rows are left.
     """
     tile = tl.program_id(0)
     tiles_m = tl.cdiv(M, BM)
@@ -251,7 +251,7 @@ def products(
     SPLIT: tl.constexpr, STAGES: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr,
     TMA: tl.constexpr,
 ):  # fmt: skip
-    """Two or three weights for the same rows: each program finds out whose tile it has."""
+    """Two or three weights for the same rows: each program works out whose tile it has."""
     tile = tl.program_id(0)
     tiles_m = tl.cdiv(M, BM)
     column = tile // tiles_m

@@ -2,21 +2,21 @@
 """Transforming and quantizing wide rows one at a time, for rows that need nothing else.
 
 ``jit_transform.shared`` does the same for any width and any rotations. A row of 16384 channels fills a
-multiprocessor: 64 KB of float32 have to go through shared memory to be permuted, next to two matrices of 32
-KB. So a program is alone and nothing covers what it waits for.
+multiprocessor: 64 KB of float32 go through shared memory to be permuted, next to two matrices of 32 KB. So a
+program is alone, and nothing covers its waits.
 
-The matrix is the left operand, ``R^T V^T``: so both parts of a number go to shared memory, not to registers.
-What comes out leaves eight rows beside each other, which writes to all banks. Where a program has several
-rows, matrices stay in shared memory, the next row is on its way there, and the permutation stays in
-registers, two places in each, turned to addresses once. Else all are read when they are needed, under the
-first product.
+The matrix is the left operand, ``R^T V^T``, so both parts of a number go to shared memory and not to
+registers. The product leaves eight rows beside each other, which writes to all banks. Where a program has
+several rows, matrices stay in shared memory, the next row is on its way there, and the permutation stays in
+registers, two places in each, turned to addresses once. Otherwise all are read when they are needed, during
+the first product.
 
 Of 9,500 cycles for a row of 16384 channels, the three products take 3,000, the permutation 2,400 (permuted
 numbers are read from random banks), the range 1,200 and codes 1,500.
 
-What was tried and is no faster on an H200: two programs for a multiprocessor with 128 registers each, which
-overlap, but read their matrices anew for each row; saturating codes by a multiplication; and the second and
-third launch of ``jit_spread`` as one, whose programs meet at a counter in memory (1.5 microseconds more).
+Tried and no faster on an H200: two programs for a multiprocessor with 128 registers each, which overlap, but
+read their matrices again for each row; saturating codes by a multiplication; and the second and third launch
+of ``jit_spread`` as one, whose programs meet at a counter in memory (1.5 microseconds more).
 """
 
 import triton
@@ -35,7 +35,7 @@ def _places(source, B: tl.constexpr, STEP: tl.constexpr):
 
 @triton.jit
 def _parts(v, EXACT: tl.constexpr):
-    """Numbers as bfloat16, and what is left of them, by conversions of two at once."""
+    """Numbers as bfloat16, and their rests, converted two at once."""
     if EXACT:
         high, low = v, v * 0.0
     else:
@@ -60,7 +60,7 @@ def _turn(matrix, v, EXACT: tl.constexpr):
 
 @triton.jit
 def _both(packed, EXACT: tl.constexpr):
-    """Places from pairs. Not even a compiler may know that they are the same for each row."""
+    """Places from pairs; the compiler must not know that they are the same for each row."""
     if EXACT:
         even, odd = packed & 0xFFFF, packed >> 16
     else:

@@ -1,31 +1,31 @@
 # pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 """Transforming and quantizing activations with each row spread over many programs, in Triton.
 
-``jit_transform.shared`` gives a whole row to one program, which takes long if the row is wide: a
-multiprocessor has some 10 microseconds of work with 16384 channels, while the others wait. Here a rotation, a
-permutation, a rotation and the codes are three launches, of a program for each block of channels of some
+``jit_transform.shared`` gives a whole row to one program, which takes long if the row is wide: 16384 channels
+are some 10 microseconds of work for one multiprocessor, while the others wait. Here a rotation, a
+permutation, a rotation and the codes are three launches, with a program for each block of channels of some
 tokens:
 
-``first`` multiplies by the first rotation. What it writes is transposed, ``(tiles, channels, tokens of a
-tile)``: a channel's tokens are neighbours, so that the permutation, which is between the launches, moves
-pieces of memory and not single numbers.
+``first`` multiplies by the first rotation. Its output is transposed, ``(tiles, channels, tokens of a tile)``:
+a channel's tokens are neighbours, so that the permutation, between the launches, moves pieces of memory and
+not single numbers.
 
-``second`` reads its channels from where they come and multiplies by the second rotation. With scales that
-are known it writes codes. Otherwise it writes float32 rows, and the range of its part of each row.
+``second`` gathers its channels and multiplies by the second rotation. With known scales it writes codes,
+otherwise float32 rows and the range of its part of each row.
 
 ``codes`` quantizes those rows. Sums of codes are atomic additions of integers, which are exact.
 
-All are launched so that a launch may start before its predecessor is done. ``first`` waits for that before
-anything else, and before others may start: so what those read before they wait (a matrix, the permutation)
-nobody writes any more. All programs wait, so that who waits for the last launch has waited for all of them.
+Each launch may start before its predecessor is done. ``first`` waits for its own before it does anything and
+before others may start, so nothing still writes what those read before they wait (a matrix, the permutation).
+All programs wait, so waiting for the last launch is waiting for all.
 
-Numbers are those of ``shared``: bfloat16 on tensor cores, with what does not fit split in two.
+Numbers are those of ``shared``: bfloat16 on tensor cores, and others split in two.
 
-What was tried and is slower on an H200: some blocks for a program, one after the other, even if loaded ahead
-(each takes more than a microsecond, most of it waiting); calculating numbers a second time for the codes
-instead of keeping them; a program for each block and token with both rotations, whose tensor cores multiply
-128 times too much but need no exchange; and all of this for many tokens, where the float32 rows in memory
-cost more than what one multiprocessor does with a row.
+Tried and slower on an H200: several blocks for a program, one after the other, even if loaded ahead (each
+takes more than a microsecond, most of it waiting); calculating numbers again for the codes in place of
+keeping them; a program for each block and token with both rotations, whose tensor cores multiply 128 times
+too much but need no exchange; and this way for many tokens, where float32 rows in memory cost more than one
+multiprocessor's work on a row.
 """
 
 import triton
@@ -60,7 +60,7 @@ def first(
     SMOOTH: tl.constexpr, B: tl.constexpr, T: tl.constexpr, SPLIT_X: tl.constexpr, SPLIT_R: tl.constexpr,
     EXACT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Rotate a block of ``B`` channels of ``T`` tokens; and zeros for what others add to."""
+    """Rotate a block of ``B`` channels of ``T`` tokens, and write the zeros that others add to."""
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
@@ -77,7 +77,7 @@ def first(
         divisor = tl.load(smooth + channel, mask=channel < WIDTH, other=1.0).to(tl.float32)
         v = tl.div_rn(v, divisor[None, :] + tl.zeros_like(v))
     y = _turn(matrix, tl.trans(v), SPLIT_X, SPLIT_R, EXACT)
-    # Tiles are whole, as a mask along tokens would cut up what is written at once.
+    # Tiles are whole: a mask along tokens would cut up joint writes.
     tl.store(turned + tile.to(tl.int64) * T * K + channel[:, None] * T + within[None, :], y)
     program = tile * tl.num_programs(0) + block
     programs = tl.num_programs(0) * tl.num_programs(1)
@@ -89,7 +89,7 @@ def first(
 def _write(
     found, s, z, token, channel, q, scale, zero, total, M, K, HEAD, ZERO: tl.constexpr
 ):  # fmt: skip
-    """Codes, of shape ``(channels, tokens)``; one program of each token writes what belongs to all of it."""
+    """Codes, of shape ``(channels, tokens)``; with ``HEAD`` also scales and zero points of the tokens."""
     known = token < M
     found = tl.where(known[None, :], found, 0)
     tl.store(q + token.to(tl.int64)[None, :] * K + channel[:, None], found.to(tl.int8), mask=known[None, :])

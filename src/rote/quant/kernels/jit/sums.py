@@ -1,22 +1,21 @@
 # pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 """The sums of a tile of the product over its part of the summed dimension, in Triton.
 
-Unpacking costs 0.4 integer instructions a weight: a code stays in the upper half of its byte, where it is
-worth 16 times as much, and the sum, always a multiple of 16, is shifted once at the end. The two halves of a
-byte are 64 columns apart: put one behind the other, in registers that already are where the product wants
-them, they are 128 neighbouring columns, and a step is one product, for which threads wait once.
+Unpacking costs 0.4 integer instructions a weight: a code stays in the upper half of its byte, with 16 times
+its value, and the sum, always a multiple of 16, is shifted once at the end. The two halves of a byte are 64
+columns apart. One behind the other, in the registers where the product wants them, they are 128 neighbouring
+columns, and a step is one product, for which threads wait once.
 
-In tiles of few rows, those outside are masked: reading the first one for each of them, of which nothing was
-kept, took up to a third of the time of 51 rows. (In large tiles the mask takes 5 %.)
+In tiles of few rows the mask leaves out rows outside: reading the first row in place of each of them took up
+to a third of the time of 51 rows. (In large tiles the mask takes 5 %.)
 
-With ``TMA`` the tiles are fetched by the tensor memory accelerator from descriptors that the host makes. That
-leaves the threads' time to unpacking, and registers for a second program; it pays from some hundred rows on.
+With ``TMA`` the tensor memory accelerator fetches the tiles from descriptors that the host makes. That leaves
+the threads' time to unpacking, and registers for a second program; it pays from some hundred rows on.
 
-What was tried and is slower on an H200: all weights of a program in registers before it waits for the
-transform, 128 KB of them on each multiprocessor (1 to 8 microseconds more: such programs leave the transform
-no even place, and nothing covers what they do behind it); activations through L1, where the two programs of a
-multiprocessor read the same ones, since copies of 8 bytes, which L1 takes, are twice as many as those of 16
-(0 to 1.4 microseconds more).
+Tried and slower on an H200: all weights of a program in registers before it waits for the transform, 128 KB
+of them on each multiprocessor (1 to 8 microseconds more: the transform spreads unevenly beside such programs,
+and nothing covers their work behind it); activations through L1, where the two programs of a multiprocessor
+read the same ones, since L1 takes copies of 8 bytes, twice as many as of 16 (0 to 1.4 microseconds more).
 """
 
 import triton
@@ -48,7 +47,7 @@ def _block(
     weight, at, piece, block, step, column, N, K,
     BITS: tl.constexpr, EVEN_K: tl.constexpr, ASM: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
-    """The codes of the ``piece``-th block of a step, 4-bit ones as 16 times their values."""
+    """The codes of the ``piece``-th block of a step, with 4 bits as 16 times their values."""
     if TMA:
         packed = weight.load([(block + piece) * N + column, 0])
     elif EVEN_K:

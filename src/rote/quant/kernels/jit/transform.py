@@ -2,26 +2,25 @@
 """Transforming and quantizing activations, in Triton.
 
 ``shared`` does up to a rotation, a permutation and a second rotation in one launch, for rotations whose
-blocks share one matrix. A program owns whole tokens. A token's blocks are the rows of a tile, so even one
-token is a proper matrix product on tensor cores; the permutation is a gather through shared memory, and the
-largest absolute value, which is over the whole row, needs no second pass. Programs loop over tokens.
-(``jit_spread`` does the same for few wide rows, which would leave most of the chip with nothing to do.)
+blocks share one matrix. A program owns whole tokens and loops over them. A token's blocks are the rows of a
+tile, so even one token is a proper matrix product on tensor cores; the permutation is a gather through shared
+memory, and the largest absolute value of the row needs no second pass. (``jit_spread`` does the same for few
+wide rows, which would leave most of the chip idle.)
 
-``blocks`` does a permutation and a rotation with a matrix for each block, by multiply and add: those blocks
-are small.
+``blocks`` does a permutation and a rotation with a matrix for each block, by multiply and add, since those
+blocks are small.
 
-Tensor cores take bfloat16. What does not fit is split in two (a number is its bfloat16 plus that of the
-rest), and the product of the rests is left out, which costs 2^-16 of a number, far less than half a step
-of a code. ``EXACT`` multiplies in float32 instead; the interpreter, which has no bfloat16 arithmetic, needs
-that.
+Tensor cores take bfloat16. Other numbers are split in two (their bfloat16 plus that of the rest), and the
+product of the rests is left out, which costs 2^-16 of a number, far less than half a step of a code.
+``EXACT`` multiplies in float32; the interpreter, which has no bfloat16 arithmetic, needs that.
 
-With ``WAIT`` a launch may start before its predecessor, whatever that is, has ended, and waits for that
-before it reads anything, or writes where others may still read. Only then may its successor start, with
-``PDL``: so that one may read weights before it waits.
+With ``WAIT`` a launch may start before its predecessor, of any kind, has ended, and waits for it before it
+reads anything, or writes where others may still read. Only then, with ``PDL``, may its successor start, which
+can therefore read weights before it waits.
 
-Rounding is half to even, as in torch: the bits of a number plus 1.5 * 2^23 are those of a whole number, from
-which codes take an addition and two comparisons. A row is multiplied by the reciprocal of its scale instead
-of divided, which is many instructions less; that moves a number by 2^-23 of itself, and no code but at a tie.
+Rounding is half to even, as in torch: the bits of a number plus 1.5 * 2^23 are those of a whole number, and
+an addition and two comparisons make the code. A row is multiplied by the reciprocal of its scale, which takes
+many instructions less than a division; that moves a number by 2^-23 of itself, and a code only at a tie.
 """
 
 import triton
@@ -112,8 +111,8 @@ def _rotate(v, matrix, SPLIT_V: tl.constexpr, SPLIT_R: tl.constexpr, EXACT: tl.c
 def _take(v, source):
     """Numbers of a tile at flat places, through shared memory.
 
-    There, eight neighbouring rows have turns of eight numbers, as the threads of a warp hold them after a
-    product: one row after the other, a warp's rows would all be in the same few banks.
+    There, eight neighbouring rows take turns of eight numbers, as the threads of a warp hold them after a
+    product: row by row, a warp's rows would all be in the same few banks.
     """
     ROWS: tl.constexpr = v.shape[0]
     B: tl.constexpr = v.shape[1]

@@ -1,18 +1,18 @@
 # pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 """Rotations with a matrix for each block, quantized with scales known beforehand, in Triton.
 
-Nothing here needs a whole row: scales are static, and sums of codes are not asked for. So programs share the
-work by blocks of channels and some tokens each, and read every matrix about once, instead of once for each
-token; few tokens fill the chip all the same. Layers that get the same input are done in one launch.
+Nothing here needs a whole row: scales are static, and nobody wants sums of codes. So a program takes a block
+of channels of some tokens and reads its matrix once for all of them, and few tokens still fill the chip.
+Layers that get the same input share one launch.
 
-It is a short kernel among short ones, and waits most of its time. With ``PDL`` it is launched before its
-predecessor, whatever that is, has ended, and waits for that before it reads anything. Its own successor is
-launched when it has written its codes, and not at once: programs of a product that come while others still
-have their places are spread unevenly over the chip, which costs the product more than the launch takes. They
-may read weights before they wait: nothing that came before still writes them then.
+It is a short kernel among short ones, and waits most of its time. With ``PDL`` it starts before its
+predecessor, of any kind, has ended, and waits for it before it reads anything. Its successor starts when it
+has written its codes, and not at once: programs of a product that come while others still have their places
+spread unevenly over the chip, which costs more than a launch. They may read weights before they wait, which
+nothing still writes then.
 
-What was tried and is no faster on an H200: matrices of several blocks as one, multiplied on tensor cores;
-more tokens for a program; asking for what belongs to channels before the wait, which is over at once.
+Tried and no faster on an H200: matrices of several blocks as one, multiplied on tensor cores; more tokens for
+a program; loading values of channels before the wait, which is over at once.
 """
 
 import triton
