@@ -37,7 +37,7 @@ def draw(report: BenchReport, path: Path) -> None:
     if any(firsts):
         right.set_xscale("log")
         right.set_xlim(min(filter(None, firsts)) / 3, max(firsts) * 3)
-        right.xaxis.set_minor_formatter("")  # of less than a decade all would have labels, one on the other
+        right.xaxis.set_minor_formatter("")  # below a decade all ticks would have labels, one on the other
     right.set_xlabel(f"{unit} until a call was fast (logarithmic)", fontsize=8)
     for axis in (left, right):
         axis.tick_params(labelsize=8)
