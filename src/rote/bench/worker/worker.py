@@ -41,8 +41,8 @@ from .results import Equality, Results
 
 SEED = 20
 LOOP_S = 2e-3
-"""Work that a loop without synchronisation may queue. A launch costs the host 2 us at least, so these stay below
-the thousand or so after which the host would have to wait."""
+"""Work that a loop without synchronisation may queue. A launch costs the host 2 us at least, so these stay
+below the thousand or so after which the host would have to wait."""
 
 MOST_IN_LOOP = 50
 
