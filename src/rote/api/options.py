@@ -21,7 +21,7 @@ REMOVED: Mapping[str, str] = {
     "chain": "no recording lends its results to another one any more; leave the option out",
     **dict.fromkeys(("shapes", "buckets", "bucket_tolerance"), "use rote.padded(function, axes={...})"),
 }
-"""Options that there were, and what there is instead."""
+"""Former options, and what to do instead."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -29,9 +29,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class OptionKeywords(TypedDict, total=False):
     """The fields of :class:`Options`, as the type of ``**options: Unpack[OptionKeywords]``.
 
-    Editors complete it and type checkers check it as they do parameters. It is no list of parameters: four
-    signatures would repeat it with all defaults, which stand in :class:`Options` alone, and Python would
-    answer an unknown name with a TypeError before it could be said what became of it.
+    Editors complete them and type checkers check them as they do parameters. Plain parameters would repeat
+    the defaults of :class:`Options` in four signatures, and Python would answer an unknown name with a
+    TypeError before rote can say what became of it.
     """
 
     strict: bool
@@ -149,19 +149,14 @@ class Options:
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
 
     def verifiers(self) -> tuple[Verifier, Verifier] | tuple[None, None]:
-        """For calls, and for backward passes through them; none where nothing is verified."""
+        """Verifiers for calls and for backward passes through them; none where nothing is verified."""
         if not self.verify:
             return None, None
         every, tolerance = self.verify, self.verify_tolerance
         return Verifier(every, tolerance), Verifier(every, tolerance)
 
     def limits(self, account: Account, *, strict: bool) -> Limits:
-        """What bounds the keys of a wrapper.
-
-        Args:
-            account: Whose budget its recordings count against.
-            strict: Whether it is strict; it may be by the environment alone.
-        """
+        """The limits of a wrapper's keys; ``strict`` may come from the environment alone."""
         return Limits(
             warmup=self.warmup,
             max_recordings=self.max_recordings,

@@ -1,4 +1,4 @@
-"""``rote bench``: what eager, its peers and rote make of a target, side by side."""
+"""``rote bench``: a target in eager, in other ways of graphing it, and with rote, side by side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .bench_worker import CONTENDERS
 from .failures import HERE, check_places, told
 
 PIPED_WIDTH = 160
-"""Columns of the table where nobody says how wide the terminal is."""
+"""Columns of the table where standard output is no terminal."""
 
 DIFFERS = 1
 """Exit status where rote's results are not eager's."""
@@ -57,7 +57,7 @@ def bench(
     """
     with told():
         arguments = tuple(arg or ())
-        check_places(json_path if json_path != HERE else None, picture=plot)
+        check_places(json_path, picture=plot)
 
         def command(name: str, folder: Path) -> list[str]:
             wanted = {"target": target, "arguments": arguments, "contender": name, "folder": str(folder)}
@@ -80,7 +80,7 @@ def bench(
 
 
 def _chosen(only: str | None) -> tuple[Contender, ...]:
-    """The contenders asked for, in the order of the table, eager first."""
+    """The wanted contenders, in the order of the table, eager first."""
     named = CONTENDERS if only is None else filter(None, map(str.strip, only.split(",")))
     wanted = {EAGER.name, *named}
     unknown = sorted(wanted - CONTENDERS.keys())
@@ -91,7 +91,7 @@ def _chosen(only: str | None) -> tuple[Contender, ...]:
 
 @contextmanager
 def _progress() -> Generator[Any]:
-    """What it is at, on the standard error stream: one line that changes, on a terminal only."""
+    """Progress on the standard error stream: one line that changes, on a terminal only."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda text: None
@@ -101,7 +101,7 @@ def _progress() -> Generator[Any]:
 
 
 def terminal(**options: Any) -> Console:
-    """Standard output, with room for a table where it is no terminal."""
+    """Standard output; where it is no terminal, wide enough for a table."""
     console = Console(**options)
     return console if console.is_terminal else Console(width=PIPED_WIDTH, **options)
 

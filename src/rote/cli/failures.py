@@ -1,7 +1,8 @@
-"""Errors that are no bug of rote's, said in one line, with the exit status 2."""
+"""Errors that a user can mend, in one line, with the exit status 2."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -20,11 +21,7 @@ HERE = Path("-")
 
 @contextmanager
 def told() -> Generator[None]:
-    """Turn the errors that a user can do something about into a message and an exit status.
-
-    Raises:
-        typer.Exit: With the status 2, after the message was printed.
-    """
+    """Print errors that a user can mend, and exit with the status 2; bugs of rote keep their traceback."""
     try:
         yield
     except InternalError:
@@ -35,19 +32,29 @@ def told() -> Generator[None]:
 
 
 def check_places(*paths: Path | None, picture: Path | None = None) -> None:
-    """Whether files, and a picture, can be written where they are asked for, before minutes are spent.
+    """Check that files, and a picture, can be written, before minutes are spent.
 
     Raises:
-        MisuseError: There is no such folder, a folder has that name, or a picture is no PNG by its name.
+        MisuseError: There is no such folder, it cannot be written, a folder has that name, or a picture is no
+            PNG by its name.
         EnvironmentError_: matplotlib is not installed.
     """
     for path in (*paths, picture):
-        if path is not None and not path.resolve().parent.is_dir():
+        if path is None or path == HERE:
+            continue
+        if not path.resolve().parent.is_dir():
             raise MisuseError(f"{path} cannot be written: there is no folder {path.parent}")
-        if path is not None and path.is_dir():
+        if path.is_dir():
             raise MisuseError(f"{path} cannot be written: it is a folder")
+        if not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
+            raise MisuseError(f"{path} cannot be written: there is no permission")
     if picture is not None:
         if picture.suffix.lower() != ".png":
             raise MisuseError(f"{picture} cannot be written: pictures are PNG files, as {picture.stem}.png")
-        if find_spec("matplotlib") is None:
-            raise EnvironmentError_(NO_MATPLOTLIB)
+        check_installed("matplotlib", NO_MATPLOTLIB)
+
+
+def check_installed(package: str, otherwise: str) -> None:
+    """Raise an EnvironmentError_ with the text ``otherwise`` if a package is missing."""
+    if find_spec(package) is None:
+        raise EnvironmentError_(otherwise)

@@ -41,7 +41,7 @@ def profile(
     standard error.
     """
     with told(), redirect_stdout(sys.stderr):
-        check_places(json if json != HERE else None, trace, picture=plot)
+        check_places(json, trace, picture=plot)
         found = _measured(targets.load(target, arg or ()), calls)
         if plot is not None:
             found.save_plot(plot)
