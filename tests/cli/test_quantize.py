@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from rote.cli import failures
+from rote.cli import output
 from rote.quant import DuQuantConfig, DuQuantLinear, load_quantized
 from rote.quant.saving import storage
 
@@ -280,7 +280,7 @@ def test_options_that_cannot_be(rote, target, arguments, message):
 
 @pytest.mark.parametrize("package, use", [("safetensors", "--out"), ("matplotlib", "a picture")])
 def test_missing_extras_are_told_before_anything_is_done(rote, target, monkeypatch, package, use):
-    monkeypatch.setattr(failures, "find_spec", lambda name: None if name == package else find_spec(name))
+    monkeypatch.setattr(output, "find_spec", lambda name: None if name == package else find_spec(name))
     done = quantize(rote, target("raises"), "--plot", "out.png")
     assert done.exit_code == 2 and f"{use} needs {package}: pip install" in done.stderr
 

@@ -20,20 +20,17 @@ from ..bench import plot as bench_plot
 from ..bench import table as bench_table
 from ..bench.worker import EAGER, Contender
 from .bench_worker import CONTENDERS
-from .failures import HERE, check_places, told
-
-PIPED_WIDTH = 160
-"""Columns of the table where standard output is no terminal."""
+from .failures import told
+from .output import HERE, check_places, terminal, write
+from .target import Arg, Target
 
 DIFFERS = 1
 """Exit status where rote's results are not eager's."""
 
 
 def bench(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
-    arg: Annotated[
-        list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="An argument of the target.")
-    ] = None,
+    target: Target,
+    arg: Arg = None,
     only: Annotated[
         str | None, typer.Option(metavar="A,B", help=f"Of {', '.join(CONTENDERS)}; eager always runs.")
     ] = None,
@@ -66,12 +63,8 @@ def bench(
         plan = BenchPlan(target, arguments, _chosen(only), command, seconds, limit, cold=not cache)
         with _progress() as say:
             report = Bench(plan, say).run()
-        figures = json.dumps(report.to_dict(), indent=2)
-        if json_path == HERE:
-            typer.echo(figures)
-        else:
-            if json_path is not None:
-                json_path.write_text(figures + "\n", encoding="utf-8")
+        write(json.dumps(report.to_dict(), indent=2), json_path)
+        if json_path != HERE:
             _show(report)
         if plot is not None:
             bench_plot.draw(report, plot)
@@ -98,12 +91,6 @@ def _progress() -> Generator[Any]:
         return
     with Status("", console=console) as status:
         yield lambda text: status.update(text)
-
-
-def terminal(**options: Any) -> Console:
-    """Standard output; where it is no terminal, wide enough for a table."""
-    console = Console(**options)
-    return console if console.is_terminal else Console(width=PIPED_WIDTH, **options)
 
 
 def _show(report: BenchReport) -> None:

@@ -13,9 +13,10 @@ from ..checker import LIMIT_S, check_work
 from ..hazards import Findings, baseline, remarks_of_scan, silenced, without_ignored
 from ..hazards.rules import Finding, Remark
 from ..hazards.scan import python_files, scanned
-from .failures import HERE, UNABLE, check_places, told
+from .failures import UNABLE, told
 from .fixing import offer_files, offer_found
-from .target import check_arguments, load
+from .output import HERE, check_places, write
+from .target import Arg, check_arguments, load
 
 
 def check(
@@ -42,7 +43,7 @@ def check(
     write_baseline: Annotated[
         bool, typer.Option("--write-baseline", help="Write the findings to the baseline, and accept them.")
     ] = False,
-    arg: Annotated[list[str] | None, typer.Option(help="name=value, an argument of the target.")] = None,
+    arg: Arg = None,
     timeout: Annotated[float, typer.Option(help="Seconds that a target may take.")] = LIMIT_S,
     remedies: Annotated[bool, typer.Option(help="Show source, evidence and remedy.")] = True,
 ) -> None:
@@ -78,10 +79,8 @@ def check(
             typer.echo(f"{len(_all(checked))} findings written to {known}", err=quiet)
         reported = _reported(target, checked, known, static)
         for place, text in ((json, reported.to_json), (sarif, reported.to_sarif_json)):
-            if place is not None and place != HERE:
-                place.write_text(text() + "\n", encoding="utf-8")
-            elif place is not None:
-                typer.echo(text())
+            if place is not None:
+                write(text(), place)
     _tell(reported)
     if not quiet:
         _show(reported, remedies)

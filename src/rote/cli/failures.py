@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.util import find_spec
-from pathlib import Path
 
 import typer
 
-from ..base import NO_MATPLOTLIB, EnvironmentError_, InternalError, MisuseError, RoteError
+from ..base import InternalError, RoteError
 
 UNABLE = 2
 """Exit status of a command that could not do its work."""
-
-HERE = Path("-")
-"""In the place of a file: standard output, which then has nothing else in it."""
 
 
 @contextmanager
@@ -29,32 +23,3 @@ def told() -> Generator[None]:
     except RoteError as error:
         typer.echo(f"rote: {error}", err=True)
         raise typer.Exit(UNABLE) from error
-
-
-def check_places(*paths: Path | None, picture: Path | None = None) -> None:
-    """Check that files, and a picture, can be written, before minutes are spent.
-
-    Raises:
-        MisuseError: There is no such folder, it cannot be written, a folder has that name, or a picture is no
-            PNG by its name.
-        EnvironmentError_: matplotlib is not installed.
-    """
-    for path in (*paths, picture):
-        if path is None or path == HERE:
-            continue
-        if not path.resolve().parent.is_dir():
-            raise MisuseError(f"{path} cannot be written: there is no folder {path.parent}")
-        if path.is_dir():
-            raise MisuseError(f"{path} cannot be written: it is a folder")
-        if not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
-            raise MisuseError(f"{path} cannot be written: there is no permission")
-    if picture is not None:
-        if picture.suffix.lower() != ".png":
-            raise MisuseError(f"{picture} cannot be written: pictures are PNG files, as {picture.stem}.png")
-        check_installed("matplotlib", NO_MATPLOTLIB)
-
-
-def check_installed(package: str, otherwise: str) -> None:
-    """Raise an EnvironmentError_ with the text ``otherwise`` if a package is missing."""
-    if find_spec(package) is None:
-        raise EnvironmentError_(otherwise)

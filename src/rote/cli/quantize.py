@@ -30,9 +30,10 @@ from ..quant import (
     save_quantized,
 )
 from .batches import batches_of, model_of, run
-from .failures import HERE, check_installed, check_places, told
+from .failures import told
+from .output import HERE, check_installed, check_places
 from .quant_table import progress, show
-from .target import CommandTarget, load
+from .target import Arg, CommandTarget, Target, load
 
 NOTHING = 1
 """Exit status if no layer could be quantized."""
@@ -63,7 +64,7 @@ class Request:
 
 
 def quantize(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function, see below.")],
+    target: Target,
     out: Annotated[Path | None, typer.Option(metavar="OUT.safetensors", help="Checkpoint to write.")] = None,
     config: Annotated[
         str | None,
@@ -82,9 +83,7 @@ def quantize(
     batches: Annotated[
         int | None, typer.Option(min=1, help="Calibration batches; fewer are an error.")
     ] = None,
-    arg: Annotated[
-        list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="An argument of the target.")
-    ] = None,
+    arg: Arg = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing: list every layer with shape, bits, bytes.")
     ] = False,

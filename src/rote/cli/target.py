@@ -16,15 +16,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import torch
+import typer
 from torch import nn
 
 from ..base import NOWHERE, MisuseError, Site, is_internal, traceback_site
 from ..hazards.scan import FROM_NOTEBOOK, NOTEBOOK
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
+
+Target = Annotated[str, typer.Argument(help="file.py:function or package.module:function")]
+Arg = Annotated[
+    list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="An argument of the target.")
+]
 
 
 @dataclass(frozen=True)

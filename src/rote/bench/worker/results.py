@@ -140,8 +140,7 @@ def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tuple[
 
 def _difference(name: str, mine: Any, other: Any) -> Iterator[tuple[str, float | None]]:
     if isinstance(mine, Tensor) and isinstance(other, Tensor):
-        found = compare_tensors(name, mine, other, 0.0)
-        if found is not None:
+        for found in compare_tensors(name, mine, other, 0.0):
             yield str(found).replace("in the plain call", "in eager"), found.largest
     elif type(mine) is not type(other) or repr(mine) != repr(other):
         numbers = type(mine) is type(other) and isinstance(mine, (int, float))
