@@ -146,7 +146,7 @@ class Graphed:
         if self._sorts and len(kwargs) > 1:
             kwargs = dict(sorted(kwargs.items()))
         if not PROCESS.take(self._lock):
-            self._call_plainly(self._beside(sys._getframe(1)))
+            self._count_plainly(self._beside(sys._getframe(1)))
             return self._function(*args, **kwargs)
         try:
             value = self._call(args, kwargs, sys._getframe(1))
@@ -216,7 +216,7 @@ class Graphed:
         except RecursionError:  # a container that contains itself
             return PLAINLY
         if isinstance(found, Reason):
-            return self._call_plainly(found)
+            return self._count_plainly(found)
         entry, call = found
         self._counts.calls += 1
         if self._strict:
@@ -224,7 +224,7 @@ class Graphed:
         backend = entry.prepare(call)
         if not PROCESS.take(backend.lock):
             self._counts.calls -= 1
-            return self._call_plainly(self._beside(caller))
+            return self._count_plainly(self._beside(caller))
         try:
             value = self._umpire.run(entry, call, args, kwargs, caller, since)
             if value is not NOT_MINE:
@@ -332,12 +332,8 @@ class Graphed:
         text = "another thread runs a callable that is being traced"
         return reason(rules.NOT_YET, text, user_site(caller))
 
-    def _call_plainly(self, why: Reason) -> Any:
-        """Count a call that runs as it is.
-
-        Raises:
-            NotReplayedError: In strict mode, after the warm-up.
-        """
+    def _count_plainly(self, why: Reason) -> Any:
+        """Count a call that runs as it is; in strict mode it raises after the warm-up."""
         self._counts.calls += 1
         self._last_reasons = [why]
         self._tally.add(self._last_reasons)
@@ -351,12 +347,11 @@ class Graphed:
         if result.how == REPLAYED:
             self._counts.replayed += 1
         else:
-            if result.value is not PLAINLY:
-                self._paths.clear()
             self._last_reasons = result.reasons
             self._recorded += result.how == RECORDED
             self._tally.add(result.reasons, None if entry.settled else entry.key)
             if result.value is not PLAINLY:
+                self._paths.clear()
                 self._keys.drop_abandoned(entry)
             if result.how == RECORDED and not entry.settled:
                 entry.settled = True

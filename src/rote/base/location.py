@@ -41,12 +41,7 @@ NOWHERE = Site("<unknown>", 0, "<unknown>")
 
 
 def user_site(frame: FrameType | None = None, until: FrameType | None = None) -> Site:
-    """The innermost frame outside PyTorch and rote.
-
-    Args:
-        frame: Where to begin; the caller's frame if None.
-        until: Where to end: neither this frame nor those around it count.
-    """
+    """The innermost frame outside PyTorch and rote, from ``frame`` (or the caller's) out to ``until``."""
     at = sys._getframe(1) if frame is None else frame  # pyright: ignore[reportPrivateUsage]
     while at is not None and at is not until:
         code = at.f_code

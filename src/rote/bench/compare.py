@@ -82,9 +82,7 @@ class Bench:
                 if contender.needs_gpu and not self.report.on_gpu and contender in self._crew:
                     self._crew.drop(contender).fail("the target is on the CPU", NO_GPU)
                 elif contender in self._crew:
-                    failure = self._crew.attempt(
-                        contender, lambda run=stage, each=contender: run(each), spare=True
-                    )
+                    failure = self._crew.attempt(contender, stage, spare=True)
                     if failure is not None and contender is EAGER:
                         return self._eager_alone()
                     if failure is not None and failure.memory:
@@ -98,7 +96,7 @@ class Bench:
         self._crew.row(EAGER).begin_again()
         self._crew.spawn(EAGER)
         for stage in (self._await_target, self._warm):
-            self._crew.attempt(EAGER, lambda run=stage: run(EAGER))
+            self._crew.attempt(EAGER, stage)
         return waiting
 
     def _measure(self) -> None:
@@ -108,13 +106,15 @@ class Bench:
         rounds = int(min(MOST_ROUNDS, max(1, self._plan.seconds / (one_each * CALLS_OF_TURN))))
         turns: dict[Contender, list[dict[str, Any]]] = {contender: [] for contender in contenders}
         seconds = self._plan.seconds / rounds / len(contenders)
+
+        def take_turn(contender: Contender) -> None:
+            turns[contender].append(self._turn(contender, seconds))
+
         for number in range(rounds):
             self._say(f"round {number + 1} of {rounds}")
             for contender in contenders if number % 2 == 0 else reversed(contenders):
                 if contender in self._crew:
-                    self._crew.attempt(
-                        contender, lambda each=contender: turns[each].append(self._turn(each, seconds))
-                    )
+                    self._crew.attempt(contender, take_turn)
         self.report.rounds = rounds
         for contender in self._crew.members():
             self._crew.row(contender).time(turns[contender])
@@ -126,7 +126,7 @@ class Bench:
         self._compare_eager_again()
         for contender in self._crew.members() if self.report.compared_again else ():
             if contender is not EAGER:
-                self._crew.attempt(contender, lambda each=contender: self._compare_again(each))
+                self._crew.attempt(contender, self._compare_again)
         for contender in self._crew.members():
             self._say(f"{contender.title}: counting launches")
             self._count(contender)
@@ -140,7 +140,7 @@ class Bench:
                 continue
             row.begin_again()
             self._crew.spawn(contender)
-            if self._crew.attempt(contender, lambda each=contender: self._measure_alone(each)) is None:
+            if self._crew.attempt(contender, self._measure_alone) is None:
                 row.notes.append("measured alone, after the others: beside them memory ran out")
             self._crew.stop()
 

@@ -66,14 +66,14 @@ class Crew:
         return self.living[contender].ask(question)
 
     def attempt(
-        self, contender: Contender, work: Callable[[], object], *, spare: bool = False
+        self, contender: Contender, work: Callable[[Contender], object], *, spare: bool = False
     ) -> WorkerFailure | None:
-        """Do something; a contender that fails is dropped, and a failure of eager ends the benchmark.
+        """Let a contender do something; one that fails is dropped, and eager's failure ends the benchmark.
 
         With ``spare``, the benchmark goes on where eager only had no memory beside the others.
         """
         try:
-            work()
+            work(contender)
         except WorkerFailure as failure:
             self.drop(contender).fail(failure.reason)
             if contender is EAGER and not (spare and failure.memory and self.living):

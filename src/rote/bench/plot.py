@@ -12,11 +12,7 @@ OURS, OTHERS = "#c0392b", "#7f8c8d"
 
 
 def draw(report: BenchReport, path: Path) -> None:
-    """Draw a report as a PNG. On a CPU the unit is eager's median.
-
-    Raises:
-        EnvironmentError_: matplotlib is not installed.
-    """
+    """Draw a report as a PNG. On a CPU the unit is eager's median."""
     rows = [row for row in report.rows if row.status == MEASURED and row.median_us is not None][::-1]
     eager = report.row("eager")
     per_unit = 1e3 if report.on_gpu or eager is None or not eager.median_us else eager.median_us

@@ -13,12 +13,7 @@ from ..hazards.rules import Finding
 
 
 def offer_files(paths: list[Path], *, agreed: bool) -> bool:
-    """Show fixes for the findings of the source scan, and write them if the user agrees.
-
-    Raises:
-        MisuseError: There is no such path, a file is not Python, or nobody answers.
-        EnvironmentError_: ``libcst`` is not installed.
-    """
+    """Show fixes for the findings of the source scan, and write them if the user agrees."""
     return _offer(fix(paths), agreed)
 
 
@@ -27,10 +22,6 @@ def offer_found(findings: Iterable[Finding], targets: Iterable[str], *, agreed: 
 
     Only files below the working directory and beside the targets are the user's own. Files of installed
     packages are never changed.
-
-    Raises:
-        MisuseError: Nobody answers.
-        EnvironmentError_: ``libcst`` is not installed.
     """
     places = (target.rpartition(":")[0] for target in targets)
     folders = {Path.cwd(), *(Path(place).resolve().parent for place in places if place.endswith(".py"))}

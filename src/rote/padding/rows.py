@@ -149,11 +149,7 @@ class CannotCutError(Exception):
 
 
 def find_cut(template: Template, exact: Any, padded: Any, sources: Sequence[PaddedAxis]) -> ResultCut:
-    """Compare the shapes of an exact and a padded result.
-
-    Raises:
-        CannotCutError: A size of a result differs in another way than a padded axis does.
-    """
+    """Compare the shapes of an exact and a padded result; sizes may only differ as a padded axis does."""
     was: list[Any] = []
     now: list[Any] = []
     spec = flatten(exact, was)

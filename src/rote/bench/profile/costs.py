@@ -42,11 +42,9 @@ class OperationCost:
 
 @dataclass(frozen=True)
 class Sums:
-    """The costs of one call, the most expensive first.
+    """The costs of one call, the most expensive first; labels are ``file:line operation``.
 
-    Attributes:
-        inside_us: Time inside the operations on the host, without dispatch.
-        labels: For each operation ``file:line operation``.
+    ``inside_us`` is time inside the operations on the host, without dispatch.
     """
 
     inside_us: float

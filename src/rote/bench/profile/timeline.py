@@ -18,11 +18,7 @@ Spans = dict[str, list[tuple[float, float]]]
 
 
 def draw(path: str | Path, title: str, spans: Spans, costs: tuple[OperationCost, ...], on_host: bool) -> None:
-    """Draw a profile as a PNG. The costs are those of lines, the most expensive first.
-
-    Raises:
-        EnvironmentError_: matplotlib is not installed.
-    """
+    """Draw a profile as a PNG; the costs are of lines, the most expensive first."""
     figure = picture.figure(6)
     above, below = figure.subplots(2, 1, height_ratios=(1, 2))
     _draw_call(above, spans)

@@ -51,11 +51,7 @@ class Launches:
 
 
 def count(calls: list[Callable[[], object]], folder: Path) -> Launches:
-    """Trace some calls, with nothing in between; the trace is a file in ``folder`` meanwhile.
-
-    Raises:
-        RuntimeError: The profiler saw nothing of the GPU.
-    """
+    """Trace some calls in a row; the trace is a file in ``folder`` meanwhile."""
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
         for call in calls:
