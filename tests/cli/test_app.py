@@ -7,7 +7,7 @@ import pytest
 
 import rote as package
 from rote.base.picture import NO_MATPLOTLIB
-from rote.cli import failures
+from rote.cli import output
 
 
 def test_version_and_help(rote):
@@ -51,6 +51,6 @@ def test_a_place_where_nothing_can_be_written(rote, command, option, place, mess
 
 @pytest.mark.parametrize("command", ["bench", "profile"])
 def test_a_picture_without_matplotlib(rote, command, monkeypatch):
-    monkeypatch.setattr(failures, "find_spec", lambda name: None)
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
     done = rote(command, "absent.py:build", "--plot", "times.png")
     assert (done.exit_code, done.stderr) == (2, f"rote: {NO_MATPLOTLIB}\n")

@@ -2,9 +2,11 @@
 
 import json
 import sys
+from importlib.util import find_spec
 
 import pytest
 
+from rote.cli import output
 from rote.quant import DuQuantConfig, DuQuantLinear, load_quantized
 from rote.quant.saving import storage
 
@@ -262,10 +264,11 @@ def test_configurations_that_cannot_be(rote, target, text, message):
         (["--out", "o.safetensors", "--arg", "count"], "--arg 'count' is not of the form name=value"),
         (["--out", "o.safetensors", "--from-env"], "--from-env: no variable ROTE_DUQUANT_*"),
         (["--out", "o.safetensors", "--from-env", "--include", "*"], "--from-env does not go together"),
-        (["--out", "no/o.safetensors"], "--out no/o.safetensors: is a folder, or its folder is missing"),
-        (["--out", "."], "--out .: is a folder, or its"),
-        (["--dry-run", "--json", "no/o.json"], "--json no/o.json: is a folder, or its folder is missing"),
+        (["--out", "no/o.safetensors"], "no/o.safetensors cannot be written: there is no folder no"),
+        (["--out", "."], ". cannot be written: it is a folder"),
+        (["--dry-run", "--json", "no/o.json"], "no/o.json cannot be written: there is no folder no"),
         (["--dry-run", "--plot", "o.png"], "--plot shows what quantization did"),
+        (["--out", "o.safetensors", "--plot", "o.xyz"], "o.xyz cannot be written: pictures are PNG files"),
         ([], "--out names the checkpoint to write"),
     ],
 )
@@ -275,14 +278,11 @@ def test_options_that_cannot_be(rote, target, arguments, message):
     assert not done.stdout and not (rote.folder / "o.safetensors").exists()
 
 
-@pytest.mark.parametrize("package, option", [("safetensors", "--out"), ("matplotlib", "--plot")])
-def test_missing_extras_are_told_before_anything_is_done(rote, target, monkeypatch, package, option):
-    import importlib.util
-
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+@pytest.mark.parametrize("package, use", [("safetensors", "--out"), ("matplotlib", "a picture")])
+def test_missing_extras_are_told_before_anything_is_done(rote, target, monkeypatch, package, use):
+    monkeypatch.setattr(output, "find_spec", lambda name: None if name == package else find_spec(name))
     done = quantize(rote, target("raises"), "--plot", "out.png")
-    assert done.exit_code == 2 and f"{option} needs {package}: pip install" in done.stderr
+    assert done.exit_code == 2 and f"{use} needs {package}: pip install" in done.stderr
 
 
 def content(rote, file):

@@ -1,4 +1,4 @@
-"""What users call: :func:`..graph`, the graphed callable, its options and its report."""
+"""The interface: :func:`..graph`, the graphed callable, its options and its report."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 """Graphed methods: recordings belong to an instance without keeping it alive.
 
 A guard holds the dicts of all that the method reaches. They lead back to the instance as soon as anything
-that it reaches knows it (a hook that is a bound method, a trainer in its model). So the recordings of a
-module are kept alive by the module itself, in its ``__dict__``, and the class only knows where they are:
-a cycle in which all is garbage at once. Other instances show their ``__dict__`` to more code, which may
-not expect anything there; they have theirs in a table of the class, and what does not work is that one in
-such a cycle dies.
+that it reaches knows it (a hook that is a bound method, a trainer in its model). So a module itself keeps its
+recordings alive, in its ``__dict__``, and the class only knows where they are: a cycle in which all is
+garbage at once. Other instances show their ``__dict__`` to code that may not expect anything there. A table
+of the class keeps their recordings, so an instance in such a cycle never dies.
 """
 
 from __future__ import annotations
@@ -19,15 +18,11 @@ import torch
 from ..base import MisuseError
 
 KEPT = "<graphed methods>"
-"""Where a module's ``__dict__`` keeps them; no name that code could write."""
+"""Their key in a module's ``__dict__``; code cannot write such a name."""
 
 
 class Kept:
-    """Keeps the graphed methods of one module alive; copies of the module begin with none.
-
-    Args:
-        module: The module; a shallow copy of it has the same entry, but is another one.
-    """
+    """Keeps the graphed methods of one module alive; a copy of the module, with the same entry, has none."""
 
     def __init__(self, module: torch.nn.Module | None = None) -> None:
         self.methods: list[Any] = []
@@ -35,7 +30,7 @@ class Kept:
 
     @classmethod
     def by(cls, instance: Any) -> Kept | None:
-        """That of a module, made if there is none; None of any other instance."""
+        """The entry of a module, made if there is none; None for other instances."""
         if not isinstance(instance, torch.nn.Module):
             return None
         known = vars(instance).get(KEPT)
@@ -48,14 +43,7 @@ class Kept:
 
 
 class BoundWeakly:
-    """Calls a function with an instance, as a bound method would.
-
-    A bound method would keep the instance alive, and with it the recordings that belong to it.
-
-    Args:
-        function: The plain function.
-        instance: The instance, weakly.
-    """
+    """A bound method that does not keep its instance alive, and with it the recordings that belong to it."""
 
     def __init__(self, function: Callable[..., Any], instance: weakref.ref[Any]) -> None:
         self.__func__ = function
@@ -66,11 +54,7 @@ class BoundWeakly:
 
     @property
     def __self__(self) -> Any:
-        """The instance.
-
-        Raises:
-            MisuseError: It is gone.
-        """
+        """The instance; a MisuseError if it is gone."""
         instance = self._instance()
         if instance is None:
             raise MisuseError(f"the instance that {self.__qualname__} was bound to no longer exists")
@@ -82,12 +66,7 @@ class BoundWeakly:
 
 
 class GraphedMethod:
-    """What ``instance.method`` gives: the instance's graphed callable, and the instance, kept alive by it.
-
-    Args:
-        graphed: The instance's graphed callable, which has all further attributes.
-        instance: The instance.
-    """
+    """The value of ``instance.method``: the instance's graphed callable, with the instance kept alive."""
 
     __slots__ = ("__self__", "graphed")
 
@@ -106,5 +85,5 @@ class GraphedMethod:
         return repr(self.graphed)
 
     def __reduce__(self) -> Any:
-        """As bound methods, by instance and name: a copy of the instance has one of its own."""
+        """By instance and name, as bound methods: a copy of the instance has its own."""
         return getattr, (self.__self__, self.graphed.__name__)

@@ -9,21 +9,19 @@ import torch
 from ..runtime.memory import BUDGETS, parse_size
 
 PATIENCE_S = 5.0
-"""Seconds to wait for another thread's call; after that its device trims itself at its next recording."""
+"""Seconds to wait for another thread's call; its device trims itself at its next recording otherwise."""
 
 
 def set_budget(limit: int | str | None, *, device: torch.device | str | None = None) -> int | None:
     """Bound the memory that all recordings of the process hold on a device.
 
-    What counts is pool memory and static inputs. If more is held now, recordings are evicted at once; from
-    then on after every recording that exceeds the limit (so it is if this is called from inside of a graphed
-    call). See ``budget`` in :class:`..Options` for the
-    limit of one wrapper, and for which recordings go.
+    The limit is for pool memory and static inputs. If more is held now, recordings are evicted at once, but
+    from inside a graphed call only after the next recording; later ones that exceed the limit evict others.
+    See ``budget`` in :class:`..Options` for the limit of one wrapper, and for the order of eviction.
 
     Args:
         limit: Bytes, or a string like ``"2GiB"``; None for no limit.
-        device: The device it is for; None for every device, each by itself (what was set for single devices
-            is forgotten).
+        device: The device; None for every device, each by itself (limits of single devices are forgotten).
 
     Returns:
         The limit before, in bytes, or None. Pass it back to restore it.
@@ -36,7 +34,7 @@ def set_budget(limit: int | str | None, *, device: torch.device | str | None = N
     for backend, budget in BUDGETS.all():
         if budget.limit is not None and backend.lock.acquire(timeout=PATIENCE_S):
             try:
-                if not backend.tracing:  # called from inside a call: its own recording may be half made
+                if not backend.tracing:  # inside a call, whose recording may be half made
                     budget.trim()
             finally:
                 backend.lock.release()

@@ -1,4 +1,4 @@
-"""What a callable is called, and where it was defined."""
+"""The name of a callable, and the place of its definition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 def name_of(function: Any) -> str:
-    """The name for messages: of a module its class, of a method class and method."""
+    """The name for messages: a module's class, a method's class and name."""
     if isinstance(function, torch.nn.Module):
         return type(function).__name__
     owner = getattr(function, "__self__", None)
@@ -23,7 +23,7 @@ def name_of(function: Any) -> str:
 
 
 def dress(wrapper: Any, function: Any) -> None:
-    """Give a wrapper the names and the text of what it wraps, as far as that has any."""
+    """Give a wrapper the names and the docstring of the callable, as far as there are any."""
     for name in functools.WRAPPER_ASSIGNMENTS:
         with contextlib.suppress(Exception):  # a descriptor may raise anything
             setattr(wrapper, name, getattr(function, name))
@@ -31,7 +31,7 @@ def dress(wrapper: Any, function: Any) -> None:
 
 
 def place_of(function: Any) -> tuple[str, Any]:
-    """The name by which a callable was defined in its module, and what stands there now."""
+    """The name by which a callable was defined in its module, and the object of that name now."""
     name, module = (getattr(function, part, "") for part in ("__qualname__", "__module__"))
     if not isinstance(name, str) or not isinstance(module, str):
         return "", None
@@ -42,7 +42,7 @@ def place_of(function: Any) -> tuple[str, Any]:
 
 
 def takes_any_keyword(function: Any) -> bool:
-    """Whether the callable has a ``**kwargs`` parameter, so that it could see the order of keywords."""
+    """Whether the callable has a ``**kwargs`` parameter: only then it can see the order of keywords."""
     target = function.forward if isinstance(function, torch.nn.Module) else function
     try:
         parameters = inspect.signature(target).parameters.values()

@@ -1,4 +1,4 @@
-"""The callable that users hold in place of their own."""
+"""The callable that takes the place of the user's own."""
 
 from __future__ import annotations
 
@@ -45,23 +45,19 @@ from .options import Options
 from .paths import Paths
 from .recordings import output_reports, recording_reports
 from .report import ReasonCounts, Report, explain
-from .strictness import refusal
 
 LOOKS = 8
-"""Calls that are looked at in vain, one after the other, before a wrapper that has recordings rests."""
+"""Calls in a row that are looked at in vain before a wrapper with recordings rests."""
 
 LONG_REST = 64
-"""Calls for which what was replaced meanwhile is not to be kept."""
+"""A rest of so many calls is too long to keep replaced state."""
 
 
 @dataclass(frozen=True)
 class HeldKey:
-    """The key of one call, as :meth:`Graphed.hold` gives it.
+    """The key of one call, which can run further, uncounted calls, and the arguments.
 
-    Attributes:
-        entry: The key; it can run further calls with it, which are not counted.
-        call: The arguments.
-        answer: Makes the call, counts it and gives its value; PLAINLY if the function has to be called.
+    ``answer`` makes the call, counts it and returns its value, or PLAINLY if the function has to be called.
     """
 
     entry: Specialization
@@ -70,17 +66,11 @@ class HeldKey:
 
 
 class Graphed:
-    """A callable that records itself and replays.
+    """A callable that records itself and replays, made by :func:`..graph`.
 
-    Made by :func:`..graph`. Attributes that it does not have itself are those of the wrapped callable, so
-    a wrapped module still answers as a module does.
-
-    Args:
-        function: What to graph.
-        options: How.
-        account: Whose budget its recordings count against, if not one of its own.
-        ledger: What its traced calls cost, likewise.
-        closed: The function gets at no tensor that is an argument in another way, as compiled code.
+    Attributes that it does not have itself are those of the wrapped callable, so a wrapped module still
+    answers as a module does. The methods of a class share an account of memory and a ledger of costs.
+    Code that is ``closed`` gets at no tensor that is an argument in another way, as compiled code.
     """
 
     def __init__(
@@ -126,7 +116,7 @@ class Graphed:
         self._keys = Keys(
             self._subject, options, self._tally, self._ledger, self._openings, shares=ledger is not None
         )
-        self._sorts = not takes_any_keyword(function)  # then their order cannot matter
+        self._sorts = not takes_any_keyword(function)  # the order of keywords does not matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
         self._bound: dict[int, tuple[weakref.ref[Any], Callable[[], Graphed | None]]] = {}
@@ -160,7 +150,7 @@ class Graphed:
         if self._sorts and len(kwargs) > 1:
             kwargs = dict(sorted(kwargs.items()))
         if not PROCESS.take(self._lock):
-            self._call_plainly(self._beside(sys._getframe(1)))
+            self._count_plainly(self._beside(sys._getframe(1)))
             return self._function(*args, **kwargs)
         try:
             value = self._call(args, kwargs, sys._getframe(1))
@@ -171,14 +161,14 @@ class Graphed:
         return self.call_plainly(args, kwargs) if value is PLAINLY else value
 
     def call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the callable itself, where the wrapper has let it."""
+        """Call the callable itself, and enter its time in the ledger."""
         began = perf_counter()
         value = self._function(*args, **kwargs)
         self._ledger.add_plain(perf_counter() - began)
         return value
 
     def stands_aside(self) -> bool:
-        """Whether a call would run plainly, uncounted: switched off, or in what others trace or capture."""
+        """Whether a call runs plainly, uncounted: switched off, or while others trace or capture."""
         if is_dynamo_compiling() or is_compiling():
             return True
         return not self._enabled or bool(tracing.get() or foreign_modes() or is_captured())
@@ -190,7 +180,7 @@ class Graphed:
             self._process = os.getpid()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
-        """One call, with the wrapper's lock held; PLAINLY or a Timed if it has to run as it is."""
+        """Make a call, with the wrapper's lock held; PLAINLY or a Timed if it has to run as it is."""
         since = perf_counter()
         self._catch_up()
         self._paths.end_rest()
@@ -200,7 +190,7 @@ class Graphed:
         return value
 
     def _catch_up(self) -> None:
-        """Tell the ledger and the report what happened since the last call that came here."""
+        """Enter in ledger and report what happened since the last call that came here."""
         reasons, calls = self._paths.rested()
         if calls:
             self._tally.add(reasons, calls=calls)
@@ -211,14 +201,10 @@ class Graphed:
             self._looks = 0
 
     def _leave_alone(self, since: float) -> None:
-        """A look at a call came to nothing: see how many need not be looked at, where nothing is replayed.
-
-        Args:
-            since: When the call came, by ``perf_counter``.
-        """
+        """Decide how many calls to leave alone, after a look in vain that began at ``since``."""
         ledger, replays = self._ledger, self._keys.any_replays()
         if not replays and ledger.rest() >= LONG_REST:
-            self._keys.drop_abandoned()  # nobody looks for long
+            self._keys.drop_abandoned()
         ledger.add_look(perf_counter() - since)
         self._looks += 1
         if replays and self._looks < LOOKS:
@@ -234,7 +220,7 @@ class Graphed:
         except RecursionError:  # a container that contains itself
             return PLAINLY
         if isinstance(found, Reason):
-            return self._call_plainly(found)
+            return self._count_plainly(found)
         entry, call = found
         self._counts.calls += 1
         if self._strict:
@@ -242,19 +228,19 @@ class Graphed:
         backend = entry.prepare(call)
         if not PROCESS.take(backend.lock):
             self._counts.calls -= 1
-            return self._call_plainly(self._beside(caller))
+            return self._count_plainly(self._beside(caller))
         try:
             value = self._umpire.run(entry, call, args, kwargs, caller, since)
             if value is not NOT_MINE:
                 return value
             result = self._run(entry, call, caller)
-            value = self.finish(entry, result)
-            if result.how != REPLAYED:
-                self._openings.learn()
+            value, recording = self.finish(entry, result), result.recording
             if result.how == REPLAYED:
                 self._ledger.time_replay(perf_counter() - since)
-            if result.how == REPLAYED and result.recording is not None and self._is_quick(result.recording):
-                self._paths.learn(entry, result.recording, call, (args, kwargs))
+            else:
+                self._openings.learn()
+            if result.how == REPLAYED and recording is not None and self._is_quick(recording):
+                self._paths.learn(entry, recording, call, (args, kwargs))
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
                 self._paths.learn_plain(entry, call, self._tally, (args, kwargs))
             return value
@@ -267,7 +253,7 @@ class Graphed:
     def _find(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
     ) -> tuple[Specialization, Call] | Reason:
-        """The key of a call, which may be a new one, or why there is none."""
+        """The key of a call, perhaps a new one, or why there is none."""
         call = self._bind(args, kwargs)
         if call.foreign is not None:
             text = f"{call.foreign_name()} is {call.foreign}"
@@ -280,7 +266,7 @@ class Graphed:
             why = self._keys.refuse(call)
             if why is not None:
                 return why
-            entry = self._keys.make(call, caller, tell=not self._strict)  # or it says so itself
+            entry = self._keys.make(call, caller, tell=not self._strict)  # strict mode says so itself
         return entry, call
 
     def _run(self, entry: Specialization, call: Call, caller: FrameType) -> Answer:
@@ -294,12 +280,7 @@ class Graphed:
     ) -> Generator[HeldKey | None]:
         """Hold the key of a call and its locks, for a wrapper that has to know what will answer the call.
 
-        Nothing is called and nothing is counted. None where the call would run plainly: call it, and it does.
-
-        Args:
-            args: The arguments.
-            kwargs: The others, by name.
-            caller: The caller's frame.
+        Nothing is called and nothing is counted. The key is None where a call would run plainly.
 
         Raises:
             NotReplayedError: In strict mode, if the call would not be replayed wholly from graphs.
@@ -339,7 +320,7 @@ class Graphed:
         return self.finish(entry, self._run(entry, call, caller))
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Take the arguments apart, and objects among them as far as that can be."""
+        """Take the arguments apart, and the objects among them that are open."""
         openings = self._openings
         try:
             return bind(args, kwargs, openings)
@@ -351,16 +332,12 @@ class Graphed:
 
     @staticmethod
     def _beside(caller: FrameType) -> Reason:
-        """Why a call does not wait for another thread's traced call any longer."""
+        """Why a call waits no longer for another thread's traced call."""
         text = "another thread runs a callable that is being traced"
         return reason(rules.NOT_YET, text, user_site(caller))
 
-    def _call_plainly(self, why: Reason) -> Any:
-        """Count a call that runs as it is.
-
-        Raises:
-            NotReplayedError: In strict mode, after the warm-up.
-        """
+    def _count_plainly(self, why: Reason) -> Any:
+        """Count a call that runs as it is; in strict mode it raises after the warm-up."""
         self._counts.calls += 1
         self._last_reasons = [why]
         self._tally.add(self._last_reasons)
@@ -370,16 +347,15 @@ class Graphed:
         return PLAINLY
 
     def finish(self, entry: Specialization, result: Result) -> Any:
-        """Count a result and give its value."""
+        """Count a result and return its value."""
         if result.how == REPLAYED:
             self._counts.replayed += 1
         else:
-            if result.value is not PLAINLY:
-                self._paths.clear()
             self._last_reasons = result.reasons
             self._recorded += result.how == RECORDED
             self._tally.add(result.reasons, None if entry.settled else entry.key)
             if result.value is not PLAINLY:
+                self._paths.clear()
                 self._keys.drop_abandoned(entry)
             if result.how == RECORDED and not entry.settled:
                 entry.settled = True
@@ -388,11 +364,11 @@ class Graphed:
         return result.value
 
     def _is_quick(self, variant: Recording) -> bool:
-        """Whether replays need nothing but to be made: no checks, no islands that may raise."""
+        """Whether replays need no checks, and have no islands that may raise."""
         return self._is_unwatched() and not (self._strict and strict_reasons(variant, self._subject.limits))
 
     def _is_unwatched(self) -> bool:
-        """Whether nothing is done around the calls: no checks, no warm-up."""
+        """Whether calls need no checks, after the warm-up."""
         return self._verifier is None and self._warm
 
     # ------------------------------------------------------------------ strict mode
@@ -413,12 +389,21 @@ class Graphed:
             if variant is not None and not reasons:
                 return
         self._tally.add(reasons)
-        raise refusal(self._name, self._counts.calls, site, reasons, self._tally, self.findings())
+        codes = {why.code for why in reasons}
+        earlier = [
+            f"earlier: {found.code} at {found.where or 'an unknown line'}: {found.message}. {found.remedy} "
+            f"({found.count} calls)"
+            for found in self._tally.reports()
+            if found.code not in codes
+        ]
+        listed = "\n  ".join([*map(str, reasons), *earlier])
+        text = f"would not be replayed wholly from graphs (strict mode, call {self._counts.calls} at {site})"
+        raise NotReplayedError(f"{self._name} {text}:\n  {listed}", self.findings())
 
     # ------------------------------------------------------------------ reporting
 
     def report(self) -> Report:
-        """What happened so far, as a frozen object."""
+        """All that happened so far, as a frozen object."""
         with self._lock:
             self._catch_up()
             return Report(
@@ -438,19 +423,20 @@ class Graphed:
             )
 
     def explain(self) -> str:
-        """What replays, what does not, why, where, and what to do about it."""
+        """Text: what replays, what does not, why, where, and what to do about it."""
         return explain(self.report(), len(self._bound))
 
     def findings(self) -> Findings:
-        """What keeps calls from being replayed wholly from graphs, in the form of :func:`..check`."""
+        """The obstacles to replays wholly from graphs, in the form of :func:`..check`."""
         return self.report().findings()
 
     def reset(self) -> None:
-        """Free all recordings and forget everything that was observed."""
+        """Free all recordings and forget all observations."""
         with self._lock:
             self._keys.clear()
             for bound in [known() for _, known in self._bound.values()]:
-                bound.reset() if bound is not None else None
+                if bound is not None:
+                    bound.reset()
             self._tally.clear()
             self._backwards.clear()
             self._counts.calls = self._counts.replayed = self._recorded = self._credited = 0
@@ -462,7 +448,7 @@ class Graphed:
     # ------------------------------------------------------------------ answering as the wrapped callable
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method: each instance has a graphed callable of its own, dropped with the instance.
+        """As a method, it gives each instance a graphed callable of its own, dropped with the instance.
 
         Raises:
             MisuseError: The instance cannot be referenced weakly.
@@ -500,8 +486,8 @@ class Graphed:
         return f"<rote.graph of {self._name}: {self._counts.calls} calls, {self._counts.replayed} replayed>"
 
     def __reduce__(self) -> Any:
-        """Copies and pickles are the callable's own, graphed with the same options; recordings stay here."""
-        name, found = place_of(self._function)  # by the name of its place, as functions
+        """Copy and pickle the callable, graphed with the same options and without recordings."""
+        name, found = place_of(self._function)  # by name, as functions are pickled
         return name if found is self else (type(self), (self._function, self._options))
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:

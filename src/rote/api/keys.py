@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -16,18 +17,9 @@ from .report import ReasonCounts
 
 
 class Keys:
-    """Finds the key of a call, makes new ones and drops those that were not used for longest.
+    """Finds the key of a call, makes new ones and drops the least recently used.
 
-    Args:
-        subject: The callable.
-        options: Those of the wrapper.
-        tally: Counts reasons.
-        ledger: What traced calls cost.
-        openings: Which classes of arguments are taken apart.
-        shares: The ledger is that of other wrappers, too.
-
-    Attributes:
-        entries: By key, in order of last use.
+    ``entries`` are in order of last use. With ``shares`` the ledger belongs to other wrappers too.
     """
 
     def __init__(
@@ -51,7 +43,7 @@ class Keys:
         self._opened = ""
 
     def find(self, call: Call) -> Specialization | None:
-        """The key of a call, if it was looked at before and its arguments are alive."""
+        """The key of a call, if there is one and its arguments are alive."""
         entry = self.entries.get(call.key)
         if entry is None:
             return None
@@ -64,19 +56,15 @@ class Keys:
         return entry
 
     def opens(self, call: Call) -> bool:
-        """Whether a call, whose key was not found, has arguments that are to be taken apart from now on."""
+        """Whether a call without a key has arguments that are taken apart from now on."""
         known = [leaf for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind == OPAQUE]
         if not known or not self._openings.meet(known):
             return False
-        pairs = zip(call.names(), call.leaves, strict=True)
-        opened = [
-            f"{name} ({type(leaf).__name__})" for name, leaf in pairs if type(leaf) in self._openings.open
-        ]
-        self._opened = ", ".join(opened)
+        self._opened = _listed(call, lambda leaf, kind: type(leaf) in self._openings.open)
         return True
 
     def refuse(self, call: Call) -> Reason | None:
-        """Why a call is not to be looked at, whose key was not found; None if it is."""
+        """Why a call without a key is not traced; None if it may be."""
         if not self._called and self._shares:
             self._ledger.add_wrapper()
         self._called = True
@@ -85,23 +73,14 @@ class Keys:
         return reason(rules.TRACING_COSTS, f"{self._ledger}{self._what_differs(call, '; ')}")
 
     def make(self, call: Call, caller: FrameType, *, tell: bool = True) -> Specialization:
-        """A key about which nothing is known yet.
-
-        Args:
-            call: Its first call.
-            caller: The caller's frame.
-            tell: Say in the report what differs from the key that was used last.
-        """
+        """A new key for its first call; with ``tell`` the report says how it differs from the last one."""
         entries = self.entries
         if tell and self._opened:
             text = f"{self._opened} is another object, known from now on by what calls read of it"
             self._tally.add([reason(rules.NEW_KEY, text, user_site(caller))])
-        elif tell and self._gone:  # the next one may come to lie where it lay
-            pairs = zip(call.names(), call.leaves, call.kinds, strict=True)
-            known = [
-                f"{name} ({type(leaf).__name__})" for name, leaf, kind in pairs if kind in (OPAQUE, PARAMETER)
-            ]
-            text = f"{', '.join(known)}, known by identity, is another object; that of earlier calls is gone"
+        elif tell and self._gone:  # a new object may get the address of the old one
+            known = _listed(call, lambda leaf, kind: kind in (OPAQUE, PARAMETER))
+            text = f"{known}, known by identity, is another object; that of earlier calls is gone"
             self._tally.add([reason(rules.NEW_KEY, text, user_site(caller), ONE_OBJECT)], call.key)
         elif tell and entries:
             remedy = remedy_of_key(next(reversed(entries.values())).key, call)
@@ -115,12 +94,12 @@ class Keys:
         return entry
 
     def _what_differs(self, call: Call, before: str = "") -> str:
-        """What differs from the key that was used last, if there is one."""
+        """The difference from the key that was used last, if there is one."""
         other = next(reversed(self.entries.values()), None)
         return before + explain_key(other.key, call) if other is not None else ""
 
     def any_replays(self) -> bool:
-        """Whether a call may be replayed: there is a recording, and its last replay came to its end."""
+        """Whether there is a recording whose last replay came to its end."""
         return any(
             recording.recorded and not recording.strays
             for entry in self.entries.values()
@@ -128,18 +107,11 @@ class Keys:
         )
 
     def drop_abandoned(self, found: Specialization | None = None) -> None:
-        """Keys need not keep what was replaced, if nobody else holds it.
-
-        Args:
-            found: A call of this key was traced, so it has looked itself.
-        """
-        if found is None:
-            drop_abandoned([entry.choice for entry in self.entries.values()])
-            return
-        others = [
-            entry for entry in self.entries.values() if entry is not found and entry.shares_device(found)
-        ]
-        drop_abandoned([entry.choice for entry in others])
+        """Let keys drop replaced state that nobody else holds; ``found`` was just traced, and has done so."""
+        entries = self.entries.values()
+        if found is not None:
+            entries = [entry for entry in entries if entry is not found and entry.shares_device(found)]
+        drop_abandoned([entry.choice for entry in entries])
 
     def release(self) -> None:
         """Free all recordings and forget the keys."""
@@ -148,7 +120,13 @@ class Keys:
         self.entries.clear()
 
     def clear(self) -> None:
-        """The same, and forget how many there were."""
+        """The same, and forget what they cost."""
         self.release()
         self._ledger.clear()
         self._openings.clear()
+
+
+def _listed(call: Call, wanted: Callable[[Any, Any], bool]) -> str:
+    """The arguments of a call whose leaf and kind are wanted, with their types."""
+    given = zip(call.names(), call.leaves, call.kinds, strict=True)
+    return ", ".join(f"{name} ({type(leaf).__name__})" for name, leaf, kind in given if wanted(leaf, kind))

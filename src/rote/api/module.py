@@ -19,14 +19,14 @@ _OWN = frozenset({
     "__repr__", "__set_name__", "__setattr__", "__setstate__", "__slots__", "__static_attributes__",
     "__subclasshook__", "__weakref__",
 })  # fmt: skip
-"""What a wrapper has itself, or is asked of a class and not of an instance."""
+"""Methods that a wrapper has itself, or that Python asks of a class and not of an instance."""
 
 
 class GraphedModule(Graphed):
     """A graphed ``nn.Module``; attribute writes go to the module.
 
-    Python looks special methods up on the class. So each wrapper has a class of its own, with those of the
-    module's class: ``graphed[0] = layer`` and ``len(graphed)`` are those of the module.
+    Python looks special methods up on the class. So each wrapper has a class of its own with the special
+    methods of the module's class, such as ``graphed[0] = layer`` and ``len(graphed)``.
     """
 
     _function: Any
@@ -38,7 +38,7 @@ class GraphedModule(Graphed):
 
     @property
     def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """That of the module, for ``isinstance``: a graphed module can be a child of another one."""
+        """The module's class, for ``isinstance``: a graphed module can be a child of another one."""
         return type(self.__dict__.get("_function", self))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -55,7 +55,7 @@ class GraphedModule(Graphed):
             delattr(self._function, name)
 
     def __reduce__(self) -> Any:
-        """As of others, by the class that all wrappers of modules have in common."""
+        """As of other wrappers, by the class that wrappers of modules have in common."""
         found = super().__reduce__()
         return found if isinstance(found, str) else (GraphedModule, *found[1:])
 
@@ -74,15 +74,11 @@ def _special_methods(kind: type) -> dict[str, Any]:
 
 
 def _passed_on(name: str) -> Callable[..., Any]:
-    """A special method that is the module's; where that returns the module, it returns the wrapper.
-
-    Args:
-        name: Of the method; it is looked up at each call, since a class may be given another one.
-    """
+    """A special method that calls the module's; where that returns the module, it returns the wrapper."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         module = self._function
-        value = getattr(type(module), name)(module, *args, **kwargs)
+        value = getattr(type(module), name)(module, *args, **kwargs)  # a class may get another one
         return self if value is module else value
 
     method.__name__ = name

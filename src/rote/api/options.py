@@ -21,7 +21,7 @@ REMOVED: Mapping[str, str] = {
     "chain": "no recording lends its results to another one any more; leave the option out",
     **dict.fromkeys(("shapes", "buckets", "bucket_tolerance"), "use rote.padded(function, axes={...})"),
 }
-"""Options that there were, and what there is instead."""
+"""Former options, and what to do instead."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -29,9 +29,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class OptionKeywords(TypedDict, total=False):
     """The fields of :class:`Options`, as the type of ``**options: Unpack[OptionKeywords]``.
 
-    Editors complete it and type checkers check it as they do parameters. It is no list of parameters: four
-    signatures would repeat it with all defaults, which stand in :class:`Options` alone, and Python would
-    answer an unknown name with a TypeError before it could be said what became of it.
+    Editors complete them and type checkers check them as they do parameters. Plain parameters would repeat
+    the defaults of :class:`Options` in four signatures, and Python would answer an unknown name with a
+    TypeError before rote can say what became of it.
     """
 
     strict: bool
@@ -78,41 +78,40 @@ class Options:
             with 1 a recording is kept when two calls in a row agree.
         max_recordings: Recordings alive at once for one key (the oldest is dropped for a new one), and how
             many may be replaced before the key runs eagerly.
-        max_paths: Ways (combinations of values read by the host) that one recording may have. After 8 in a
-            row that are new, or half of these if that is more, the key runs eagerly for a while; after all of
+        max_paths: Ways (combinations of values read by the host) that one recording may have. After 8 new
+            ones
+            in a row, or half of ``max_paths`` if that is more, the key runs eagerly for a while; after all of
             them for long.
         max_keys: Distinct signatures that are remembered; the least recently used is dropped. After 64 in a
-            row that were never replayed, a new one is looked at from its second call on, later from its
-            fourth, and so on.
+            row without a replay, a new one is traced from its second call on, later from its fourth, and so
+            on.
         backend: ``"auto"`` takes CUDA when an argument or a reachable tensor is there, else the host.
         budget: Bytes (or ``"2GiB"``, ``"500 MB"``) that the recordings of this wrapper may hold on each
-            device, static inputs included; None for no limit but that of :func:`..set_budget`. After a
-            recording that exceeds it, others are evicted, those first that save the fewest operations for
-            each byte, recent replays counting more; an evicted one is recorded again when it is asked for.
-            What alone would exceed the budget runs eagerly. A wrapper with a budget shares memory with no
-            other one.
-        verify: Check the first replay of each recording, and every ``verify``-th one, by running the plain
-            callable as well, from the same state and with the same random numbers, and compare
-            everything a user can see; a difference raises :class:`~..VerificationError`. 0 checks nothing.
-            A checked call costs one plain call more, four copies of what the call changes (and of the
-            arguments), memory for two of them, and a wait for the device. It sees values, shapes, shared
-            memory, gradients, random state and Python state under guard; it does not see effects elsewhere
-            (queues, files), backward passes started later, or calls that were not checked.
+            device, static inputs included; None for the limit of :func:`..set_budget` alone. A recording that
+            exceeds it evicts others: first those that save the fewest operations for each byte, where recent
+            replays count more. An evicted one is recorded again when it is needed. A recording that alone
+            exceeds the budget runs eagerly. A wrapper with a budget shares no memory with others.
+        verify: Check the first replay of each recording, and every ``verify``-th one: run the plain callable
+            as well, from the same state and with the same random numbers, and compare everything a user can
+            see. A difference raises :class:`~..VerificationError`. 0 checks nothing. A check costs one plain
+            call, four copies of all that the call changes (and of the arguments), memory for two of them, and
+            a wait for the device. It sees values, shapes, shared memory, gradients, random state and Python
+            state under guard. It does not see effects elsewhere (queues, files), backward passes started
+            later, or calls that were not checked.
         verify_tolerance: Relative and absolute difference that floating-point values may have in such a
             check. 0 compares bits (NaN equals NaN). Kernels with atomic additions on CUDA need it, or
             ``torch.use_deterministic_algorithms(True)``.
-        keep: Keep a recording even if it is slower than plain calls. With False that is measured: after 64,
-            512, 4,096... replays of a recording a few calls are timed, for which two to ten run plainly.
-            A recording that loses twice in a row, by more than 5 % and 2 us, is dropped, and its key runs
-            plainly until ``reset()``; the report has both times. Nothing waits for the device. Where somebody
-            calls ``backward`` on the results, the walk back counts as part of the call. Not measured are
-            recordings in strict mode or with ``verify``; see
-            :mod:`..runtime.recording.contest`. With True, keys and values that never come again are
-            traced all the same, up to ``max_paths``.
-        split_ops: Names of operators that run between segments, for which one ends before and another begins
-            behind them: ``("mylib::op", "mylib::op.overload")``. Those that their author has tagged
-            ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:
-            ``"aten::addmm"``, not ``"aten::linear"``. Views are never split around.
+        keep: Keep a recording even if it is slower than plain calls. With False it is measured: after 64,
+            512, 4,096... replays a few calls are timed, for which two to ten run plainly. A recording that
+            loses twice in a row, by more than 5 % and 2 us, is dropped, and its key runs plainly until
+            ``reset()``; the report has both times. Nothing waits for the device. If the program calls
+            ``backward`` on the results, the walk back counts as part of the call. Recordings in strict mode
+            or with ``verify`` are not measured; see :mod:`..runtime.recording.contest`. With True, keys and
+            values that never come again are traced all the same, up to ``max_paths``.
+        split_ops: Names of operators that run between two segments: ``("mylib::op", "mylib::op.overload")``.
+            Operators with the tag ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the
+            dispatcher below autograd: ``"aten::addmm"``, not ``"aten::linear"``. Views are never split
+            around.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -149,19 +148,14 @@ class Options:
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
 
     def verifiers(self) -> tuple[Verifier, Verifier] | tuple[None, None]:
-        """For calls, and for backward passes through them; none where nothing is verified."""
+        """Verifiers for calls and for backward passes through them; none where nothing is verified."""
         if not self.verify:
             return None, None
         every, tolerance = self.verify, self.verify_tolerance
         return Verifier(every, tolerance), Verifier(every, tolerance)
 
     def limits(self, account: Account, *, strict: bool) -> Limits:
-        """What bounds the keys of a wrapper.
-
-        Args:
-            account: Whose budget its recordings count against.
-            strict: Whether it is strict; it may be by the environment alone.
-        """
+        """The limits of a wrapper's keys; ``strict`` may come from the environment alone."""
         return Limits(
             warmup=self.warmup,
             max_recordings=self.max_recordings,
@@ -175,11 +169,7 @@ class Options:
 
     @classmethod
     def make(cls, **wanted: Any) -> Options:
-        """Options from keyword arguments.
-
-        Raises:
-            OptionError: A name is unknown or no longer an option, or a value is impossible.
-        """
+        """Options from keyword arguments; an OptionError names an unknown or former option."""
         known = {field.name for field in fields(cls)}
         for name in wanted:
             if name in REMOVED:

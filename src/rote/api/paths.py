@@ -1,8 +1,9 @@
-"""The hot paths of a wrapper: which there are, and when they are thrown away."""
+"""The hot paths of a wrapper: which there are, and when they are dropped."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -20,53 +21,70 @@ if TYPE_CHECKING:
     from .graphed import Graphed
 
 MOST = 4
-"""Hot paths that are tried one by one: two shapes or two modes in turn, for example."""
+"""Hot paths that are tried one by one: for two shapes or two modes in turn, for example."""
 
 MANY = 512
-"""Hot paths that are found by the shapes and plain values of the arguments, where there are more."""
+"""Further hot paths, found by the shapes and plain values of the arguments."""
 
 _PLAIN = frozenset({int, float, bool, str})
 Shapes = tuple[Any, ...]
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class Paths:
-    """Kept by the general path, which adds one when it has replayed, and clears them when it did more.
+class Rest:
+    """A path that leaves so many calls alone, for some reasons."""
 
-    Args:
-        graphed: The wrapper.
-        lock: Its lock.
-        counts: Its counts.
-        sorts: The order of keywords does not matter to its callable.
+    __slots__ = ("_counts", "_left", "_untold", "reasons")
+
+    def __init__(self, calls: int, counts: Counts, reasons: list[Reason]) -> None:
+        self._left = calls
+        self._untold = 0
+        self._counts = counts
+        self.reasons = reasons
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """PLAINLY; NOT_MINE after its last call, or for a call that somebody traces, which is not counted."""
+        del args, kwargs
+        if self._left <= 0 or tracing.get():
+            return NOT_MINE
+        self._left -= 1
+        self._untold += 1
+        self._counts.calls += 1
+        return PLAINLY
+
+    def tell(self) -> int:
+        """The calls that were left alone since the last question."""
+        untold, self._untold = self._untold, 0
+        return untold
+
+
+NOBODY = Rest(0, Counts(), [])
+"""A path that answers nothing."""
+
+
+class Paths:
+    """The general path adds a hot path when it has replayed, and clears them when it did more.
 
     Attributes:
-        newest: What is tried first: a path, a rest, or nobody.
+        newest: The path that is tried first.
         known: The hot paths that are tried one by one, the newest first.
-        others: Where there are more, paths by :func:`shapes_of` the arguments: a server that meets a hundred
-            batch sizes. They are looked for first, since to try four in vain takes longer than one replay.
+        others: Further paths by :func:`shapes_of` the arguments, as of a server that meets a hundred batch
+            sizes. They are looked for first: four vain attempts take longer than one replay.
         finish: Takes the result of a call that was more than a replay.
     """
 
     def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
-        self.newest: HotPath | PlainPath | Rest | Nobody = NOBODY
-        self._rest: Rest | Nobody = NOBODY
+        self.newest: HotPath | PlainPath | Rest = NOBODY
+        self._rest = NOBODY
         self.known: tuple[HotPath | PlainPath, ...] = ()
         self.others: dict[Shapes, HotPath | PlainPath] = {}
-        self._graphed = weakref.ref(graphed)
         self._lock = lock
         self._counts = counts
         self._sorts = sorts
-        self.finish = _Finish(self._graphed)
+        self.finish = _finish(weakref.ref(graphed))
 
     def learn(self, entry: Specialization, variant: Recording, call: Call, given: Given) -> None:
-        """A call was replayed: the next one like it need not come this way.
-
-        Args:
-            entry: The key.
-            variant: The recording.
-            call: The arguments.
-            given: As they were given.
-        """
+        """A call was replayed: the next one like it need not come this way."""
         path = entry.generate(variant, call, self._lock, self._counts, self.finish, sorts=self._sorts)
         if path is not None:
             self._keep(path, given)
@@ -78,15 +96,14 @@ class Paths:
             self._keep(path, given)
 
     def rest(self, calls: int, reasons: list[Reason]) -> None:
-        """Leave calls alone that no hot path answers, so many of them: none is to be traced."""
+        """Leave so many calls alone that no hot path answers."""
         self._rest = Rest(calls, self._counts, reasons)
         if self.newest is NOBODY and not self.others:
             self.newest = self._rest
 
     def rested(self) -> tuple[list[Reason], int]:
-        """Why calls were left alone, and how many since this was asked last."""
-        rest = self._rest
-        return (rest.reasons, rest.tell()) if type(rest) is Rest else ([], 0)
+        """Why calls were left alone, and how many since the last question."""
+        return self._rest.reasons, self._rest.tell()
 
     def end_rest(self) -> None:
         """Look at calls again."""
@@ -107,10 +124,9 @@ class Paths:
         self.others[shapes_of(args, kwargs)] = path
 
     def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a path says that is not the newest, or NOT_MINE.
+        """The answer of a path that is not the newest, or NOT_MINE.
 
-        The one that is found by the shapes is asked first, but not where somebody would see that they are
-        looked at.
+        The path for these shapes comes first, but not where somebody would see that shapes are looked at.
         """
         paths = self.known[1:] if self.known and self.newest is self.known[0] else self.known
         if self.others and not tracing.get() and not function_modes():
@@ -128,62 +144,8 @@ class Paths:
         self.others.clear()
 
 
-class Rest:
-    """A path that leaves calls alone, so many of them.
-
-    Args:
-        calls: How many.
-        counts: The wrapper's counts.
-        reasons: Why.
-
-    Attributes:
-        reasons: Why.
-    """
-
-    __slots__ = ("_counts", "_left", "_untold", "reasons")
-
-    def __init__(self, calls: int, counts: Counts, reasons: list[Reason]) -> None:
-        self._left = calls
-        self._untold = 0
-        self._counts = counts
-        self.reasons = reasons
-
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """PLAINLY, or NOT_MINE once it is over or where somebody traces: such a call is not counted."""
-        del args, kwargs
-        if self._left <= 0 or tracing.get():
-            return NOT_MINE
-        self._left -= 1
-        self._untold += 1
-        self._counts.calls += 1
-        return PLAINLY
-
-    def tell(self) -> int:
-        """Calls that were left alone since this was asked last."""
-        untold, self._untold = self._untold, 0
-        return untold
-
-
-class Nobody:
-    """A path that answers nothing."""
-
-    __slots__ = ()
-
-    @staticmethod
-    def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """NOT_MINE."""
-        del args, kwargs
-        return NOT_MINE
-
-
-NOBODY = Nobody()
-
-
 def shapes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-    """What tells calls apart well enough to guess which path is theirs: the path itself looks at all.
-
-    Shapes of tensors and plain values, such as the number of a step.
-    """
+    """Shapes of tensors and plain values: enough to guess the path of a call, which looks at all itself."""
     given = (*args, *kwargs.values()) if kwargs else args
     return tuple(
         [
@@ -193,12 +155,11 @@ def shapes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
     )
 
 
-class _Finish:
+def _finish(graphed: weakref.ref[Graphed]) -> Callable[[Specialization, Result], Any]:
     """Gives the result of a call that was more than a replay to the wrapper, without keeping that alive."""
 
-    def __init__(self, graphed: weakref.ref[Graphed]) -> None:
-        self._graphed = graphed
+    def finish(entry: Specialization, result: Result) -> Any:
+        wrapper = graphed()
+        return wrapper.finish(entry, result) if wrapper is not None else result.value
 
-    def __call__(self, entry: Specialization, result: Result) -> Any:
-        graphed = self._graphed()
-        return graphed.finish(entry, result) if graphed is not None else result.value
+    return finish

@@ -1,4 +1,4 @@
-"""Callables that somebody declares to depend on their arguments alone."""
+"""Callables that a user declares to depend on their arguments alone."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ Thing = TypeVar("Thing")
 def pure(thing: Thing, *others: Any) -> Thing:
     """Declare that callables give the same for the same arguments, and do nothing else.
 
-    A call that runs code of which it is not known what it reads is not recorded (RT218). Where you know it,
-    say so: ``rote.pure(library.function)``, a class (its methods are meant), a whole module, or
-    ``@rote.pure`` above a function of your own. What is declared is not looked into from then on, in all
-    graphed callables of the process; what it is given still counts. ``verify=`` compares replays with plain
-    calls, so it finds a declaration that is not true.
+    A call that runs code whose reads are not known is not recorded (RT218). Where you know it, say so:
+    ``rote.pure(library.function)``, a class (for its methods), a whole module, or ``@rote.pure`` above a
+    function of your own. From then on no graphed callable of the process looks into it; its arguments still
+    count. ``verify=`` compares replays with plain calls, so it finds a declaration that is not true.
 
     Args:
         thing: A function, a class, or a module.
@@ -28,7 +27,7 @@ def pure(thing: Thing, *others: Any) -> Thing:
         The first one.
 
     Raises:
-        MisuseError: One of them can be called by nobody.
+        MisuseError: One of them cannot be called.
     """
     for number, each in enumerate((thing, *others)):
         if not callable(each) and not isinstance(each, ModuleType):

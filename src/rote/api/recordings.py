@@ -1,4 +1,4 @@
-"""What a report says of each recording."""
+"""The part of a report on each recording."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from .report import InputReport, IslandReport, OutputReport, RecordingReport
 
 
 def recording_reports(entries: Iterable[Specialization], account: Account) -> tuple[RecordingReport, ...]:
-    """The recordings of all keys.
-
-    Args:
-        entries: The keys.
-        account: Whose budget they count against.
-    """
+    """The recordings of all keys."""
     held = _bytes_held(account)
     return tuple(
         _report(entry, variant, sum(held.get(id(holding), 0) for holding in variant.holdings()))
@@ -29,7 +24,7 @@ def recording_reports(entries: Iterable[Specialization], account: Account) -> tu
 
 
 def output_reports(entries: Iterable[Specialization]) -> tuple[OutputReport, ...]:
-    """What recorded calls of all keys wrote to the standard streams."""
+    """The lines of recorded calls that write to the standard streams."""
     found = dict.fromkeys(each for entry in entries for each in entry.output())
     return tuple(OutputReport(each.what, str(each.site)) for each in found)
 
@@ -63,7 +58,7 @@ def _bytes_held(account: Account) -> dict[int, int]:
     """Bytes of every recording of an account, by identity of its holding."""
     found: dict[int, int] = {}
     for backend, budget in BUDGETS.all():
-        taken = PROCESS.take(backend.lock)  # not if another thread traces a call: it may wait for this one
+        taken = PROCESS.take(backend.lock)  # another thread that traces a call may wait for this one
         try:
             found.update({id(holding): nbytes for holding, nbytes in budget.by_recording(account).items()})
         finally:

@@ -1,4 +1,4 @@
-"""What a graphed callable did so far, as frozen values that serialise to JSON."""
+"""The report of a graphed callable, as frozen values that serialise to JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 16
 """Recordings, and lines with output, that the text lists; the report has them all."""
 
 MOST_EARLY = 1024
-"""Keys without a recording of which it is known what they met."""
+"""Keys without a recording whose reasons are remembered."""
 
 _Place = tuple[str, Site | None]
 
@@ -28,7 +28,7 @@ class IslandReport:
     Attributes:
         operation: Its name.
         where: ``file:line`` of the user's line.
-        code: Code of the rule that says why.
+        code: Code of the rule behind it.
     """
 
     operation: str
@@ -44,7 +44,7 @@ class InputReport:
         name: ``args[0]``, ``kwargs['mask']``.
         kind: ``"not mutated"``, ``"parameter or buffer"`` or ``"another tensor"`` (a mutated one).
         placement: ``"in place"``, or ``"copied"`` to the recording's memory (and back, if it is mutated).
-        mutated: ``file:line`` of the user's line that writes it first, empty if none does.
+        mutated: ``file:line`` of the first line that writes it, empty if none does.
     """
 
     name: str
@@ -58,22 +58,22 @@ class RecordingReport:
     """One recording.
 
     Attributes:
-        key: The arguments it is for.
+        key: Its arguments.
         segments: Number of segments (CUDA graphs).
         operations: Captured operations on all paths.
         paths: Ways through it, by the values the host reads.
-        islands: What runs between the segments, host reads included.
-        bytes_held: Bytes of pool memory and static inputs. Of memory shared with other recordings it is the
-            part that its estimate is of all estimates, so the figures add up to what is held.
-        estimate: Bytes that the recording was expected to need alone, before it was made: the most that the
-            observed calls had at one time, what they left at the end, and the arguments.
+        islands: Operations between the segments, host reads included.
+        bytes_held: Bytes of pool memory and static inputs. Memory shared with other recordings is divided in
+            proportion to the estimates, so the figures add up to the memory held.
+        estimate: Bytes that the recording was expected to need alone, before it was made: the peak of the
+            observed calls, the memory they left at the end, and the arguments.
         replays: Calls answered by it.
         evictions: How often it gave its memory back for a budget, and was made again.
         inputs: Its tensor arguments.
-        replay_us: Microseconds of a replay, where that was measured against plain calls: the median of the
-            last round. Host or device, whichever is busy for longer.
-        plain_us: Those of a plain call.
-        with_backward: Both are of calls with the walk back through their results.
+        replay_us: Microseconds of a replay, if it was measured against plain calls: the median of the last
+            round, of host or device, whichever is busy for longer.
+        plain_us: Microseconds of a plain call.
+        with_backward: Both include the walk back through the results.
     """
 
     key: str
@@ -100,8 +100,8 @@ class ReasonReport:
         message: What happened, the last time.
         where: ``file:line`` of the user's line, empty if none is known.
         remedy: What to do.
-        count: How many calls it concerned.
-        warm_up: They all came before the first recording of their keys: what has settled by itself.
+        count: Number of these calls.
+        warm_up: All came before the first recording of their keys, so the reason has settled by itself.
     """
 
     code: str
@@ -112,13 +112,13 @@ class ReasonReport:
     warm_up: bool = False
 
     def finding(self) -> Finding:
-        """The reason in the form in which ``rote.check`` gives what it finds."""
+        """The reason in the form of the findings of ``rote.check``."""
         return finding_at(self.code, self.where, self.message, self.remedy)
 
 
 @dataclass(frozen=True)
 class OutputReport:
-    """What recorded calls wrote to a standard stream, and replays do not.
+    """Output of recorded calls to a standard stream, which replays do not repeat.
 
     Attributes:
         what: ``"print"``, ``"sys.stderr.write"``, ``"warnings.warn"``, or the library: ``"logging"``.
@@ -131,19 +131,19 @@ class OutputReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole.
+    """The whole report.
 
     Attributes:
         name: The callable.
         calls: All calls.
         replayed: Calls answered from a recording.
-        eager: Calls that ran the callable (observation and recording are among them).
+        eager: Calls that ran the callable, for observation and recording too.
         recorded: Calls that made a recording or added a path to one.
         backwards: Backward passes through results of recordings.
-        backwards_replayed: Those that were replayed.
-        backwards_verified: Those whose replay was compared with a plain one (``verify=``).
-        verified: Replayed calls that were run plainly as well and found equal (``verify=``).
-        recordings: The recordings there are now.
+        backwards_replayed: Backward passes that were replayed.
+        backwards_verified: Backward passes whose replay was compared with a plain one (``verify=``).
+        verified: Replayed calls that also ran plainly and were found equal (``verify=``).
+        recordings: The recordings that exist now.
         budget: Bytes they may hold on each device by the wrapper's own budget; None for no such limit.
         reasons: Why calls were not replayed, most frequent first, warm-up last.
         output: Lines that write output, which replays do not repeat; each once.
@@ -169,7 +169,7 @@ class Report:
         return sum(recording.bytes_held for recording in self.recordings)
 
     def findings(self) -> Findings:
-        """The islands and the reasons in the form in which ``rote.check`` gives what it finds."""
+        """The islands and the reasons in the form of the findings of ``rote.check``."""
         islands = {
             (island.code, island.where): (f"{island.operation} runs between two segments", "")
             for recording in self.recordings
@@ -194,7 +194,7 @@ class Report:
 class ReasonCounts:
     """Counts reasons by code and line; the text is that of the last occurrence.
 
-    What a key met before its first recording, and has not met since, was its warm-up.
+    A reason that a key met before its first recording, and not since, was its warm-up.
     """
 
     def __init__(self) -> None:
@@ -203,19 +203,13 @@ class ReasonCounts:
         self._warm: Counter[_Place] = Counter()
 
     def add(self, reasons: list[Reason], early: Any = None, calls: int = 1) -> None:
-        """Count reasons of one call, or of several that have the same.
-
-        Args:
-            reasons: Why it was not replayed.
-            early: The key of the call, if that has no recording yet.
-            calls: How many calls.
-        """
+        """Count the reasons of one or more calls; ``early`` is their key if it has no recording yet."""
         for reason in {(reason.code, reason.where): reason for reason in reversed(reasons)}.values():
             place = (reason.code, reason.where)
             self._found[place] = (reason, self._found.get(place, (reason, 0))[1] + calls)
             if early is not None:
                 keys = self._early.setdefault(place, Counter())
-                if len(keys) >= MOST_EARLY:  # most of them are never recorded
+                if len(keys) >= MOST_EARLY:  # most are never recorded
                     keys.clear()
                 keys[early] += 1
 
@@ -225,7 +219,7 @@ class ReasonCounts:
             self._warm[place] += keys.pop(key, 0)
 
     def reports(self) -> tuple[ReasonReport, ...]:
-        """All reasons, most frequent first; warm-up comes last, and what is still being observed."""
+        """All reasons, most frequent first; warm-up and keys still under observation come last."""
 
         def order(item: tuple[_Place, tuple[Reason, int]]) -> tuple[bool, int, bool]:
             place, (reason, count) = item
@@ -272,11 +266,9 @@ def _measured(recording: RecordingReport) -> str:
 
 
 def explain(report: Report, instances: int = 0) -> str:
-    """The report as text for people: what replays, what does not, why, where, and what to do.
+    """The report as text: what replays, what does not, why, where, and what to do.
 
-    Args:
-        report: What happened.
-        instances: How many objects were called with it as their method; what they did is not in the report.
+    ``instances`` objects have been called with it as their method; their calls are not in the report.
     """
     checked = f", {report.verified} verified" if report.verified else ""
     lines = [

@@ -21,19 +21,19 @@ def graph(**options: Unpack[OptionKeywords]) -> Callable[[Callable[..., Any]], G
 def graph(function: Callable[..., Any] | None = None, /, **options: Unpack[OptionKeywords]) -> Any:
     """Record a callable once and replay it.
 
-    The first calls run as they are, under observation; when two in a row agree, the next one is recorded, and
+    The first calls run as they are, under observation. When two in a row agree, the next one is recorded, and
     later calls with the same signature replay it: from CUDA graphs if the tensors are on a GPU, from a tape
-    of ATen operations on a CPU. What a call returns is what the plain callable would have returned.
+    of ATen operations on a CPU. A call returns what the plain callable would have returned.
 
-    Works on functions, modules, bound methods and closures, and as a decorator with or without options.
+    It works on functions, modules, bound methods and closures, and as a decorator with or without options.
 
     Args:
-        function: What to graph.
+        function: The callable to graph.
         **options: See :class:`..Options`.
 
     Returns:
         A callable with the same arguments. ``report()`` and ``explain()`` say what it did, ``reset()`` frees
-        everything it recorded.
+        its recordings.
 
     Raises:
         OptionError: An option is unknown or has an impossible value.

@@ -1,4 +1,4 @@
-"""What every layer uses and needs only the standard library: errors, source locations, settings."""
+"""The base of every layer, on the standard library alone: errors, source locations, settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which object something is, where only that is asked."""
+"""The identity of an object, for comparison alone."""
 
 identity = object.__hash__
 """As unique as ``id`` while the object lives, and no address. Audit hooks are told of each call of ``id``:

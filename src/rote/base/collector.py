@@ -1,4 +1,4 @@
-"""Python's collector of cycles while a call is looked at: it rests, with the program's settings in force."""
+"""Python's collector of cycles: it rests while a call is observed or recorded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 
 class Collector:
-    """Lets the collector rest, by a threshold of 0: ``gc.isenabled()`` is what the program has made it.
+    """Lets the collector rest by a threshold of 0; ``gc.isenabled()`` still says what the program has set.
 
     Observing and recording make some twenty objects for each operation and keep them: with a million objects
-    alive, collections that find nothing take longer than all the rest. ``gc.freeze()`` would spare later ones
-    too, but ``gc.unfreeze()`` gives back what the program had frozen itself.
+    alive, collections that find nothing take longer than all the rest. ``gc.freeze()`` would spare later
+    collections too, but ``gc.unfreeze()`` would release objects that the program has frozen itself.
 
-    The settings are the process's: other threads make garbage meanwhile, which is collected afterwards. What
-    the program sets while the collector rests stays as it is; the threshold that it reads then is 0.
+    The settings are the process's: the garbage of other threads is collected afterwards. A setting that the
+    program makes meanwhile stays; the threshold that it reads meanwhile is 0.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Collector:
                     gc.set_threshold(*self._before)
 
     def settings(self) -> tuple[Any, ...]:
-        """What the program has set: whether it is on, the thresholds, flags, how many callbacks."""
+        """The program's settings: whether it is on, the thresholds, flags, how many callbacks."""
         with self._lock:
             threshold = gc.get_threshold()
             if self._users and threshold == self._resting:
@@ -52,4 +52,4 @@ class Collector:
 
 
 COLLECTOR = Collector()
-"""The settings are the process's, and so is who lets the collector rest."""
+"""One for the process, as the settings are."""

@@ -5,13 +5,13 @@
     │   └── OptionError      an option has an impossible value
     ├── EnvironmentError_    the machine or the PyTorch build cannot do it
     │   └── CaptureError     a device refused an operation while a segment was being captured
-    │       └── MemoryShortageError  it had no memory left for it
+    │       └── MemoryShortageError  the device had no memory left
     ├── NotReplayedError     strict mode: a guard did not match, or nothing could be recorded
     └── InternalError        our bug; please report it
-        └── VerificationError  the self-check: a replay gave something else than the plain call
+        └── VerificationError  the self-check: a replay differs from the plain call
 
-What holds after a raise: nothing half-recorded is kept, the current stream and the random number
-generators are as the plain callable would have left them, and the wrapper can be called again.
+After a raise nothing half-recorded is kept, the current stream and the random number generators are as the
+plain callable would have left them, and the wrapper can be called again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ from typing import Any
 
 
 class RoteError(Exception):
-    """Base of every exception that rote raises on its own account.
-
-    Exceptions raised by the wrapped callable are never wrapped in this: they pass through unchanged.
-    """
+    """Base of every exception of rote's own. Exceptions of the wrapped callable pass through unchanged."""
 
 
 class MisuseError(RoteError):
@@ -40,27 +37,28 @@ class EnvironmentError_(RoteError):
 
 
 class CaptureError(EnvironmentError_):
-    """An operation was refused while a segment was being captured.
+    """A device refused an operation during a capture.
 
-    Users see it only when they drive a backend by hand; the runtime turns it into an island.
+    The runtime turns it into an island: users see it only when they drive a backend by hand.
     """
 
 
 class MemoryShortageError(CaptureError):
-    """The device had no memory left for a recording. Its ``__cause__`` is what PyTorch raised.
+    """The device had no memory left for a recording. Its ``__cause__`` is PyTorch's error.
 
-    Users see it only when they drive a backend by hand; the runtime frees memory, tries again, and then runs
-    the call eagerly.
+    The runtime frees memory, tries again, and then runs the call eagerly: users see it only when they drive a
+    backend by hand.
     """
 
 
 class NotReplayedError(RoteError):
     """Strict mode: the call would not have been replayed wholly from graphs.
 
-    Raised before the callable runs, so the call had no effect.
+    It is raised before the callable runs, so the call had no effect.
 
     Attributes:
-        findings: Why, as ``g.findings()`` and ``rote.check`` give it: code, place, message, remedy.
+        findings: The reasons, in the form of ``g.findings()`` and ``rote.check``: code, place, message,
+            remedy.
     """
 
     def __init__(self, message: str = "", findings: Sequence[Any] = ()) -> None:
@@ -73,19 +71,19 @@ class InternalError(RoteError):
 
 
 class VerificationError(InternalError):
-    """The self-check (``verify=``) found that a replay gave something else than the plain callable.
+    """The self-check (``verify=``) found that a replay differs from the plain callable.
 
-    Either a bug in rote, or a value that the callable reads and rote cannot see. The state is that of the one
-    plain call, and the recording is gone, so later calls do not repeat the wrong answer.
+    Either rote has a bug, or the callable reads a value that rote cannot see. The state is that of one plain
+    call, and the recording is gone, so later calls do not repeat the wrong answer.
 
     Attributes:
         output: The first value that differs: ``result['logits']``, ``args[0]``, ``model.weight.grad``.
         difference: The largest absolute difference in it; infinite where only one of the two is NaN, None
-            where it is no matter of numbers.
+            where the difference is not one of numbers.
         operation: The first operation whose result differs, None if it is not known.
-        where: ``file:line`` of that operation or of what else caused it, None if it is not known.
-        cause: What the likely cause is, with its rule code.
-        findings: The cause as a finding, as ``rote.check`` gives it.
+        where: ``file:line`` of the cause, None if it is not known.
+        cause: The likely cause, with its rule code.
+        findings: The cause as a finding, in the form of ``rote.check``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""When two floats are the same: to the bit. 0.0 is not -0.0, and a NaN has a sign and a payload, too."""
+"""The bits of floats, by which they are compared: 0.0 is not -0.0, and a NaN has a sign and a payload."""
 
 from __future__ import annotations
 

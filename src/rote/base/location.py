@@ -1,4 +1,4 @@
-"""Where in the user's program something happened: the innermost frame outside PyTorch and rote."""
+"""The user's line of what happens: the innermost frame outside PyTorch and rote."""
 
 from __future__ import annotations
 
@@ -18,16 +18,11 @@ TORCH_NEEDS = (
 
 _ROTE = str(Path(__file__).resolve().parent.parent) + "/"
 _QUANT = f"{_ROTE}quant/"
+_PACKAGES = ("site-packages/", "dist-packages/")
 
 
 class Site(NamedTuple):
-    """A place in a source file.
-
-    Attributes:
-        file: Path as Python knows it.
-        line: Line number, from 1.
-        function: Name of the function around it.
-    """
+    """A line of a source file, from 1, and the function around it."""
 
     file: str
     line: int
@@ -46,12 +41,7 @@ NOWHERE = Site("<unknown>", 0, "<unknown>")
 
 
 def user_site(frame: FrameType | None = None, until: FrameType | None = None) -> Site:
-    """Return the innermost frame that belongs neither to PyTorch nor to rote.
-
-    Args:
-        frame: Where to start looking outwards; the caller's frame if None.
-        until: Where to stop: this frame and those around it are nobody's.
-    """
+    """The innermost frame outside PyTorch and rote, from ``frame`` (or the caller's) out to ``until``."""
     at = sys._getframe(1) if frame is None else frame  # pyright: ignore[reportPrivateUsage]
     while at is not None and at is not until:
         code = at.f_code
@@ -64,17 +54,17 @@ def user_site(frame: FrameType | None = None, until: FrameType | None = None) ->
 class Sites:
     """The user's lines of one call, each looked up once: a recording asks at every operation.
 
-    Where an instruction stands in its code does not change, so a line that comes again (the body of a loop,
-    the layers of a model) is one look into a table, and all its operations share one :class:`Site`.
+    An instruction keeps its place in its code, so a line that comes again (the body of a loop, the layers of
+    a model) is one look into a table, and all its operations share one :class:`Site`.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Site] = {}
         self._internal: set[str] = set()  # files
-        self._codes: list[CodeType] = []  # what is in here keeps its identity
+        self._codes: list[CodeType] = []  # kept alive, so that no other code gets their identity
 
     def here(self) -> Site:
-        """What :func:`user_site` returns; the caller and the two frames around it are rote's own."""
+        """The result of :func:`user_site`; the caller and the two frames around it are rote's own."""
         at, internal = sys._getframe(3).f_back, self._internal  # pyright: ignore[reportPrivateUsage]
         while at is not None:
             code = at.f_code
@@ -86,7 +76,7 @@ class Sites:
         return NOWHERE
 
     def _look(self, frame: FrameType) -> Site | None:
-        """Where a frame is, if it is the user's; it is told again by the identity of its code."""
+        """The line of a frame, if it is the user's."""
         code = frame.f_code
         if is_internal(code.co_filename):
             self._internal.add(code.co_filename)
@@ -98,7 +88,7 @@ class Sites:
 
 
 def traceback_site(traceback: TracebackType | None) -> Site:
-    """Return the innermost user frame of a traceback."""
+    """The innermost user frame of a traceback."""
     found = NOWHERE
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -117,35 +107,23 @@ def is_internal(filename: str) -> bool:
     home = getattr(torch, "__file__", None)
     if home is not None and filename.startswith(str(Path(home).parent) + "/"):
         return True
-    package = _package_of(filename)
-    if package in TORCH_NEEDS:
-        return True
-    return filename.startswith(str(Path(linecache.__file__).parent) + "/") and not _is_package(filename)
+    package = _installed(filename).partition("/")[0]
+    if package:  # below the standard library's folder, yet the user's
+        return package in TORCH_NEEDS
+    return filename.startswith(str(Path(linecache.__file__).parent) + "/")
 
 
 def is_own(filename: str) -> bool:
-    """Whether a source file is of rote's runtime; quantized layers are what calls run, as others are."""
+    """Whether a source file belongs to rote's runtime; quantized layers are code of calls, as others are."""
     return filename.startswith(_ROTE) and not filename.startswith(_QUANT)
 
 
 @lru_cache(maxsize=4096)
 def _shorten(filename: str) -> str:
     """Cut everything up to ``site-packages/`` or the working directory, to keep messages readable."""
-    for marker in ("site-packages/", "dist-packages/"):
-        if marker in filename:
-            return filename.rsplit(marker, 1)[1]
-    here = str(Path.cwd()) + "/"
-    return filename.removeprefix(here)
+    return _installed(filename) or filename.removeprefix(str(Path.cwd()) + "/")
 
 
-def _is_package(filename: str) -> bool:
-    """Installed third-party packages lie below the standard library's folder, yet are the user's."""
-    return _package_of(filename) is not None
-
-
-def _package_of(filename: str) -> str | None:
-    """Name of the installed package a file belongs to."""
-    for marker in ("site-packages/", "dist-packages/"):
-        if marker in filename:
-            return filename.rsplit(marker, 1)[1].partition("/")[0]
-    return None
+def _installed(filename: str) -> str:
+    """The path of a file below the folder of installed packages; empty if it is in none."""
+    return next((filename.rsplit(marker, 1)[1] for marker in _PACKAGES if marker in filename), "")

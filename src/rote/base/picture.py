@@ -10,14 +10,7 @@ NO_MATPLOTLIB = "a picture needs matplotlib: pip install 'rote[plots]'"
 
 
 def figure(height: float) -> Any:
-    """A figure of its own, that no window and no global state knows.
-
-    Args:
-        height: Inches, of ten to the side.
-
-    Raises:
-        EnvironmentError_: matplotlib is not installed.
-    """
+    """A figure of ten by ``height`` inches, outside any window and matplotlib's global state."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

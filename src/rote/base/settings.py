@@ -1,4 +1,4 @@
-"""The environment: the variables that rote reads, and those a callable may read. No other file reads any."""
+"""Environment variables; no other file reads any."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 ENVIRONMENT = os.environ
-"""All variables, live."""
+"""All variables, as they are now."""
 
 READERS = frozenset({"environ", "environb", "getenv", "getenvb"})
 """Names by which Python code reads variables."""
@@ -16,7 +16,7 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 
 @dataclass(frozen=True)
 class Settings:
-    """Process-wide wishes.
+    """Settings of the process.
 
     Attributes:
         disable: ``ROTE_DISABLE=1``: every wrapper is a plain call.
@@ -43,10 +43,9 @@ def _flag(name: str, default: str = "") -> bool:
 
 
 def read_duquant() -> dict[str, str]:
-    """The variables of the quantization, by full name, as they are set now.
+    """The variables of the quantization by full name: ``ROTE_DUQUANT_*``, and ``OPENPI_DUQUANT_*``.
 
-    Those named ``ROTE_DUQUANT_*``, and ``OPENPI_DUQUANT_*`` as public scripts for policies set them. What
-    they mean and whether they can is for the quantization to say.
+    Public scripts for policies set the latter. The quantization checks them.
     """
     prefixes = ("ROTE_DUQUANT_", "OPENPI_DUQUANT_")
     return {name: value for name, value in sorted(os.environ.items()) if name.startswith(prefixes)}

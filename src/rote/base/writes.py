@@ -1,4 +1,4 @@
-"""How often a tensor was written to."""
+"""Counts of writes to tensors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def count_writes(tensor: Any) -> int:
-    """How often autograd has counted a write to a tensor, 0 where it does not count.
+    """The writes to a tensor that autograd has counted, 0 where it does not count.
 
     Two counts in one call tell whether the tensor was written between them, which is the same in each call.
-    So no condition is made of a count; it is for that comparison alone.
+    So a count becomes no condition.
     """
     return 0 if tensor.is_inference() else tensor._version

@@ -1,13 +1,12 @@
 """Contenders side by side: processes that live together and are measured in turns.
 
-Clocks, neighbours and drivers move absolute times by more than the differences of interest, so all contenders
-are measured in one run, in rounds: each has a short turn in every round, and the order is reversed from one
-round to the next. Only one works at a time. Each is a process of its own, so one that crashes, hangs or runs
-out of memory costs its own row and nothing else; one that ran out of memory beside the others is tried once
-more, alone.
+Clocks, neighbours and drivers move absolute times by more than the differences of interest. So all contenders
+are measured in one run, in rounds: each has a short turn in every round, and each round reverses the order.
+Only one works at a time. Each is a process of its own: one that crashes, hangs or runs out of memory costs
+its own row and nothing else. One that ran out of memory beside the others is tried once more, alone.
 
-What the arrangement does not see: contexts of the idle processes take some hundred MB of a GPU each; and
-memory that a contender would need in a process that does other work as well.
+What this does not see: the contexts of idle processes take some hundred MB of a GPU each, and a contender may
+need more memory in a process that does other work as well.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ import torch
 
 from . import machine as bench_machine
 from .crew import BenchPlan, Crew
-from .process import WorkerFailure
+from .process import START_S, WorkerFailure
 from .report import NO_GPU, BenchReport, BenchRow
 from .worker import EAGER, Contender, together
 
 FIRST_CALLS = 8
-"""Compared with eager, call by call. rote replays from the fourth on, if nothing has to settle."""
+"""These are compared with eager, call by call. rote replays from the fourth on, if nothing has to settle."""
 
 MOST_ROUNDS = 10
 CALLS_OF_TURN = 5
-"""The fewest calls of a turn, those included that are not timed."""
+"""The fewest calls of a turn, untimed ones included."""
 
 
 class Bench:
-    """One run of a plan; ``say`` is called with what it is at."""
+    """One run of a plan; ``say`` gets its progress."""
 
     def __init__(self, plan: BenchPlan, say: Callable[[str], None] = lambda text: None) -> None:
         self._plan = plan
@@ -65,7 +64,7 @@ class Bench:
     # ------------------------------------------------------------------ the stages
 
     def _start(self) -> None:
-        """Start all processes at once: to import and to build takes seconds, and is not timed."""
+        """Start all processes at once: imports and builds take seconds, and are not timed."""
         has_gpu = torch.cuda.is_available()
         self.report.rows = [BenchRow(each.name, each.title) for each in self._plan.contenders]
         self._say("starting")
@@ -76,16 +75,14 @@ class Bench:
                 self._crew.spawn(contender)
 
     def _prepare(self) -> list[Contender]:
-        """Build everywhere, then make the first calls in turn; returns those that lacked memory."""
+        """Build everywhere, then make the first calls in turn; returns the contenders that lacked memory."""
         waiting: list[Contender] = []
         for stage in (self._await_target, self._warm):
             for contender in self._plan.contenders:
                 if contender.needs_gpu and not self.report.on_gpu and contender in self._crew:
                     self._crew.drop(contender).fail("the target is on the CPU", NO_GPU)
                 elif contender in self._crew:
-                    failure = self._crew.attempt(
-                        contender, lambda run=stage, each=contender: run(each), spare=True
-                    )
+                    failure = self._crew.attempt(contender, stage, spare=True)
                     if failure is not None and contender is EAGER:
                         return self._eager_alone()
                     if failure is not None and failure.memory:
@@ -93,47 +90,49 @@ class Bench:
         return waiting
 
     def _eager_alone(self) -> list[Contender]:
-        """Where memory does not even last for eager beside the others, they have to wait."""
+        """Run eager first and alone: beside the others it had no memory. They wait."""
         waiting = self._crew.members()
         self._crew.stop()
         self._crew.row(EAGER).begin_again()
         self._crew.spawn(EAGER)
         for stage in (self._await_target, self._warm):
-            self._crew.attempt(EAGER, lambda run=stage: run(EAGER))
+            self._crew.attempt(EAGER, stage)
         return waiting
 
     def _measure(self) -> None:
         """Give every contender a turn in each round."""
-        slowest = sum(self._crew.row(name).first_calls_s[-1] for name in self._crew.living)
-        rounds = int(min(MOST_ROUNDS, max(1, self._plan.seconds / (slowest * CALLS_OF_TURN))))
-        turns: dict[str, list[dict[str, Any]]] = {name: [] for name in self._crew.living}
         contenders = self._crew.members()
+        one_each = sum(self._crew.row(contender).first_calls_s[-1] for contender in contenders)
+        rounds = int(min(MOST_ROUNDS, max(1, self._plan.seconds / (one_each * CALLS_OF_TURN))))
+        turns: dict[Contender, list[dict[str, Any]]] = {contender: [] for contender in contenders}
         seconds = self._plan.seconds / rounds / len(contenders)
+
+        def take_turn(contender: Contender) -> None:
+            turns[contender].append(self._turn(contender, seconds))
+
         for number in range(rounds):
             self._say(f"round {number + 1} of {rounds}")
             for contender in contenders if number % 2 == 0 else reversed(contenders):
                 if contender in self._crew:
-                    self._crew.attempt(
-                        contender, lambda each=contender: turns[each.name].append(self._turn(each, seconds))
-                    )
+                    self._crew.attempt(contender, take_turn)
         self.report.rounds = rounds
-        for name in self._crew.living:
-            self._crew.row(name).time(turns[name])
+        for contender in self._crew.members():
+            self._crew.row(contender).time(turns[contender])
         self.report.find_fast_calls()
 
     def _finish(self) -> None:
-        """What is only asked when no time is taken any more."""
+        """Compare once more and count: both would disturb the timing."""
         self.report.machine["after"] = bench_machine.state(self.report.on_gpu)
         self._compare_eager_again()
         for contender in self._crew.members() if self.report.compared_again else ():
             if contender is not EAGER:
-                self._crew.attempt(contender, lambda each=contender: self._compare_again(each))
+                self._crew.attempt(contender, self._compare_again)
         for contender in self._crew.members():
             self._say(f"{contender.title}: counting launches")
             self._count(contender)
 
     def _alone(self, waiting: list[Contender]) -> None:
-        """Measure those that had no memory beside the others."""
+        """Measure the contenders that had no memory beside the others."""
         for contender in waiting:
             row = self._crew.row(contender)
             if contender.needs_gpu and not self.report.on_gpu:
@@ -141,7 +140,7 @@ class Bench:
                 continue
             row.begin_again()
             self._crew.spawn(contender)
-            if self._crew.attempt(contender, lambda each=contender: self._measure_alone(each)) is None:
+            if self._crew.attempt(contender, self._measure_alone) is None:
                 row.notes.append("measured alone, after the others: beside them memory ran out")
             self._crew.stop()
 
@@ -156,7 +155,7 @@ class Bench:
         self._count(contender)
 
     def _check_eager(self) -> None:
-        """Where rote differs: does eager repeat itself?"""
+        """Ask whether eager repeats itself, where rote differs from it."""
         rote = self.report.row("rote")
         if rote is None or not rote.differs:
             return
@@ -164,18 +163,17 @@ class Bench:
         self._crew.spawn(EAGER)
         try:
             self._await_target(EAGER)
-            answer = self._crew.ask(EAGER, _first_calls(keep=False))
-            self.report.repeats = answer["equality"]
+            self.report.repeats = self._first_calls(EAGER, keep=False)["equality"]
         except WorkerFailure as failure:
             rote.notes.append(f"eager could not be run once more: {failure.reason}")
 
     # ------------------------------------------------------------------ one contender
 
     def _await_target(self, contender: Contender) -> None:
-        process, report = self._crew.living[contender.name], self.report
+        process, report = self._crew.living[contender], self.report
         self._say(f"{contender.title}: building the target")
         process.wait_until_ready()
-        built = process.receive_built()
+        built = process.receive(START_S)
         if contender is EAGER and not report.device_name:
             report.device = built["device"]
             report.device_name = built["gpu"] or bench_machine.processor()
@@ -186,21 +184,24 @@ class Bench:
     def _warm(self, contender: Contender) -> None:
         row = self._crew.row(contender)
         self.report.first_calls = FIRST_CALLS
-        answer = self._crew.ask(contender, _first_calls(keep=contender is EAGER))
+        answer = self._first_calls(contender, keep=contender is EAGER)
         row.first_calls_s, row.equality = answer["seconds"], answer["equality"]
         row.held_bytes, row.peak_bytes = answer["held_bytes"], answer["peak_bytes"]
         if contender is EAGER:
             self.report.draws = answer["draws"]
 
+    def _first_calls(self, contender: Contender, *, keep: bool) -> dict[str, Any]:
+        return self._crew.ask(contender, {"do": "warm", "calls": FIRST_CALLS, "keep": keep})
+
     def _compare_eager_again(self) -> None:
-        """Whether the first calls can be made again: not where a target keeps state."""
+        """Find out whether the first calls can be made again: a target may keep state."""
         try:
             self.report.compared_again = self._compare_again(EAGER)["bitwise"]
         except WorkerFailure as failure:
             self._crew.row(EAGER).notes.append(f"its first calls could not be made again: {failure.reason}")
 
     def _compare_again(self, contender: Contender) -> dict[str, Any]:
-        """Compare what is given now, after so many calls: a recording that is wrong may be wrong late."""
+        """Compare the first calls, made now: a wrong recording may be wrong late."""
         self._say(f"{contender.title}: comparing once more")
         found = self._crew.ask(contender, {"do": "again", "calls": FIRST_CALLS})["equality"]
         row = self._crew.row(contender)
@@ -213,14 +214,10 @@ class Bench:
         return self._crew.ask(contender, {"do": "turn", "seconds": seconds})
 
     def _count(self, contender: Contender) -> None:
-        """Notes and counts; a profiler that fails costs only them."""
+        """Take notes and counts; a profiler that fails costs only them."""
         row = self._crew.row(contender)
         try:
             row.notes += self._crew.ask(contender, {"do": "notes"})["notes"]
             row.launches = self._crew.ask(contender, {"do": "count"})["launches"]
         except WorkerFailure as failure:
             row.notes.append(f"launches could not be counted: {failure.reason}")
-
-
-def _first_calls(*, keep: bool) -> dict[str, Any]:
-    return {"do": "warm", "calls": FIRST_CALLS, "keep": keep}

@@ -1,4 +1,4 @@
-"""The processes of a benchmark, one for each contender, and what becomes of those that fail."""
+"""The processes of a benchmark, one for each contender."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .report import BenchReport, BenchRow
 from .worker import EAGER, Contender
 
 OWN = "MisuseError: "
-"""So begins what is wrong with a target, where that was said in full."""
+"""A reason that begins so needs no explanation."""
 
 Command = Callable[[str, Path], Sequence[str]]
-"""Gives the command line of a worker, for a contender and the folder of eager's results."""
+"""Gives the command line of a worker, for a contender's name and the folder of eager's results."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,9 @@ class BenchPlan:
     """What to measure.
 
     Attributes:
-        target: As the user wrote it.
-        arguments: Those of the target, ``name=value``.
-        contenders: Eager first.
-        command: Starts a worker.
-        seconds: For the timed calls of all contenders together.
-        limit_s: For one answer of a contender: its first calls together, or one turn.
+        contenders: Eager comes first.
+        seconds: Time for the timed calls of all contenders together.
+        limit_s: Time for one answer of a contender: its first calls together, or one turn.
         cold: Compilers begin with empty caches on disk.
     """
 
@@ -45,10 +42,7 @@ class BenchPlan:
 
 
 class Crew:
-    """The living processes, by contender's name.
-
-    Rows of the report say why a process is gone. Eager's results lie in ``results`` below ``folder``.
-    """
+    """The living processes; rows of the report say why one is gone."""
 
     def __init__(
         self, plan: BenchPlan, report: BenchReport, folder: Path, say: Callable[[str], None]
@@ -57,29 +51,29 @@ class Crew:
         self._report = report
         self._folder = folder
         self._say = say
-        self.living: dict[str, Process] = {}
+        self.living: dict[Contender, Process] = {}
         (folder / "results").mkdir()
 
     def __contains__(self, contender: Contender) -> bool:
-        return contender.name in self.living
+        return contender in self.living
 
     def members(self) -> list[Contender]:
         """The contenders whose processes live, in the order of the plan."""
         return [contender for contender in self._plan.contenders if contender in self]
 
     def ask(self, contender: Contender, question: dict[str, Any]) -> dict[str, Any]:
-        """Ask one of them; a WorkerFailure says that there is no answer, or that it is an error."""
-        return self.living[contender.name].ask(question)
+        """Ask one of them; see :meth:`.process.Process.ask`."""
+        return self.living[contender].ask(question)
 
     def attempt(
-        self, contender: Contender, work: Callable[[], object], *, spare: bool = False
+        self, contender: Contender, work: Callable[[Contender], object], *, spare: bool = False
     ) -> WorkerFailure | None:
-        """Do something that only this contender may fail at; without eager there is nothing to compare.
+        """Let a contender do something; one that fails is dropped, and eager's failure ends the benchmark.
 
-        With ``spare``, go on even without eager, where it only had no memory beside the others.
+        With ``spare``, the benchmark goes on where eager only had no memory beside the others.
         """
         try:
-            work()
+            work(contender)
         except WorkerFailure as failure:
             self.drop(contender).fail(failure.reason)
             if contender is EAGER and not (spare and failure.memory and self.living):
@@ -92,24 +86,24 @@ class Crew:
         folder = self._folder / contender.name
         folder.mkdir(exist_ok=True)
         caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
-        self.living[contender.name] = Process(
+        self.living[contender] = process = Process(
             self._plan.command(contender.name, self._folder / "results"),
             folder / "log.txt",
             caches if self._plan.cold else {},
             self._plan.limit_s,
             lambda text: self._say(f"{contender.title}: {text}"),
         )
-        self.living[contender.name].send({"do": "build"})
+        process.send({"do": "build"})
 
-    def row(self, which: Contender | str) -> BenchRow:
-        """Where a contender's figures go."""
-        row = self._report.row(which if isinstance(which, str) else which.name)
+    def row(self, contender: Contender) -> BenchRow:
+        """The contender's row in the report."""
+        row = self._report.row(contender.name)
         assert row is not None
         return row
 
     def drop(self, contender: Contender) -> BenchRow:
         """Stop a process; returns the contender's row."""
-        self.living.pop(contender.name).stop()
+        self.living.pop(contender).stop()
         return self.row(contender)
 
     def stop(self) -> None:
@@ -120,11 +114,10 @@ class Crew:
 
 
 def _hopeless(target: str, failure: WorkerFailure) -> MisuseError | EnvironmentError_:
-    """What is said where not even eager works."""
-    explained = failure.reason.startswith(OWN)
-    reason = failure.reason.removeprefix(OWN)
-    if explained:
-        return MisuseError(reason)
+    """The error that ends the benchmark, where not even eager works."""
+    reason = failure.reason
+    if reason.startswith(OWN):
+        return MisuseError(reason.removeprefix(OWN))
     if not torch.cuda.is_available() and ("CUDA" in reason or "NVIDIA" in reason):
         return EnvironmentError_(
             f"{target} needs a GPU, and torch.cuda.is_available() is False here: {reason}"

@@ -18,7 +18,7 @@ CLOCKS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
 
 
 def versions(on_gpu: bool) -> dict[str, Any]:
-    """Versions of what was measured and of what it stands on; of the driver, where that matters."""
+    """The versions of rote and of all that it runs on."""
     driver = _smi("driver_version") if on_gpu else []
     return {
         "rote": version("rote"),
@@ -32,7 +32,7 @@ def versions(on_gpu: bool) -> dict[str, Any]:
 
 
 def state(on_gpu: bool) -> dict[str, Any]:
-    """Time, load and a GPU's clocks now: a result far off the others is explained here or nowhere."""
+    """Time, load and a GPU's clocks now; they may explain a result far off the others."""
     time = datetime.now(UTC).isoformat(timespec="seconds")
     found: dict[str, Any] = {"time": time, "load_average": os.getloadavg()[0]}
     return found | dict(zip(CLOCKS, _smi(*CLOCKS) if on_gpu else [], strict=False))
@@ -56,7 +56,7 @@ def _smi(*fields: str) -> list[str]:
 
 
 def version(package: str) -> str | None:
-    """Of an installed package."""
+    """The version of an installed package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

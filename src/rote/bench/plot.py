@@ -12,11 +12,7 @@ OURS, OTHERS = "#c0392b", "#7f8c8d"
 
 
 def draw(report: BenchReport, path: Path) -> None:
-    """Draw a report as a PNG. On a CPU the unit is eager's median.
-
-    Raises:
-        EnvironmentError_: matplotlib is not installed.
-    """
+    """Draw a report as a PNG. On a CPU the unit is eager's median."""
     rows = [row for row in report.rows if row.status == MEASURED and row.median_us is not None][::-1]
     eager = report.row("eager")
     per_unit = 1e3 if report.on_gpu or eager is None or not eager.median_us else eager.median_us
@@ -37,7 +33,7 @@ def draw(report: BenchReport, path: Path) -> None:
     if any(firsts):
         right.set_xscale("log")
         right.set_xlim(min(filter(None, firsts)) / 3, max(firsts) * 3)
-        right.xaxis.set_minor_formatter("")  # of less than a decade all would have labels, one on the other
+        right.xaxis.set_minor_formatter("")  # below a decade all ticks would have labels, one on the other
     right.set_xlabel(f"{unit} until a call was fast (logarithmic)", fontsize=8)
     for axis in (left, right):
         axis.tick_params(labelsize=8)

@@ -16,21 +16,19 @@ from typing import Any
 from ..base import ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The folder that ``rote`` lies in."""
+"""The folder in which ``rote`` lies."""
 
 START_S = 180.0
-"""Seconds that a process has for its imports, whatever the limit for its answers is."""
+"""Seconds for imports and for the build of the target, where the limit for an answer is shorter."""
 
 PATIENCE_S = 5.0
-"""Seconds that a process has to end once its output has."""
+"""Seconds in which a process has to end once its output has."""
 
 
 class WorkerFailure(Exception):  # noqa: N818  (a result of the measurement)
-    """A contender could not answer.
+    """A contender could not answer: the reason in one line, and whether memory ran out.
 
-    Attributes:
-        reason: Why, in one line.
-        memory: Whether memory ran out. A process that was killed counts too: so does a system that has none.
+    A process that was killed counts as out of memory: a system that has none left kills.
     """
 
     def __init__(self, reason: str, *, memory: bool = False) -> None:
@@ -39,19 +37,11 @@ class WorkerFailure(Exception):  # noqa: N818  (a result of the measurement)
         self.memory = memory
 
 
-def _own_path() -> str:
-    """Where the worker finds ``rote``, if it would not by itself.
-
-    Packages that are installed must not come before the standard library, which is where ``PYTHONPATH`` is.
-    """
-    return "" if ROOT.name in ("site-packages", "dist-packages") else str(ROOT)
-
-
 class Process:
     """A worker.
 
-    ``log`` is a file for all that it prints. ``environment`` adds to the variables of this process. One
-    answer may take ``limit_s`` seconds. ``say`` is called with what it is at.
+    ``log`` gets all that it prints. ``environment`` adds to the variables of this process. One answer may
+    take ``limit_s`` seconds. ``say`` gets its progress.
     """
 
     def __init__(
@@ -68,7 +58,9 @@ class Process:
         self._at = "starting"
         self._pending = b""
         self._stopped = False
-        paths = os.pathsep.join(filter(None, [_own_path(), ENVIRONMENT.get("PYTHONPATH", "")]))
+        # Installed packages must not come before the standard library.
+        own = "" if ROOT.name in ("site-packages", "dist-packages") else str(ROOT)
+        paths = os.pathsep.join(filter(None, [own, ENVIRONMENT.get("PYTHONPATH", "")]))
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 list(command),
@@ -80,20 +72,20 @@ class Process:
             )
 
     def wait_until_ready(self) -> None:
-        """Wait for the first sign of life; a WorkerFailure says that there was none."""
-        self._read(max(START_S, self._limit_s))
+        """Wait for the first sign of life; see :meth:`ask`."""
+        self._read(START_S)
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         """Ask, and wait for the answer.
 
         Raises:
-            WorkerFailure: The answer is an error, or the process died or took too long; it is stopped then.
+            WorkerFailure: The answer is an error, or the process died or took too long. It is stopped then.
         """
         self.send(question)
         return self.receive()
 
     def send(self, question: dict[str, Any]) -> None:
-        """Ask, and let it work; a WorkerFailure says that the process was stopped before."""
+        """Ask, and let it work; a process that was stopped raises a WorkerFailure."""
         assert self._process.stdin is not None
         self._at = question["do"]
         if self._stopped:
@@ -102,20 +94,17 @@ class Process:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
             self._process.stdin.flush()
 
-    def receive_built(self) -> dict[str, Any]:
-        """Wait for the target to be built, which has the time that the imports have; see :meth:`ask`."""
-        return self.receive(max(START_S, self._limit_s))
-
-    def receive(self, limit_s: float | None = None) -> dict[str, Any]:
-        """Wait for the answer; see :meth:`ask`."""
-        answer = self._read(self._limit_s if limit_s is None else limit_s)
+    def receive(self, least_s: float = 0.0) -> dict[str, Any]:
+        """Wait for the answer, for ``least_s`` seconds at least; see :meth:`ask`."""
+        answer = self._read(least_s)
         if "error" in answer:
             self.stop()
             raise WorkerFailure(answer["error"], memory=answer["memory"])
         return answer
 
-    def _read(self, limit_s: float) -> dict[str, Any]:
+    def _read(self, least_s: float) -> dict[str, Any]:
         """The next line that is no progress."""
+        limit_s = max(least_s, self._limit_s)
         deadline = time.monotonic() + limit_s
         while True:
             line = self._line(deadline)
@@ -132,7 +121,7 @@ class Process:
             self._say(self._at)
 
     def _line(self, deadline: float) -> bytes | None:
-        """The next line; empty at the end of the stream, None if none came in time."""
+        """The next line: empty at the end of the stream, None if it did not come in time."""
         stream = self._process.stdout
         assert stream is not None
         with selectors.DefaultSelector() as selector:
@@ -155,12 +144,8 @@ class Process:
             self.stop()
             return "it closed its output"
         how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
-        said = self._last_words()
-        return f"{how}, after {said!r}" if said else how
-
-    def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1].strip()[:120] if lines else ""
+        return f"{how}, after {lines[-1].strip()[:120]!r}" if lines else how
 
     def stop(self) -> None:
         """End the process and what it started."""

@@ -1,4 +1,4 @@
-"""What ``rote bench`` found out, as plain values that serialise to JSON."""
+"""The figures of ``rote bench``, as plain values that serialise to JSON."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class BenchRow:
     """One contender.
 
     Attributes:
-        name: How the command line and the table call it.
-        title: How a picture calls it.
+        name: Its name on the command line and in the table.
+        title: Its name in a picture.
         status: ``"measured"``, ``"failed"`` or ``"needs a GPU"``.
-        why: For one that was not measured, why.
+        why: Why it was not measured.
         first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one, with
             setup; None if none of the first calls was fast.
         first_calls_s: Seconds of each of the first calls.
         median_us: Microseconds of a call, from an idle device to an idle device.
-        p99_us: The 99th percentile of that; of fewer than 100 calls the slowest.
-        samples: Timed calls.
+        p99_us: The 99th percentile of these times; of fewer than 100 calls the slowest.
+        samples: Number of timed calls.
         round_medians_us: The median of each round: a drift of the machine shows here.
-        host_us: Microseconds the host needs to issue a call, the queue being short. On a GPU only.
-        peak_bytes: What the target holds (weights, arguments), and the most that the first calls had at a
-            time on top of that. On a CPU it is resident memory, with what the comparison needs.
-        held_bytes: Memory after the first calls, less that before them.
+        host_us: Microseconds in which the host issues a call while the queue is short. On a GPU only.
+        peak_bytes: The target's memory (weights, arguments) and the peak of the first calls on top of it. On
+            a CPU it is resident memory, with what the comparison needs.
+        held_bytes: Memory that the first calls have added.
         launches: Counts per call, see :class:`~.worker.launches.Launches`. On a GPU only.
-        equality: How the results of the first calls compare with eager's, those of the same calls made once
-            more at the end included; see :class:`~.worker.results.Equality`.
-        notes: What else there is to say, in one line each.
+        equality: How the results of the first calls compare with eager's, also when they are made once more
+            at the end; see :class:`~.worker.results.Equality`.
+        notes: Remarks, in one line each.
     """
 
     name: str
@@ -60,7 +60,7 @@ class BenchRow:
     notes: list[str] = field(default_factory=list[str])
 
     def fail(self, why: str, status: str = FAILED) -> None:
-        """It was not measured; figures that are there already are none."""
+        """Drop all figures: it was not measured."""
         self.__dict__.update(BenchRow(self.name, self.title, status, why).__dict__)
 
     def begin_again(self) -> None:
@@ -68,7 +68,7 @@ class BenchRow:
         self.__dict__.update(BenchRow(self.name, self.title).__dict__)
 
     def time(self, rounds: Iterable[dict[str, list[float]]]) -> None:
-        """Take in the turns of all rounds; :meth:`BenchReport.find_fast_calls` does the rest."""
+        """Add up the turns of all rounds; :meth:`BenchReport.find_fast_calls` does the rest."""
         turns = list(rounds)
         latencies = [value for turn in turns for value in turn["latency_us"]]
         host = [value for turn in turns for value in turn["host_us"]]
@@ -80,7 +80,7 @@ class BenchRow:
 
     @property
     def copied_bytes(self) -> float | None:
-        """Bytes copied per call, in whatever direction."""
+        """Bytes copied per call, in all directions."""
         return sum(self.launches["bytes_copied"].values()) if self.launches is not None else None
 
     @property
@@ -91,24 +91,23 @@ class BenchRow:
 
 @dataclass
 class BenchReport:
-    """The whole.
+    """The whole benchmark.
 
     Attributes:
-        target: As the user wrote it.
-        arguments: Those of the target, ``name=value``.
+        target: The target, as the user wrote it.
+        arguments: Its arguments, ``name=value``.
         device: ``"cuda"`` or ``"cpu"``.
         device_name: The GPU's name, or the processor's.
-        threads: Those that PyTorch's operations on the CPU may use, once the target is built.
-        versions: Of what was measured and of what it stands on.
+        threads: Threads of PyTorch's operations on the CPU, once the target is built.
+        versions: Versions of rote and of all that it runs on.
         machine: Clocks and load before and after.
-        seconds: What was to be spent on timed calls.
-        rounds: How often each contender had its turn.
-        first_calls: How many calls were compared with eager.
-        compared_again: Whether the first calls were made once more, and compared, after the timed ones. Not
-            for a target that keeps state (or is not deterministic): eager itself gives other results then.
+        seconds: Time meant for timed calls.
+        rounds: Turns of each contender.
+        first_calls: Calls that were compared with eager.
+        compared_again: Whether the first calls were made and compared once more after the timed ones. A
+            target that keeps state, or is not deterministic, gives other results then, in eager too.
         draws: Whether the target draws random numbers from PyTorch. Compilers draw others than eager does.
-        repeats: Whether a second eager process gave the same results; None if none was asked, which is where
-            rote's are the same.
+        repeats: Whether a second eager process gave the same results; None if rote's do not differ.
         rows: One for each contender.
     """
 
@@ -145,7 +144,7 @@ class BenchReport:
         return max(COLD_US, 2 * (min(eager.first_calls_s) * 1e6 - eager.median_us))
 
     def find_fast_calls(self) -> None:
-        """Say of all rows that were timed when calls were fast."""
+        """Find the first fast call of every row that was timed."""
         for row in self.rows:
             if row.median_us is not None:
                 row.first_fast_call_s = first_fast_call(row.first_calls_s, row.median_us, self.cold_us)
@@ -159,7 +158,7 @@ class BenchReport:
 
     @property
     def rote_differs(self) -> bool:
-        """Whether rote failed, or gave results that eager does not give, and eager gives its own twice."""
+        """Whether rote failed, or differs from eager by more than eager differs from itself."""
         rote = self.row("rote")
         if rote is None:
             return False
@@ -167,7 +166,10 @@ class BenchReport:
             return True
         if not rote.differs or rote.equality is None:
             return False
-        return self.repeats is None or self.repeats["bitwise"] or not _within(rote.equality, self.repeats)
+        if self.repeats is None or self.repeats["bitwise"]:
+            return True
+        largest, own = rote.equality["largest"], self.repeats["largest"]
+        return largest is None or own is None or largest > 2 * own
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and values."""
@@ -179,11 +181,10 @@ class BenchReport:
 
 
 def first_fast_call(seconds: list[float], median_us: float, cold_us: float) -> float | None:
-    """Seconds up to the end of the first fast call; None if none was.
+    """Seconds up to the end of the first fast call; None if none was fast.
 
-    Results are compared between the first calls, so caches are cold in all of them, and the fastest may
-    take a few times the median of the timed calls, and ``cold_us`` more. A call is fast if it is about as
-    fast as that one.
+    Results are compared between the first calls, so all have cold caches: the fastest may take a few times
+    the median of the timed calls, and ``cold_us`` more. A call is fast if it is about as fast as that one.
     """
     best = min(seconds)
     if best > (COLD * median_us + cold_us) / 1e6:
@@ -193,10 +194,3 @@ def first_fast_call(seconds: list[float], median_us: float, cold_us: float) -> f
         if each <= limit:
             return sum(seconds[: number + 1])
     return None
-
-
-def _within(found: dict[str, Any], own: dict[str, Any]) -> bool:
-    """Whether a difference is about as large as eager's from itself."""
-    return (
-        found["largest"] is not None and own["largest"] is not None and found["largest"] <= 2 * own["largest"]
-    )

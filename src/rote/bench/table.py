@@ -1,7 +1,7 @@
 """A benchmark's figures as text: cells of a table, and the lines below it.
 
-On a GPU times are absolute. On a CPU they are ratios to eager's median in the same run, since a machine that
-others use too repeats those and nothing else.
+On a GPU times are absolute. On a CPU they are ratios to eager's median in the same run: on a shared machine
+only those repeat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CPU_COLUMNS = ("first fast call", "median", "p99", "peak", "held", "results")
 
 
 def columns(report: BenchReport) -> tuple[str, ...]:
-    """Titles of the columns behind the first, which names the contender."""
+    """Titles of the columns after the contender's name."""
     return GPU_COLUMNS if report.on_gpu else CPU_COLUMNS
 
 
@@ -40,7 +40,7 @@ def cells(report: BenchReport, row: BenchRow) -> list[str]:
 
 
 def remarks(report: BenchReport) -> list[str]:
-    """What the table has no room for: why contenders failed, what differs, what holds for all."""
+    """The lines below the table: why contenders failed, what differs, what holds for all."""
     lines = [f"{row.name}: {row.status}: {row.why}" for row in report.rows if row.status != MEASURED]
     for row in report.rows:
         if row.equality is not None and not row.equality["bitwise"]:

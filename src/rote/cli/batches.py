@@ -1,10 +1,9 @@
-"""A target as a model and the batches that it is calibrated with.
+"""A target as a model and its calibration batches.
 
-The callable of a target is a ``torch.nn.Module``, or a method of one (``policy.sample_actions``): its layers
-are the ones that are meant. Its arguments are those of one call, which is the only batch; or one list,
-iterator or ``DataLoader`` of batches, as ``(model, (batches,))``. A batch that is a mapping holds keyword
-arguments, a tuple arguments, anything else is the one argument. Keyword arguments of the target go with every
-batch.
+The callable of a target is a ``torch.nn.Module``, or a method of one (``policy.sample_actions``). Its
+arguments are those of one call, the only batch; or one list, iterator or ``DataLoader`` of batches, as
+``(model, (batches,))``. A batch that is a mapping holds keyword arguments, a tuple holds arguments, anything
+else is the one argument. Keyword arguments of the target go with every batch.
 """
 
 from __future__ import annotations
@@ -24,11 +23,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def model_of(target: CommandTarget) -> nn.Module:
-    """The module that a target calls.
-
-    Raises:
-        MisuseError: It calls something else.
-    """
+    """The module that a target calls; a MisuseError if it calls something else."""
     for found in (target.function, getattr(target.function, "__self__", None)):
         if isinstance(found, nn.Module):
             return found
@@ -39,11 +34,7 @@ def model_of(target: CommandTarget) -> nn.Module:
 
 
 def batches_of(target: CommandTarget, most: int) -> list[Call]:
-    """The arguments of the first batches, ``most`` of them.
-
-    Raises:
-        MisuseError: There is none, or taking them raised.
-    """
+    """The arguments of the first ``most`` batches; a MisuseError if there is none, or taking them raises."""
     if len(target.args) != 1 or not isinstance(target.args[0], list | Iterator | DataLoader):
         return [(target.args, target.kwargs)]
     try:
@@ -63,11 +54,7 @@ def _call(batch: Any, kwargs: dict[str, Any]) -> Call:
 
 @torch.no_grad()
 def run(target: CommandTarget, call: Call, place: str) -> None:
-    """Run one batch; the message of an error says which (``place``).
-
-    Raises:
-        MisuseError: It raised.
-    """
+    """Run one batch; what it raises becomes a MisuseError that names the ``place``."""
     args, kwargs = call
     try:
         target.function(*args, **kwargs)
@@ -75,8 +62,7 @@ def run(target: CommandTarget, call: Call, place: str) -> None:
         raise
     except Exception as error:
         text = f"{target.name} raised {type(error).__name__} in {place}: {error}"
-        if isinstance(error, TypeError):  # perhaps a list of batches was taken for the arguments of one call
-            text += (
-                ". What comes with the model are the arguments of one call, or one list: (model, (batches,))"
-            )
+        if isinstance(error, TypeError):  # perhaps the arguments were meant as batches
+            text += ". What comes with the model are the arguments of one call, or one list: "
+            text += "(model, (batches,))"
         raise MisuseError(text) from error

@@ -1,4 +1,4 @@
-"""``rote bench``: what eager, its peers and rote make of a target, side by side."""
+"""``rote bench``: a target in eager, in other ways of graphing it, and with rote, side by side."""
 
 from __future__ import annotations
 
@@ -20,20 +20,17 @@ from ..bench import plot as bench_plot
 from ..bench import table as bench_table
 from ..bench.worker import EAGER, Contender
 from .bench_worker import CONTENDERS
-from .failures import HERE, check_places, told
-
-PIPED_WIDTH = 160
-"""Columns of the table where nobody says how wide the terminal is."""
+from .failures import told
+from .output import HERE, check_places, terminal, write
+from .target import Arg, Target
 
 DIFFERS = 1
 """Exit status where rote's results are not eager's."""
 
 
 def bench(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
-    arg: Annotated[
-        list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="An argument of the target.")
-    ] = None,
+    target: Target,
+    arg: Arg = None,
     only: Annotated[
         str | None, typer.Option(metavar="A,B", help=f"Of {', '.join(CONTENDERS)}; eager always runs.")
     ] = None,
@@ -57,7 +54,7 @@ def bench(
     """
     with told():
         arguments = tuple(arg or ())
-        check_places(json_path if json_path != HERE else None, picture=plot)
+        check_places(json_path, picture=plot)
 
         def command(name: str, folder: Path) -> list[str]:
             wanted = {"target": target, "arguments": arguments, "contender": name, "folder": str(folder)}
@@ -66,12 +63,8 @@ def bench(
         plan = BenchPlan(target, arguments, _chosen(only), command, seconds, limit, cold=not cache)
         with _progress() as say:
             report = Bench(plan, say).run()
-        figures = json.dumps(report.to_dict(), indent=2)
-        if json_path == HERE:
-            typer.echo(figures)
-        else:
-            if json_path is not None:
-                json_path.write_text(figures + "\n", encoding="utf-8")
+        write(json.dumps(report.to_dict(), indent=2), json_path)
+        if json_path != HERE:
             _show(report)
         if plot is not None:
             bench_plot.draw(report, plot)
@@ -80,7 +73,7 @@ def bench(
 
 
 def _chosen(only: str | None) -> tuple[Contender, ...]:
-    """The contenders asked for, in the order of the table, eager first."""
+    """The wanted contenders, in the order of the table, eager first."""
     named = CONTENDERS if only is None else filter(None, map(str.strip, only.split(",")))
     wanted = {EAGER.name, *named}
     unknown = sorted(wanted - CONTENDERS.keys())
@@ -91,19 +84,13 @@ def _chosen(only: str | None) -> tuple[Contender, ...]:
 
 @contextmanager
 def _progress() -> Generator[Any]:
-    """What it is at, on the standard error stream: one line that changes, on a terminal only."""
+    """Progress on the standard error stream: one line that changes, on a terminal only."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda text: None
         return
     with Status("", console=console) as status:
         yield lambda text: status.update(text)
-
-
-def terminal(**options: Any) -> Console:
-    """Standard output, with room for a table where it is no terminal."""
-    console = Console(**options)
-    return console if console.is_terminal else Console(width=PIPED_WIDTH, **options)
 
 
 def _show(report: BenchReport) -> None:

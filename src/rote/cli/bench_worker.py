@@ -1,6 +1,6 @@
 """The process of one contender of ``rote bench``: ``python -m rote.cli.bench_worker JSON``.
 
-Whatever the target or a library prints goes to the standard error stream; answers have a stream of their own.
+All that the target or a library prints goes to the standard error stream; answers have a stream of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .target import load
 
 
 def _notes(call: Any) -> list[str]:
-    """How much was replayed, and if it was not all, why."""
+    """How much was replayed, and the main reason against more."""
     report = call.report()
     notes = [f"{report.replayed} of {report.calls} calls replayed"]
     islands = [island for recording in report.recordings for island in recording.islands]

@@ -1,4 +1,4 @@
-"""``rote check``: what cannot be captured, found without a GPU."""
+"""``rote check``: find what cannot be captured, without a GPU."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ..checker import LIMIT_S, check_work
 from ..hazards import Findings, baseline, remarks_of_scan, silenced, without_ignored
 from ..hazards.rules import Finding, Remark
 from ..hazards.scan import python_files, scanned
-from .failures import HERE, UNABLE, check_places, told
+from .failures import UNABLE, told
 from .fixing import offer_files, offer_found
-from .target import check_arguments, load
+from .output import HERE, check_places, write
+from .target import Arg, check_arguments, load
 
 
 def check(
@@ -42,7 +43,7 @@ def check(
     write_baseline: Annotated[
         bool, typer.Option("--write-baseline", help="Write the findings to the baseline, and accept them.")
     ] = False,
-    arg: Annotated[list[str] | None, typer.Option(help="name=value, an argument of the target.")] = None,
+    arg: Arg = None,
     timeout: Annotated[float, typer.Option(help="Seconds that a target may take.")] = LIMIT_S,
     remedies: Annotated[bool, typer.Option(help="Show source, evidence and remedy.")] = True,
 ) -> None:
@@ -58,7 +59,7 @@ def check(
             raise MisuseError("- leaves room here for one of --json and --sarif, and for nothing else")
         if real:
             raise MisuseError("--real is gone: a check takes both branches of a value itself; leave it out")
-        check_places(*(place for place in (json, sarif, known if write_baseline else None) if place != HERE))
+        check_places(json, sarif, known if write_baseline else None)
 
         def made() -> list[Findings]:
             if static:
@@ -78,10 +79,8 @@ def check(
             typer.echo(f"{len(_all(checked))} findings written to {known}", err=quiet)
         reported = _reported(target, checked, known, static)
         for place, text in ((json, reported.to_json), (sarif, reported.to_sarif_json)):
-            if place is not None and place != HERE:
-                place.write_text(text() + "\n", encoding="utf-8")
-            elif place is not None:
-                typer.echo(text())
+            if place is not None:
+                write(text(), place)
     _tell(reported)
     if not quiet:
         _show(reported, remedies)
@@ -92,7 +91,7 @@ def check(
 
 
 def _reported(target: list[str], checked: list[Findings], known: Path | None, static: bool) -> Findings:
-    """The findings of all targets as one, without those that a baseline knows."""
+    """The findings of all targets together, without those in the baseline."""
     found, remarks = _all(checked), _remarks(checked)
     ended_early = [findings.incomplete for findings in checked if findings.incomplete]
     if known is not None:
@@ -116,7 +115,7 @@ def _all(checked: list[Findings]) -> list[Finding]:
 
 
 def _remarks(checked: list[Findings]) -> list[Remark]:
-    """The remarks of all checks; a comment that one of them makes use of is in use."""
+    """The remarks of all checks, without those on comments that another check makes use of."""
     used = {
         (each.where.file, each.where.line, each.code) for findings in checked for each in findings.silenced
     }
@@ -135,13 +134,12 @@ def _static(paths: list[str]) -> Findings:
     for each in scanned(map(Path, paths), lambda error: unread.append(str(error))):
         found += each.findings
         remarks += remarks_of_scan(each.text, each.file, each.findings)
-    hidden = silenced(found)
     return Findings(
         without_ignored(found),
         target=" ".join(paths),
         incomplete="; ".join(unread),
         remarks=remarks,
-        silenced=hidden,
+        silenced=silenced(found),
     )
 
 
@@ -166,7 +164,7 @@ def _show(findings: Findings, remedies: bool) -> None:
 
 
 def _tell(findings: Findings) -> None:
-    """What is no finding, on the standard error stream."""
+    """Say what is no finding, on the standard error stream."""
     if findings.printed:
         typer.echo(f"the target printed {findings.printed} characters, which are not shown", err=True)
     if findings.incomplete:

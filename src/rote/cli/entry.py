@@ -1,4 +1,4 @@
-"""Where the ``rote`` script begins: the command line is an extra, and says so where it is missing."""
+"""The entry point of the ``rote`` script. The command line is an extra, and says so where it is missing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ except ModuleNotFoundError as error:
 
 
 def main() -> None:
-    """Run the command line. What nobody expected has a traceback, and not the status of a finding.
+    """Run the command line, and exit with 0, with 1 for what a command found, with 2 where it could not work.
 
-    Raises:
-        SystemExit: Always, with the status: 0, 1 for what a command found, 2 where it could not do its work.
+    An unexpected error has a traceback, and not the status of a finding.
     """
     if run is None:
         print(f"rote: the command line needs {missing}: pip install 'rote[cli]'", file=sys.stderr)

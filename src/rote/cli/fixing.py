@@ -1,4 +1,4 @@
-"""What ``rote check --fix`` does: the changes as a diff, a question, and then the files."""
+"""``rote check --fix``: the changes as a diff, a question, and then the files."""
 
 from __future__ import annotations
 
@@ -13,24 +13,15 @@ from ..hazards.rules import Finding
 
 
 def offer_files(paths: list[Path], *, agreed: bool) -> bool:
-    """Show what can be fixed of what the source scan finds, and write it if the user agrees.
-
-    Raises:
-        MisuseError: There is no such path, a file is not Python, or nobody answers.
-        EnvironmentError_: ``libcst`` is not installed.
-    """
+    """Show fixes for the findings of the source scan, and write them if the user agrees."""
     return _offer(fix(paths), agreed)
 
 
 def offer_found(findings: Iterable[Finding], targets: Iterable[str], *, agreed: bool) -> bool:
-    """Show what can be fixed of what a trial run of targets found, and write it if the user agrees.
+    """Show fixes for the findings of trials, and write them if the user agrees; True if a file was changed.
 
-    Only files below the working directory and beside the targets are the user's own; those of installed
-    packages are not touched wherever they lie. The result is whether a file was changed.
-
-    Raises:
-        MisuseError: Nobody answers.
-        EnvironmentError_: ``libcst`` is not installed.
+    Only files below the working directory and beside the targets are the user's own. Files of installed
+    packages are never changed.
     """
     places = (target.rpartition(":")[0] for target in targets)
     folders = {Path.cwd(), *(Path(place).resolve().parent for place in places if place.endswith(".py"))}

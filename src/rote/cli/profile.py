@@ -14,18 +14,16 @@ from rich.text import Text
 from ..base import MisuseError, RoteError
 from ..bench.profile import CALLS, OperationCost, Profile, profile_calls
 from . import target as targets
-from .bench import terminal
-from .failures import HERE, check_places, told
+from .failures import told
+from .output import HERE, check_places, terminal, write
 
 LONGEST = 36
 """Characters of a source line that are shown."""
 
 
 def profile(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
-    arg: Annotated[
-        list[str] | None, typer.Option(help="name=value for that function; may be repeated")
-    ] = None,
+    target: targets.Target,
+    arg: targets.Arg = None,
     calls: Annotated[int, typer.Option(help="plain calls to time", min=1)] = CALLS,
     top: Annotated[int, typer.Option(help="operations and lines to show", min=0)] = 10,
     json: Annotated[Path | None, typer.Option(help="write the figures here; - for the terminal")] = None,
@@ -41,19 +39,15 @@ def profile(
     standard error.
     """
     with told(), redirect_stdout(sys.stderr):
-        check_places(json if json != HERE else None, trace, picture=plot)
+        check_places(json, trace, picture=plot)
         found = _measured(targets.load(target, arg or ()), calls)
         if plot is not None:
             found.save_plot(plot)
         if trace is not None:
             found.save_trace(trace)
-    text = found.to_json() + "\n"
-    if json == HERE:
-        typer.echo(text, nl=False)
-        return
-    if json is not None:
-        json.write_text(text)
-    _show(found, top)
+    write(found.to_json(), json)
+    if json != HERE:
+        _show(found, top)
 
 
 def _measured(target: targets.CommandTarget, calls: int) -> Profile:

@@ -12,10 +12,10 @@ from rich.table import Table
 from ..quant import LayerReport, QuantReport
 
 WIDE = 1000
-"""Columns where there is no terminal to fit: nothing is broken into lines then."""
+"""Columns where there is no terminal: no line is broken then."""
 
 ERRORS = ("weight", "output", "token", "clipped")
-"""Of a layer, relative and squared: of weight and output, of the median token, and the clipped share."""
+"""Relative squared errors of weight, output and median token, and the clipped share."""
 
 
 def progress() -> Progress:
@@ -24,13 +24,13 @@ def progress() -> Progress:
 
 
 def show(report: QuantReport, notes: list[str], as_json: bool) -> None:
-    """Print a report: tables, and what there is to say about it; as JSON, the notes go to standard error."""
+    """Print a report as tables or as JSON, and notes on it, with JSON to standard error."""
     if as_json:
         typer.echo(report.to_json())
     else:
         width = None if sys.stdout.isatty() else WIDE
         console = Console(width=width, markup=False, highlight=False, emoji=False)
-        for made in (quantized(report), left(report)):
+        for made in (_quantized(report), _left(report)):
             if made.row_count:
                 console.print(made)
         typer.echo(report.total)
@@ -38,7 +38,7 @@ def show(report: QuantReport, notes: list[str], as_json: bool) -> None:
         typer.echo(note, err=as_json)
 
 
-def quantized(report: QuantReport) -> Table:
+def _quantized(report: QuantReport) -> Table:
     """A row for every layer that was, or would be, quantized."""
     errors = 0 if report.dry_run else len(ERRORS)
     numbers = ("bytes before", "after", "ratio", *ERRORS[:errors])
@@ -56,7 +56,7 @@ def quantized(report: QuantReport) -> Table:
     return made
 
 
-def left(report: QuantReport) -> Table:
+def _left(report: QuantReport) -> Table:
     """A row for every other layer, with the reason."""
     made = _table("left as it is", "shape", "path", numbers=("bytes",))
     made.add_column("reason", overflow="fold")

@@ -1,14 +1,12 @@
-"""``rote quantize``: calibrate a target's model, quantize it, write the checkpoint, say what became of it.
+"""``rote quantize``: calibrate a target's model, quantize it, write the checkpoint, report on every layer.
 
-The exit status is 0 if layers were (or, with ``--dry-run``, would be) quantized, 1 if none could be, and then
-no file is written, and 2 if the command could not do its work. What is certain to fail is found before
+The exit status is 0 if layers were (or, with ``--dry-run``, would be) quantized; 1 if none could be, and then
+no file is written; 2 if the command could not do its work. What is certain to fail is found before
 calibration begins.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -18,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from torch import nn
 
-from ..base import EnvironmentError_, MisuseError, OptionError, read_duquant
+from ..base import MisuseError, OptionError, read_duquant
 from ..quant import (
     CalibrationStats,
     DuQuantConfig,
@@ -32,9 +30,10 @@ from ..quant import (
     save_quantized,
 )
 from .batches import batches_of, model_of, run
-from .failures import HERE, told
+from .failures import told
+from .output import HERE, check_installed, check_places
 from .quant_table import progress, show
-from .target import CommandTarget, load
+from .target import Arg, CommandTarget, Target, load
 
 NOTHING = 1
 """Exit status if no layer could be quantized."""
@@ -42,14 +41,14 @@ NOTHING = 1
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be quantized, and how.
+    """What to quantize, and how.
 
     Attributes:
-        include: Patterns; None is all.
-        batches: Exactly so many; None takes what there is, up to the configuration's number.
+        include: Patterns; None stands for all layers.
+        batches: The exact number; None takes those that there are, up to the configuration's number.
         from_env: Configuration and layers are those of the environment.
         path: How layers are calculated, where the environment does not say.
-        notes: What a reader of the report should know.
+        notes: Remarks for the reader of the report.
     """
 
     target: CommandTarget
@@ -65,7 +64,7 @@ class Request:
 
 
 def quantize(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function, see below.")],
+    target: Target,
     out: Annotated[Path | None, typer.Option(metavar="OUT.safetensors", help="Checkpoint to write.")] = None,
     config: Annotated[
         str | None,
@@ -84,9 +83,7 @@ def quantize(
     batches: Annotated[
         int | None, typer.Option(min=1, help="Calibration batches; fewer are an error.")
     ] = None,
-    arg: Annotated[
-        list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="An argument of the target.")
-    ] = None,
+    arg: Arg = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing: list every layer with shape, bits, bytes.")
     ] = False,
@@ -113,40 +110,30 @@ def quantize(
         plan = _plan() if from_env else None
         chosen = _config(config or "default", path) if plan is None else plan.config_on(path)
         dry_run = dry_run or (plan is not None and plan.dry_run)
-        _check_files(out, json_path, plot, dry_run)
+        if out is None and not dry_run:
+            raise MisuseError("--out names the checkpoint to write; --dry-run needs none")
+        if plot is not None and dry_run:
+            raise MisuseError("--plot shows what quantization did: it does not go together with --dry-run")
+        check_places(out, json_path, picture=plot)
+        if out is not None:
+            check_installed("safetensors", "--out needs safetensors: pip install 'rote[quant]'")
         found = load(target, arg or [])
         model = model_of(found)
         wanted = include or None if plan is None else plan.patterns(model)
         request = Request(found, model, chosen, wanted, exclude or None, batches, dry_run, from_env, path)
         report, done = _quantized(request, stages=plot is not None)
-        if done and not request.dry_run:
-            _write(request, report, out, plot)
+        if done and not dry_run and out is not None:
+            save_quantized(model, out)
+            request.notes.append(f"written to {out}")
+        if done and plot is not None:
+            draw(report, plot)
+            request.notes.append(f"picture in {plot}")
         if json_path is not None and json_path != HERE:
             report.save(json_path)
             request.notes.append(f"report in {json_path}")
     show(report, request.notes, json_path == HERE)
     if not done:
         raise typer.Exit(NOTHING)
-
-
-def _check_files(out: Path | None, json_path: Path | None, plot: Path | None, dry_run: bool) -> None:
-    if out is None and not dry_run:
-        raise MisuseError("--out names the checkpoint to write; --dry-run needs none")
-    if plot is not None and dry_run:
-        raise MisuseError("--plot shows what quantization did: it does not go together with --dry-run")
-    needs = (
-        (out, "--out", "safetensors", "quant"),
-        (plot, "--plot", "matplotlib", "plots"),
-        (json_path, "--json", "json", ""),
-    )
-    for file, option, package, extra in needs:
-        if file is None or file == HERE:
-            continue
-        folder = file.resolve().parent
-        if not folder.is_dir() or file.is_dir() or not os.access(folder, os.W_OK):
-            raise MisuseError(f"{option} {file}: is a folder, or its folder is missing or cannot be written")
-        if importlib.util.find_spec(package) is None:
-            raise EnvironmentError_(f"{option} needs {package}: pip install 'rote[{extra}]'")
 
 
 def _plan() -> EnvironmentPlan:
@@ -175,8 +162,8 @@ def _config(name: str, path: str | None) -> DuQuantConfig:
 
 def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
     """The report, and whether layers were (in a dry run, would be) quantized."""
-    model, config, layers = request.model, request.config, (request.include, request.exclude)
-    planned = quantize_(model, config, include=layers[0], exclude=layers[1], dry_run=True)
+    model, config, include, exclude = request.model, request.config, request.include, request.exclude
+    planned = quantize_(model, config, include=include, exclude=exclude, dry_run=True)
     if request.dry_run or not planned.quantized:
         return replace(planned, dry_run=request.dry_run), bool(planned.quantized)
     stats = _calibrated(request)
@@ -186,26 +173,17 @@ def _quantized(request: Request, *, stages: bool) -> tuple[QuantReport, bool]:
         bar.add_task("quantizing", total=None)
         if request.from_env:
             report = quantize_from_env(model, stats=stats, path=request.path)
-            assert report is not None  # there is a variable, or there were no request
+            assert report is not None  # without a variable there is no request
         else:
-            report = quantize_(model, config, stats, include=layers[0], exclude=layers[1], stages=stages)
+            report = quantize_(model, config, stats, include=include, exclude=exclude, stages=stages)
     done = report.quantized
     if request.from_env and all(layer.weight_error is None for layer in done):  # nothing was rounded now
         request.notes.append(f"{len(done)} quantized layers are those of a checkpoint in PACKDIR")
     return report, bool(done)
 
 
-def _write(request: Request, report: QuantReport, out: Path | None, plot: Path | None) -> None:
-    if out is not None:
-        save_quantized(request.model, out)
-        request.notes.append(f"written to {out}")
-    if plot is not None:
-        draw(report, plot)
-        request.notes.append(f"picture in {plot}")
-
-
 def _calibrated(request: Request) -> CalibrationStats | None:
-    """What the layers are given; None if nobody asks and there is nothing to call the model with."""
+    """The statistics of the layers' inputs; None if they are not needed and there are no arguments."""
     target, wanted = request.target, request.batches or request.config.calib_batches
     if not request.config.needs_calibration and not target.args and not target.kwargs:
         return None

@@ -1,7 +1,7 @@
-"""What a command works on: ``policy.py:build`` or ``package.module:build``.
+"""The target of a command: ``policy.py:build`` or ``package.module:build``.
 
-The function named is called with the values of ``--arg name=value`` and returns what is to be run: a callable
-and its arguments, as ``fn``, ``(fn, args)`` or ``(fn, args, kwargs)``.
+This function is called with the values of ``--arg name=value`` and returns a callable and its arguments, as
+``fn``, ``(fn, args)`` or ``(fn, args, kwargs)``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import torch
+import typer
 from torch import nn
 
 from ..base import NOWHERE, MisuseError, Site, is_internal, traceback_site
@@ -26,15 +27,15 @@ from ..hazards.scan import FROM_NOTEBOOK, NOTEBOOK
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
 
+Target = Annotated[str, typer.Argument(help="file.py:function or package.module:function")]
+Arg = Annotated[
+    list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="An argument of the target.")
+]
+
 
 @dataclass(frozen=True)
 class CommandTarget:
-    """Something to run.
-
-    Attributes:
-        name: As the user wrote it.
-        site: Where the user wrote it: the class of a module, else the function that the target names.
-    """
+    """A callable and its arguments, the target's name as the user wrote it, and the line of their source."""
 
     name: str
     function: Callable[..., Any]
@@ -44,11 +45,7 @@ class CommandTarget:
 
 
 def load(name: str, arguments: Iterable[str] = ()) -> CommandTarget:
-    """Import a target's builder and call it.
-
-    Args:
-        name: ``path/to/file.py:function`` or ``package.module:function``.
-        arguments: ``name=value`` each; a value is a Python literal, or else text.
+    """Import a target's builder and call it with ``arguments``: ``name=value`` each, Python literals or text.
 
     Raises:
         MisuseError: There is no such file or function, an argument is malformed, the builder raised, or it
@@ -66,7 +63,7 @@ def load(name: str, arguments: Iterable[str] = ()) -> CommandTarget:
 
 
 def _site(function: Callable[..., Any], build: Callable[..., Any]) -> Site:
-    """The line of a module's class if that is the user's own, else of the builder; NOWHERE without source."""
+    """The line of a module's class if it is the user's own, else of the builder; NOWHERE without source."""
     candidates = [type(function)] if isinstance(function, nn.Module) else []
     for found in (*candidates, inspect.unwrap(build)):
         try:
@@ -79,11 +76,11 @@ def _site(function: Callable[..., Any], build: Callable[..., Any]) -> Site:
 
 
 def said(error: BaseException) -> str:
-    """The exception in a line, with the user's line; where a GPU is missing, that this is why."""
+    """The exception in a line, with the user's line, and with a hint where a GPU is missing."""
     lines = str(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     site = traceback_site(error.__traceback__)
-    if site.line and not isinstance(error, SyntaxError):  # which names its own
+    if site.line and not isinstance(error, SyntaxError):  # it names its own line
         text += f" ({site})"
     words = ("not compiled with CUDA", "No CUDA GPUs", "NVIDIA driver")
     if not torch.cuda.is_available() and any(word in text for word in words):
@@ -93,22 +90,16 @@ def said(error: BaseException) -> str:
 
 def check_arguments(target: CommandTarget) -> None:
     """Raise a MisuseError if a target's callable does not take the arguments that came with it."""
-    function = target.function
-    forward = function.forward if isinstance(function, torch.nn.Module) else function
-    problem = _misfit(forward, target.args, target.kwargs)
+    problem = _misfit(_forward(target.function), target.args, target.kwargs)
     if problem:
         raise MisuseError(
-            f"{target.name} returned {_kind(function)} that cannot be called with the arguments it came "
-            f"with: {problem}. A target returns {SHAPES}."
+            f"{target.name} returned {_kind(target.function)} that cannot be called with the arguments it "
+            f"came with: {problem}. A target returns {SHAPES}."
         )
 
 
 def builder(name: str) -> Callable[..., Any]:
-    """The function that a target names.
-
-    Raises:
-        MisuseError: There is none.
-    """
+    """The function that a target names; a MisuseError if there is none."""
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:
         raise MisuseError(
@@ -127,7 +118,7 @@ def builder(name: str) -> Callable[..., Any]:
 
 
 def _hint(name: str) -> str:
-    """What a path without a function may have been meant for."""
+    """A hint for a path without a function."""
     path = Path(name)
     if path.is_dir():
         return f"; a folder can be read: rote check --static {name}"
@@ -143,13 +134,12 @@ def _hint(name: str) -> str:
 
 
 def _check_builder(name: str, build: Callable[..., Any], given: dict[str, Any]) -> None:
-    forward = build.forward if isinstance(build, torch.nn.Module) else build
-    problem = _misfit(forward, (), given)
+    problem = _misfit(_forward(build), (), given)
     if not problem:
         return
     if given:
-        hint = f"it takes {inspect.signature(forward)} and was given {', '.join(given)}"
-    elif isinstance(build, torch.nn.Module):
+        hint = f"it takes {inspect.signature(_forward(build))} and was given {', '.join(given)}"
+    elif isinstance(build, nn.Module):
         hint = "--arg NAME=VALUE is for arguments by name"
     else:
         hint = "give it values with --arg NAME=VALUE, or write a function without arguments"
@@ -158,8 +148,13 @@ def _check_builder(name: str, build: Callable[..., Any], given: dict[str, Any]) 
     )
 
 
+def _forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that takes the arguments."""
+    return function.forward if isinstance(function, nn.Module) else function
+
+
 def _misfit(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Why a function does not take arguments, empty if it does or nobody can say."""
+    """Why a function does not take arguments; empty if it does, or has no signature."""
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
@@ -189,7 +184,7 @@ def _file(place: str) -> ModuleType:
 
 
 def _package_hint(path: Path) -> str:
-    """How to name a module of a package, which imports its neighbours by dots."""
+    """How to name a module of a package: it imports its neighbours by dots."""
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         root, names = root.parent, [root.name, *names]

@@ -1,25 +1,25 @@
-"""Calls of many sizes share the recordings of a few: which padded calls may answer for exact ones.
+"""Which padded calls may answer for exact ones.
 
 An argument is padded up to the next size along the axes that the user names, the padded call is replayed, and
-the results are cut back to the valid rows. That is only done where it was seen to make no difference:
+the results are cut back to the valid rows. This happens only where it was seen to make no difference:
 
-1. The first calls of a size run as they are, observed. A call that writes an argument or a tensor made
-   outside, draws random numbers, reads a value on the host, hands out a view of an argument or part of an
-   autograd graph, keeps something outside, or changes Python state, is never padded.
+1. The first calls of a size run as they are, observed. A call is never padded if it writes an argument or a
+   tensor made outside, draws random numbers, reads a value on the host, returns a view of an argument or part
+   of an autograd graph, keeps something outside, or changes Python state.
 2. The same call then runs padded, with five kinds of padding. Its operations have to be the same, with the
    same numbers (see :mod:`.likeness`), and the valid rows have to equal the exact results: bit by bit, unless
-   ``tolerance`` allows for rounding, since kernels may add up in another order for another shape. Which
-   dimensions of a result follow the padded axis is seen by comparing shapes.
+   ``tolerance`` allows for rounding, since kernels may add up in another order for another shape. Shapes show
+   which dimensions of a result follow the padded axis.
 3. After two such calls the *recording* is approved, not the callable: if a guard fails later and another
-   recording is made, that one is checked as well. And every size is compared once before it is padded, since
-   Python code may do something else for one size than for its neighbours.
+   recording is made, it is checked as well. And every size is compared once before it is padded: Python code
+   may treat one size in another way than its neighbours.
 4. Some padded calls are compared again: the 16th of a recording, the 64th, and so on.
 
-What this cannot see: a dependence between rows that no kind of padding shows on the values of the checked
-calls. A branch taken for single values inside a kernel (``where(x > 1000, x.mean(), x)``) is one. If a later
-comparison finds it, a warning is logged, since padded calls before may have been wrong.
+What this cannot see is a dependence between rows that no kind of padding shows on the values of the checked
+calls, such as a branch for single values inside a kernel (``where(x > 1000, x.mean(), x)``). If a later
+comparison finds it, a warning is logged, since earlier padded calls may have been wrong.
 
-Padding costs a copy of the padded arguments and of the results that are cut, on every call.
+Padding costs a copy of the padded arguments and of the cut results, on every call.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ RECHECK = 16
 """Padded calls after which one is compared again; then after four times as many, and so on."""
 
 TRIES = 6
-"""Checked calls of a padded shape that lead nowhere (unsteady, not recorded), after which none is padded."""
+"""A padded shape is given up after so many checked calls without a result (unsteady, not recorded)."""
 
 MAX_TRIED = 1024
 """Keys whose tries are remembered."""
 
 
 class Checked:
-    """What checks of a recording have shown so far."""
+    """The checks of a recording so far."""
 
     def __init__(self, cut: ResultCut) -> None:
         self.cut = cut
@@ -95,16 +95,12 @@ Axis = tuple[str, int]
 
 
 def _axes(sources: list[PaddedAxis]) -> tuple[Axis, ...]:
-    """What is padded; a cut counts its sources in this order, so it is right for calls of the same only."""
+    """The padded axes; a cut counts them in this order, so it holds only for calls with the same ones."""
     return tuple((source.name, source.axis) for source in sources)
 
 
 class Approvals:
-    """The checks of the padded calls of one graphed callable.
-
-    Attributes:
-        verdict: Why no call is padded any more.
-    """
+    """The checks of the padded calls of one callable; ``verdict`` says why no call is padded any more."""
 
     def __init__(self, name: str, tolerance: float) -> None:
         self._name = name
@@ -119,31 +115,33 @@ class Approvals:
         self._checked = weakref.WeakKeyDictionary()
 
     def is_fruitless(self, held: HeldKey) -> bool:
-        """Whether checks of a padded shape have led nowhere too often."""
+        """Whether too many checks of a padded shape had no result."""
         return self._tries.get(held.entry.key, 0) > TRIES
 
     def cut_for(self, held: HeldKey, sources: list[PaddedAxis]) -> ResultCut | None:
-        """How to cut the results of a padded call that can be replayed; None if it cannot, or not yet."""
-        recording = held.entry.choice.find(held.call)
-        if recording is None or not recording.recorded:
-            return None
-        checked = self._known(recording, sources)
+        """The cut for the results of a padded call that can be replayed; None if it cannot, or not yet."""
+        checked = self._found(held, held.call, sources)
         if checked is None or not checked.covers(sources) or not checked.use():
             return None
         return checked.cut
 
+    def _found(self, held: HeldKey, call: Call, sources: list[PaddedAxis]) -> Checked | None:
+        """The checks of the recording that would replay a call."""
+        recording = held.entry.choice.find(call)
+        return self._known(recording, sources) if recording is not None and recording.recorded else None
+
     def _known(self, recording: Recording, sources: list[PaddedAxis]) -> Checked | None:
-        """What is known of a recording with these axes padded."""
+        """The checks of a recording with these axes padded."""
         return self._checked.get(recording, {}).get(_axes(sources))
 
     def check(
         self, held: HeldKey, exact: Call, sources: list[PaddedAxis], caller: FrameType
     ) -> tuple[Any, Reason | None]:
-        """Run a call as it is, for its result, and padded, to see whether that makes a difference.
+        """Run a call as it is, for its result, and padded, to compare the two.
 
         Returns:
-            The result, and why calls like this one are not padded; PLAINLY if the call has to run as it is,
-            once the locks are given back.
+            The result, and why calls like this one are not padded. The result is PLAINLY if the call has to
+            run as it is, once the locks are released.
         """
         site, entry = user_site(caller), held.entry
         observer = Specialization(entry.subject, _bound_like(held.call, exact.given))
@@ -162,7 +160,7 @@ class Approvals:
         return result.value, why
 
     def _refuse(self, why: Reason, entry: Specialization, sources: list[PaddedAxis]) -> None:
-        """Pad no more; say so if calls were padded before."""
+        """Pad no more, with a warning if calls were padded before."""
         self.verdict = why
         known = [self._known(recording, sources) for recording in entry.recordings]
         uses = sum(checked.uses for checked in known if checked is not None)
@@ -173,40 +171,41 @@ class Approvals:
     def _compare(
         self, held: HeldKey, exact: Call, result: Answer, sources: list[PaddedAxis], caller: FrameType
     ) -> Reason | None:
-        """Run the padded call with every kind of padding; why it must not take the exact one's place."""
+        """Run the padded call with every kind of padding; returns why it cannot replace the exact one."""
         assert result.recording is not None and result.recording.root.template is not None
-        site, template = user_site(caller), result.recording.root.template
+        site, was, template = user_site(caller), result.recording.root, result.recording.root.template
 
         def padded(variation: int) -> Call:
-            given = exact.rebuild(list(exact.leaves))  # what is stored in containers of its own is lost
+            given = exact.rebuild(list(exact.leaves))  # new containers: what the call stores there is lost
             return _bound_like(held.call, pad(*given, sources, variation))
 
-        known = held.entry.choice.find(padded(0))
-        checked = self._known(known, sources) if known is not None and known.recorded else None
+        def refused(text: str) -> Reason:
+            return reason(rules.NOT_PADDED, f"{sources[0]}: {text}", site)
+
+        checked = self._found(held, padded(0), sources)
         cut: ResultCut | None = None
         last: Answer | None = None
         for variation in range(1 if checked is not None and checked.count >= CHECKS else VARIATIONS):
             try:
                 last = held.entry.run(padded(variation), caller)
             except Exception as error:
-                return reason(rules.NOT_PADDED, f"{sources[0]}: {type(error).__name__}: {error}", site)
+                return refused(f"{type(error).__name__}: {error}")
             if last.value is PLAINLY:
                 return None  # nothing to compare with
-            why = _against(last, site) if last.recording is not None else None
-            if why is not None:
-                return why
-            if last.recording is not None and not variation:
-                text = program_difference(
-                    result.recording.root.operations, last.recording.root.operations, sources
-                )
+            if last.recording is not None:
+                why = _against(last, site)
+                if why is not None:
+                    return why
+                now = last.recording.root.operations
+                text = None if variation else program_difference(was.operations, now, sources)
                 if text is not None:
-                    return reason(rules.NOT_PADDED, f"{sources[0]}: {text}", site)
+                    return refused(text)
             try:
                 cut = find_cut(template, result.value, last.value, sources)
             except CannotCutError as error:
-                return reason(rules.NOT_PADDED, f"{sources[0]}: {error}", site)
+                return refused(str(error))
             if not cut.fits(sources):
-                return reason(rules.NOT_PADDED, f"{sources[0]}: the results' axes are ambiguous", site)
+                return refused("the results' axes are ambiguous")
             text = difference(result.value, cut.apply(last.value, sources), self._tolerance)
             if text is not None:
                 return reason(rules.PADDING_SHOWS, f"{text} when {sources[0]}", site)
@@ -215,25 +214,24 @@ class Approvals:
             self._tries.pop(held.entry.key, None)
             checked = self._checked.setdefault(last.recording, {}).setdefault(_axes(sources), Checked(cut))
             if not checked.add(cut, sources):
-                text = f"{sources[0]}: the results' axes follow other axes by turns"
-                return reason(rules.NOT_PADDED, text, site)
+                return refused("the results' axes follow other axes by turns")
         return None
 
 
 def _bound_like(call: Call, given: tuple[tuple[Any, ...], dict[str, Any]]) -> Call:
-    """Take arguments apart as those of another call were, with their names in the same order."""
+    """Take arguments apart as those of another call, with their names in the same order."""
     args, kwargs = given
     return bind(args, {name: kwargs[name] for name in call.given[1]}, call.openings)
 
 
 def _against(result: Answer, site: Site) -> Reason | None:
-    """What speaks against padding a call that was observed, recorded or replayed."""
+    """Why an observed, recorded or replayed call must not be padded."""
     recording = result.recording
     assert recording is not None
-    nodes = recording.root.walk()
-    template = recording.root.template
-    kinds = {leaf.kind for leaf in template.leaves} if template is not None else set[str]()
-    owned = [leaf.index for leaf in template.leaves if leaf.kind == OWN] if template is not None else []
+    nodes, template = recording.root.walk(), recording.root.template
+    leaves = template.leaves if template is not None else ()
+    kinds = {leaf.kind for leaf in leaves}
+    owned = [leaf.index for leaf in leaves if leaf.kind == OWN]
     text: str | None = None
     if recording.accesses.written:
         text = "the call writes an argument"
@@ -253,7 +251,7 @@ def _against(result: Answer, site: Site) -> Reason | None:
         text = "a result is an argument or a view of one"
     elif len(set(owned)) < len(owned) or VIEW in kinds:
         text = "two results share memory"
-    elif any(leaf.spent for leaf in template.leaves) or _requires_grad(result.value):
+    elif any(leaf.spent for leaf in leaves) or _requires_grad(result.value):
         text = "a result requires grad"
     return reason(rules.NOT_PADDED, text, site) if text is not None else None
 

@@ -1,10 +1,10 @@
-"""Did a padded call do what the exact one did? The operations of the two, compared one by one.
+"""The operations of an exact call and of a padded one, compared one by one.
 
-Values may agree by chance: a softmax that is saturated hides that its input was multiplied by the number of
-rows, a sum that the padded rows add nothing on these values. So the programs have to agree too: the same
-operations on the same tensors, with the same numbers, but for lists of sizes, in which a padded size (or a
-multiple of it) may stand for the exact one. And no operation may take a padded tensor and return one without
-the padded axis: it would join the rows, or choose among them.
+Values may agree by chance: a saturated softmax hides that its input was multiplied by the number of rows, a
+sum hides padded rows that add nothing on these values. So the programs have to agree too: the same operations
+on the same tensors, with the same numbers. Only in lists of sizes a padded size, or a multiple of it, may
+stand for the exact one. And no operation may take a padded tensor and return one without the padded axis: it
+would join the rows, or choose among them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .rows import PaddedAxis
 def program_difference(
     was: Sequence[Operation], now: Sequence[Operation], sources: Sequence[PaddedAxis]
 ) -> str | None:
-    """Say where a padded call went another way than the exact one."""
+    """The first difference between the operations of the two, as text."""
     for before, after in zip(was, now, strict=False):
         if before.name != after.name:
             return f"{before.name} at {before.site} is {after.name} with padding"
@@ -33,7 +33,7 @@ def program_difference(
 
 
 def _joins(was: Operation, now: Operation) -> bool:
-    """Whether an operation takes a tensor whose shape padding changes, and returns one that is the same."""
+    """Whether padding changes the shape of a taken tensor, but not that of a returned one."""
     taken = zip(was.tokens, now.tokens, strict=True)
     if all(before.shape == after.shape for before, after in taken):
         return False
@@ -49,7 +49,7 @@ def _same_results(was: Operation, now: Operation) -> bool:
 
 
 def _operands(was: Operation, now: Operation, sources: Sequence[PaddedAxis]) -> bool:
-    """Whether two operations take the same; in lists of sizes a padded one may stand for the exact one."""
+    """Whether two operations take the same, where a padded size may stand for the exact one."""
     names = [[name for name, _ in each.named] for each in (was, now)]
     before, after = was.every_operand, now.every_operand
     return (

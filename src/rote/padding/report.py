@@ -1,4 +1,4 @@
-"""What a padded callable did so far."""
+"""The report of a padded callable."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..hazards import Findings
 
 @dataclass(frozen=True)
 class PaddedReport:
-    """The whole.
+    """The whole report.
 
     Attributes:
         name: The callable.
         calls: All calls.
         padded: Calls that were padded, and their results cut.
         checked: Calls that ran as they are, and padded as well, to compare the two.
-        exact: Calls that were made as they are: nothing was to be padded, or the reasons say why not.
+        exact: Calls that only ran as they are: they needed no padding, or the reasons say why not.
         reasons: Why calls were not padded, most frequent first.
         graphed: The report of the graphed callable, which makes the padded and the exact calls.
     """
@@ -33,7 +33,7 @@ class PaddedReport:
     graphed: Report
 
     def findings(self) -> Findings:
-        """What keeps calls from being padded, and from being replayed wholly from graphs."""
+        """The obstacles to padding, and to replays wholly from graphs."""
         return Findings(
             [*(reason.finding() for reason in self.reasons), *self.graphed.findings()], target=self.name
         )

@@ -1,8 +1,8 @@
-"""Padding arguments, and finding the valid rows in what comes out.
+"""Padding of arguments, and the valid rows of results.
 
-Rows are padded with copies of the last one: a copy brings no value that was not there, so indices stay in
-range, logarithms finite, and what is true of all rows or of any stays so. Whether rows meet is found out by
-padding with other things as well (see :func:`fills`): a sum, a mean, a maximum over the axis changes then.
+Rows are padded with copies of the last one: a copy brings no new value, so indices stay in range, logarithms
+finite, and a property of all rows or of any holds as before. Padding with other values as well (see
+:func:`fills`) shows whether rows meet: a sum, a mean, a maximum over the axis changes then.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from ..runtime.arguments import flatten, paths, unflatten
 from ..runtime.program import OWN, VIEW, Template
 
 Fill = Callable[[torch.Tensor, int, int], torch.Tensor]
-"""Makes rows to pad with, from a tensor, the axis, and how many are needed."""
+"""Makes rows to pad with, from a tensor, the axis, and the number of rows."""
+
+VARIATIONS = 5
+"""The most fills of a type."""
+
+Dimensions = tuple[tuple[int, tuple[int, ...]], ...]
+"""The dimensions of a leaf to cut, each with the sources it may follow."""
 
 
 class PaddedAxis(NamedTuple):
-    """An axis of an argument that is padded.
-
-    Attributes:
-        name: The argument, for messages.
-        place: Where it is given: its position, or its keyword.
-        axis: The axis.
-        size: Its size in the call.
-        padded: The size it is padded to.
-    """
+    """An axis of an argument, at a position or keyword, with its size in the call and the padded size."""
 
     name: str
     place: int | str
@@ -42,10 +40,10 @@ class PaddedAxis(NamedTuple):
 
 
 def fills(tensor: torch.Tensor) -> list[Fill]:
-    """What a tensor is padded with: first as in use, then to see whether padding shows.
+    """The kinds of padding for a tensor: first the one in use, then others that may show.
 
-    Numbers are tried that are larger and smaller than all there are, and some from all over their range;
-    where numbers may be indices, only those that are there.
+    They hold numbers larger and smaller than all others, and from their whole range. Where numbers may be
+    indices, they hold only numbers that are there.
     """
     if tensor.dtype is torch.bool:
         return [_last, lambda found, axis, rows: _last(found, axis, rows).logical_not(), _cycle]
@@ -92,14 +90,7 @@ def _ramp(tensor: torch.Tensor, axis: int, rows: int) -> torch.Tensor:
 def pad(
     args: tuple[Any, ...], kwargs: dict[str, Any], sources: Sequence[PaddedAxis], variation: int = 0
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Pad arguments.
-
-    Args:
-        args: Positional arguments.
-        kwargs: Keyword arguments.
-        sources: The axes; none of their sizes is 0.
-        variation: Which of the fills to use; the first is the one in use.
-    """
+    """Pad arguments along some axes, none of size 0, with one of the fills."""
     positional, named = list(args), dict(kwargs)
     for source in sources:
         values: Any = positional if isinstance(source.place, int) else named
@@ -111,22 +102,14 @@ def pad(
     return tuple(positional), named
 
 
-VARIATIONS = 5
-"""The most fills there are for a type."""
-
-
 @dataclass(frozen=True)
 class ResultCut:
-    """How the results of padded calls are cut back to the valid rows.
+    """The dimensions of each leaf of a result that are cut back to the valid rows."""
 
-    Attributes:
-        leaves: For each leaf of the result the dimensions to cut, each with the sources it may follow.
-    """
-
-    leaves: tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]
+    leaves: tuple[Dimensions, ...]
 
     def fits(self, sources: Sequence[PaddedAxis]) -> bool:
-        """Whether the sizes of a call say of every dimension how much of it is valid."""
+        """Whether the sizes of a call tell how much of every dimension is valid."""
         return all(
             len({sources[index].size for index in following}) == 1
             for leaf in self.leaves
@@ -146,8 +129,8 @@ class ResultCut:
         return unflatten(spec, iter(leaves))
 
     def both(self, other: ResultCut) -> ResultCut | None:
-        """The cut that two checks agree on, or None if they contradict each other."""
-        found: list[tuple[tuple[int, tuple[int, ...]], ...]] = []
+        """The cut on which two checks agree, or None if they contradict each other."""
+        found: list[Dimensions] = []
         for one, two in zip(self.leaves, other.leaves, strict=True):
             if [dimension for dimension, _ in one] != [dimension for dimension, _ in two]:
                 return None
@@ -162,36 +145,30 @@ class ResultCut:
 
 
 class CannotCutError(Exception):
-    """Why the valid rows of a result cannot be told; the text is for people."""
+    """Why the valid rows of a result are not known, as text for people."""
 
 
 def find_cut(template: Template, exact: Any, padded: Any, sources: Sequence[PaddedAxis]) -> ResultCut:
-    """Compare the shapes of an exact and a padded result.
-
-    Raises:
-        CannotCutError: A size of a result differs in another way than a padded axis does.
-    """
+    """Compare the shapes of an exact and a padded result; sizes may only differ as a padded axis does."""
     was: list[Any] = []
     now: list[Any] = []
     spec = flatten(exact, was)
     if flatten(padded, now) != spec:
         raise CannotCutError("the structure of the result depends on the size")
-    found: list[tuple[tuple[int, tuple[int, ...]], ...]] = []
+    found: list[Dimensions] = []
     for name, leaf, before, after in zip(paths(spec, "result"), template.leaves, was, now, strict=False):
-        if leaf.kind in (OWN, VIEW):
-            found.append(_dimensions(name, before, after, sources))
-        elif isinstance(before, torch.Tensor):
-            found.append(())
-        else:
-            if type(before) is not type(after) or before != after:
-                raise CannotCutError(f"{name} is {before!r:.40}, and {after!r:.40} with padding")
-            found.append(())
+        made = leaf.kind in (OWN, VIEW)
+        found.append(_dimensions(name, before, after, sources) if made else ())
+        if made or isinstance(before, torch.Tensor):
+            continue
+        if type(before) is not type(after) or before != after:
+            raise CannotCutError(f"{name} is {before!r:.40}, and {after!r:.40} with padding")
     return ResultCut(tuple(found))
 
 
 def _dimensions(
     name: str, before: torch.Tensor, after: torch.Tensor, sources: Sequence[PaddedAxis]
-) -> tuple[tuple[int, tuple[int, ...]], ...]:
+) -> Dimensions:
     if before.dim() != after.dim() or before.dtype is not after.dtype:
         raise CannotCutError(f"{name} has another number of dimensions or type with padding")
     if not before.is_contiguous():
@@ -212,12 +189,9 @@ def _dimensions(
 
 
 def difference(exact: Any, cut: Any, tolerance: float) -> str | None:
-    """Say which part of a result differs from the exact one.
+    """The first difference between an exact result and the valid rows of a padded one, as text.
 
-    Args:
-        exact: The exact result.
-        cut: The valid rows of a padded one.
-        tolerance: Largest difference that counts as equal, as a part of the largest value of the result.
+    Differences up to ``tolerance``, as a part of the largest value of the result, do not count.
     """
     was: list[Any] = []
     now: list[Any] = []

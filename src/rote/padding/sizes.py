@@ -1,4 +1,4 @@
-"""The sizes that arguments are padded to: given by the user, powers of two, or learnt from the calls."""
+"""The sizes to which arguments are padded: given by the user, powers of two, or learnt from the calls."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from ..base import OptionError
 POWERS, LEARN = "powers", "learn"
 
 MAX_LEARNT = 8
-"""AxisSizes of one axis that are learnt."""
+"""The most learnt sizes of one axis."""
 
 OFTEN = 3
 """Calls with a size after which it is learnt."""
 
 Axes = Mapping[str, Mapping[int, Sequence[int] | str]]
-"""For each argument the axes, and for each of these the sizes, ascending, ``"powers"`` or ``"learn"``."""
+"""For each argument the axes, and for each axis the ascending sizes, ``"powers"`` or ``"learn"``."""
 
 
 class AxisSizes:
-    """The sizes that one axis is padded to.
+    """The sizes to which one axis is padded.
 
-    With ``"learn"``, a size met ``OFTEN`` times is learnt (``MAX_LEARNT`` at most). Any other is padded to
-    the next learnt size, or to the next power of two if that is smaller, so their number stays bounded
-    whatever comes.
+    With ``"learn"``, a size that comes ``OFTEN`` times is learnt (``MAX_LEARNT`` at most). Others are padded
+    to the next learnt size, or to the next power of two if it is smaller, so their number stays bounded.
     """
 
     def __init__(self, given: Sequence[int] | str) -> None:
@@ -39,7 +38,7 @@ class AxisSizes:
         return None if isinstance(self._given, str) else self._given[-1]
 
     def size_for(self, size: int) -> int | None:
-        """What a size is padded to, or None if it is larger than all."""
+        """The size to which a size is padded, or None if it is larger than all."""
         if not isinstance(self._given, str):
             return next((found for found in self._given if found >= size), None)
         power = 1 << max(size - 1, 0).bit_length()
@@ -54,16 +53,12 @@ class AxisSizes:
         self._seen[size] += 1
         if self._seen[size] >= OFTEN:
             self._learnt.add(size)
-        elif len(self._seen) > 1024:  # sizes that came once must not be kept for ever
+        elif len(self._seen) > 1024:  # sizes that came once are not kept for ever
             self._seen.clear()
 
 
 def check_axes(axes: Any) -> None:
-    """Check what is to be padded.
-
-    Raises:
-        OptionError: It has another form than a dict of dicts, or a size that cannot be.
-    """
+    """Raise an OptionError if ``axes`` is no dict of dicts, or has an impossible size."""
     if not isinstance(axes, Mapping) or not axes:
         raise OptionError(f"axes={axes!r} must be a dict of argument names, as in {{'x': {{0: [1, 2, 4]}}}}")
     for name, sizes_of in axes.items():

@@ -25,7 +25,7 @@ from ..api import (
 from ..base import MisuseError, OptionError, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..runtime.arguments import NOT_MINE, Call, bind, is_plain
+from ..runtime.arguments import NOT_MINE, bind, is_plain
 from ..runtime.program import PLAINLY
 from .approvals import Approvals
 from .report import PaddedReport
@@ -34,6 +34,8 @@ from .sizes import Axes, AxisSizes, check_axes
 
 NEVER = 1 << 30
 """Position of a parameter that is only given by keyword."""
+
+Wrapper = Graphed | GraphedMethod
 
 
 class PaddedCalls:
@@ -48,17 +50,11 @@ class PaddedCalls:
         }
         self._approvals = Approvals(name, tolerance)
         self._tally = ReasonCounts()
-        self._lock = threading.Lock()  # held for counts and sizes only: nothing of the user's runs meanwhile
+        self._lock = threading.Lock()  # for counts and sizes: no code of the user runs meanwhile
         self._calls = self._padded = self._checked = 0
 
-    def call(
-        self,
-        graphed: Graphed | GraphedMethod,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        caller: FrameType,
-    ) -> Any:
-        """Make a call, padded if that was seen to make no difference.
+    def call(self, graphed: Wrapper, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType) -> Any:
+        """Make a call, padded if checks have found no difference.
 
         Returns:
             The result. NOT_MINE if the graphed callable has to be called, PLAINLY if the callable itself.
@@ -85,46 +81,32 @@ class PaddedCalls:
         except RuntimeError as error:  # a type that cannot be joined, or no memory
             text = f"{sources[0]}: {type(error).__name__}: {error}"
             return self._leave(reason(rules.NOT_PADDED, text, user_site(caller)))
-        return self._call(graphed, exact, longer, sources, caller)
-
-    def _call(
-        self,
-        graphed: Graphed | GraphedMethod,
-        exact: Call,
-        longer: tuple[tuple[Any, ...], dict[str, Any]],
-        sources: list[PaddedAxis],
-        caller: FrameType,
-    ) -> Any:
-        approvals = self._approvals
         with graphed.hold(*longer, caller) as held:
-            if held is None or approvals.is_fruitless(held):
+            if held is None or self._approvals.is_fruitless(held):
                 return NOT_MINE
-            cut = approvals.cut_for(held, sources)
-            if cut is None:
-                value, why = approvals.check(held, exact, sources, caller)
-            else:
+            cut = self._approvals.cut_for(held, sources)
+            if cut is not None:
                 value = held.answer()
                 with self._lock:
                     self._padded += 1
                 return value if value is PLAINLY else cut.apply(value, sources)
+            value, why = self._approvals.check(held, exact, sources, caller)
         text = f"{sources[0]}: the call ran as it is, to be compared with the padded one"
-        self._note(why or reason(rules.PADDING_CHECKED, text, user_site(caller)))
+        self._leave(why or reason(rules.PADDING_CHECKED, text, user_site(caller)))
         with self._lock:
             self._checked += 1
         return value
 
     def _leave(self, why: Reason) -> Any:
-        self._note(why)
-        return NOT_MINE
-
-    def _note(self, why: Reason) -> None:
+        """Note why a call is not padded."""
         with self._lock:
             self._tally.add([why])
+        return NOT_MINE
 
     def _sources(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
     ) -> list[PaddedAxis] | Reason:
-        """The axes that are smaller than they are to be, or why the call cannot be padded."""
+        """The axes to pad, or why the call cannot be padded."""
         found: list[PaddedAxis] = []
         for name, axes in self._sizes.items():
             place = name if name in kwargs else self._positions[name]
@@ -139,8 +121,8 @@ class PaddedCalls:
                     found.append(source)
         return found
 
-    def report(self, graphed: Graphed | GraphedMethod) -> PaddedReport:
-        """What happened so far."""
+    def report(self, graphed: Wrapper) -> PaddedReport:
+        """All that happened so far."""
         with self._lock:
             calls, padded, checked = self._calls, self._padded, self._checked
             reasons = self._tally.reports()
@@ -148,7 +130,7 @@ class PaddedCalls:
         return PaddedReport(self._name, calls, padded, checked, exact, reasons, graphed.report())
 
     def clear(self) -> None:
-        """Forget everything that was observed, but the sizes that were learnt."""
+        """Forget all observations but the learnt sizes."""
         with self._lock:
             self._approvals.clear()
             self._tally.clear()
@@ -158,7 +140,7 @@ class PaddedCalls:
 def _source(
     name: str, place: int | str, axis: int, tensor: torch.Tensor, sizes: AxisSizes, caller: FrameType
 ) -> PaddedAxis | Reason | None:
-    """What is padded of an argument, if anything has to be; or why it cannot be padded."""
+    """The axis to pad, if its size is not right; or why it cannot be padded."""
     if axis >= tensor.dim():
         text = f"{name} has {tensor.dim()} dimensions, so there is no axis {axis}"
         return reason(rules.NOT_PADDED, text, user_site(caller))
@@ -169,26 +151,25 @@ def _source(
         return reason(rules.TOO_LARGE_TO_PAD, text, user_site(caller))
     if wanted == size:
         return None
-    why: str | None = None
     if not is_plain(tensor) or tensor.requires_grad or type(tensor) is not torch.Tensor:
-        why = f"{name} requires grad or is no plain tensor"
+        text = f"{name} requires grad or is no plain tensor"
     elif not tensor.is_contiguous() or not tensor.numel():
-        why = f"{name} is empty or not contiguous"
-    if why is not None:
-        return reason(rules.NOT_PADDED, why, user_site(caller))
-    return PaddedAxis(name, place, axis, size, wanted)
+        text = f"{name} is empty or not contiguous"
+    else:
+        return PaddedAxis(name, place, axis, size, wanted)
+    return reason(rules.NOT_PADDED, text, user_site(caller))
 
 
 class Padded:
     """A graphed callable whose calls of many sizes share the recordings of a few; made by :func:`padded`.
 
-    Attributes that it does not have itself are those of the graphed callable. It is no module, also where it
-    wraps one.
+    Attributes that it does not have itself are those of the graphed callable. It is never a module, even if
+    it wraps one.
     """
 
     def __init__(
         self,
-        graphed: Graphed | GraphedMethod,
+        graphed: Wrapper,
         positions: Mapping[str, int],
         axes: Axes,
         tolerance: float,
@@ -201,7 +182,7 @@ class Padded:
         dress(self, graphed.__wrapped__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the callable, padded where that was seen to make no difference.
+        """Call the callable, padded if checks have found no difference.
 
         Raises:
             Exception: What the graphed callable raises.
@@ -212,7 +193,7 @@ class Padded:
         return self._graphed.call_plainly(args, kwargs) if value is PLAINLY else value
 
     def report(self) -> PaddedReport:
-        """How many calls were padded, why others were not, and what the graphed callable did."""
+        """How many calls were padded, why others were not, and the report of the graphed callable."""
         return self._calls.report(self._graphed)
 
     def explain(self) -> str:
@@ -220,17 +201,17 @@ class Padded:
         return f"{self.report()}\n{self._graphed.explain()}"
 
     def findings(self) -> Any:
-        """What keeps calls from being padded and replayed, in the form of :func:`..check`."""
+        """The obstacles to padding and to replays, in the form of :func:`..check`."""
         return self.report().findings()
 
     def reset(self) -> None:
-        """Free all recordings and forget everything that was observed."""
+        """Free all recordings and forget all observations."""
         self._graphed.reset()
         for calls in (self._calls, *self._bound.values()):
             calls.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method: each instance has a graphed callable and checks of its own."""
+        """As a method, it gives each instance a graphed callable and checks of its own."""
         if instance is None or not isinstance(self._graphed, Graphed):
             return self
         method = self._graphed.__get__(instance, owner)
@@ -252,7 +233,7 @@ class Padded:
         return f"<rote.padded of {self._graphed!r}>"
 
     def __reduce__(self) -> Any:
-        """Copies and pickles are the callable's own, padded in the same way."""
+        """Copy and pickle the callable, padded in the same way."""
         name, found = place_of(self._graphed.__wrapped__)
         return name if found is self else (Padded, (self._graphed, *self._settings))
 
@@ -277,17 +258,17 @@ def padded(
     """Let calls of many sizes share the recordings of a few.
 
     Arguments are padded with copies of their last row up to the next size, the padded call is replayed, and
-    the results are cut. That is done only where the first calls, run both ways, show that the valid rows come
-    out equal, and exactly as they are everywhere else; see :mod:`.approvals`. The report says how many calls
-    were padded, and why others were not.
+    the results are cut. This happens only where the first calls, run both ways, give equal valid rows; other
+    calls run as they are. See :mod:`.approvals`. The report says how many calls were padded, and why others
+    were not.
 
-    Works on what :func:`..graph` works on, on what it returns, and as a decorator.
+    It works on whatever :func:`..graph` works on, on its results, and as a decorator.
 
     Args:
-        function: What to graph; or what is graphed already, which has its options then.
+        function: The callable to graph, or a graphed one, which keeps its options.
         axes: For each argument, by the name of its parameter, the axes to pad and their sizes:
             ``{"x": {0: [1, 2, 4, 8]}}``. Instead of a list, ``"powers"`` takes powers of two and ``"learn"``
-            also the sizes met most often, 8 at most. Larger calls than the last size run exactly.
+            also the most frequent sizes, 8 at most. Calls larger than the last size run as they are.
         tolerance: Largest difference of a padded call's valid rows that counts as equal, as a part of the
             largest value of that result. With 0 they have to be equal bit by bit, which kernels that add up
             in another order for another shape (matrix products, often) are not.
@@ -304,7 +285,7 @@ def padded(
     if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
         raise OptionError(f"tolerance={tolerance!r} must be at least 0 and less than 1")
     if function is None:
-        graph(**options)  # says now what is wrong with them
+        graph(**options)  # raises now if an option is wrong
         return lambda wrapped: padded(wrapped, axes=axes, tolerance=tolerance, **options)
     if isinstance(function, Padded):
         raise MisuseError("this callable is padded already; pass the plain or the graphed one to rote.padded")
@@ -318,11 +299,7 @@ def padded(
 
 
 def _positions(function: Any, names: list[str]) -> dict[str, int]:
-    """Where each named parameter is given positionally; ``NEVER`` if it is not.
-
-    Raises:
-        OptionError: A name is no parameter.
-    """
+    """The position of each named parameter, or ``NEVER``; an OptionError if a name is no parameter."""
     target: Any = function.forward if isinstance(function, torch.nn.Module) else function
     method = getattr(target, "__func__", None)
     try:

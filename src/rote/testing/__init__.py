@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .comparison import Arguments, compare
 from .equality import assert_same
-from .pool import assert_pool_empty, poisoned
-from .recordings import count_recordings
+from .pool import assert_pool_empty, count_recordings, poisoned
 
 __all__ = ["Arguments", "assert_pool_empty", "assert_same", "compare", "count_recordings", "poisoned"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
 import torch
 
 from ..api import Graphed, OptionKeywords, graph, shows_options
-from ..runtime.arguments import TENSOR, Call, bind, flatten, unflatten
+from ..runtime.arguments import TENSOR, bind, flatten, unflatten
 from ..runtime.pytorch import is_lazy_zero
 from .equality import assert_same
 
@@ -17,15 +16,14 @@ _COPIED = (torch.Tensor, int, float, bool, str, bytes, complex, type(None))
 
 
 class Arguments(NamedTuple):
-    """The arguments of one call, where positional ones alone would not do."""
+    """The arguments of one call, positional and by keyword."""
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}  # noqa: RUF012  (never written)
 
 
-@dataclass(frozen=True)
-class _Ran:
-    """What one call did."""
+class _Ran(NamedTuple):
+    """The outcome of one call."""
 
     value: Any
     error: Exception | None
@@ -46,19 +44,18 @@ def compare(
 ) -> Graphed:
     """Make calls to a callable twice, as it is and through ``rote.graph``, and check that they do the same.
 
-    Both get copies of the arguments and the same seed. Compared after each call: the result, the arguments
-    (in case they were changed), the random number generators, and an exception's type and text. At the end
-    every result is compared once more: none may have changed since it was returned.
+    Both get copies of the arguments and the same seed. Each call is compared by its result, its arguments (it
+    may change them), the random number generators, and an exception's type and text. At the end every result
+    is compared once more: none may have changed since it was returned.
 
     A callable that changes state of its own needs a second one with state of its own: ``plain``.
 
     Args:
-        fn: What to graph.
+        fn: The callable to graph.
         calls: One entry for each call: a tuple of positional arguments, a dict of keyword arguments, or
             :class:`Arguments`. Tensors are copied for each side; parameters and other objects are not.
-        plain: What to compare with, if ``fn`` cannot be called twice without noticing.
-        states: Two functions that return (nested) state to compare after each call: that of ``fn``, that of
-            ``plain``.
+        plain: The callable to compare with, if ``fn`` notices that it is called twice.
+        states: Two functions that return (nested) state to compare after each call: of ``fn``, of ``plain``.
         seed: Seed of the first call; each later call has the next one.
         tolerance: See :func:`assert_same`.
         **options: Options of :func:`..graph`.
@@ -67,7 +64,7 @@ def compare(
         The graphed callable, to ask for its report.
 
     Raises:
-        AssertionError: Something differed; the message names the call and what it was.
+        AssertionError: Something differed; the message names the call and the difference.
     """
     graphed = graph(fn, **options)
     kept: list[tuple[str, Any, Any]] = []
@@ -86,7 +83,8 @@ def compare(
             if _is_held(expected.value):
                 kept.append((what, actual.value, _snapshot(actual.value)))
     for what, value, then in kept:
-        assert_same(_detached(value), then, f"{what}: result, looked at again after the last call")
+        now = _mapped(value, torch.Tensor.detach)
+        assert_same(now, then, f"{what}: result, looked at again after the last call")
     return graphed
 
 
@@ -105,7 +103,11 @@ def _arguments(arguments: Any) -> Arguments:
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], seed: int) -> _Ran:
     call = bind(args, kwargs)
-    leaves = _copies(call)
+    storages: dict[int, torch.UntypedStorage] = {}
+    leaves = [
+        _copy(leaf, storages) if kind == TENSOR else leaf
+        for leaf, kind in zip(call.leaves, call.kinds, strict=True)
+    ]
     copied_args, copied_kwargs = call.rebuild(leaves)
     torch.manual_seed(seed)
     value, error = None, None
@@ -124,16 +126,8 @@ def _random_state() -> list[torch.Tensor]:
     return states
 
 
-def _copies(call: Call) -> list[Any]:
-    """The leaves of a call with tensors copied; those on one storage stay on one."""
-    storages: dict[int, torch.UntypedStorage] = {}
-    return [
-        _copy(leaf, storages) if kind == TENSOR else leaf
-        for leaf, kind in zip(call.leaves, call.kinds, strict=True)
-    ]
-
-
 def _copy(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> torch.Tensor:
+    """A copy of a tensor; copies share memory where tensors do: ``storages`` are those copied so far."""
     if tensor.layout is not torch.strided or tensor.is_meta or is_lazy_zero(tensor):
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     storage = tensor.untyped_storage()
@@ -157,24 +151,21 @@ def _describe(error: Exception | None) -> str:
 
 def _snapshot(value: Any) -> Any:
     """The value with copies of its tensors, out of autograd."""
-    leaves: list[Any] = []
-    spec = flatten(value, leaves)
     storages: dict[int, torch.UntypedStorage] = {}
-    copies = [_copy(leaf.detach(), storages) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    return unflatten(spec, iter(copies))
+    return _mapped(value, lambda tensor: _copy(tensor.detach(), storages))
 
 
-def _detached(value: Any) -> Any:
-    """The value with its tensors out of autograd, on their memory."""
+def _mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The value with a function applied to its tensors."""
     leaves: list[Any] = []
     spec = flatten(value, leaves)
     return unflatten(
-        spec, iter([leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
+        spec, iter([function(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
     )
 
 
 def _is_held(value: Any) -> bool:
-    """Whether a result can be kept and copied: it is made of tensors and plain values."""
+    """Whether a result consists of tensors and plain values, so that it can be kept and copied."""
     leaves: list[Any] = []
     flatten(value, leaves)
     return all(isinstance(leaf, _COPIED) for leaf in leaves)

@@ -18,26 +18,24 @@ def assert_same(actual: Any, expected: Any, what: str = "result", *, tolerance: 
 
     Args:
         actual: A tensor, a plain value, or a nested structure of them.
-        expected: What it is compared with.
-        what: How messages call the value.
-        tolerance: Absolute and relative difference that is allowed; 0 compares bits.
+        expected: The value to compare it with.
+        what: Its name in messages.
+        tolerance: Allowed absolute and relative difference; 0 compares bits.
 
     Raises:
-        AssertionError: The message names the leaf that differs, what it is and what it should be.
+        AssertionError: A leaf differs; the message names it, its value and the expected one.
     """
     ours: list[Any] = []
     theirs: list[Any] = []
     spec, wanted = flatten(actual, ours), flatten(expected, theirs)
     if spec != wanted:
-        raise AssertionError(
-            f"{what} has another structure: {_outline(actual)} instead of {_outline(expected)}"
-        )
+        given, outline = cut(repr(actual), 60), cut(repr(expected), 60)
+        raise AssertionError(f"{what} has another structure: {given} instead of {outline}")
     for name, mine, other in zip(paths(spec, what), ours, theirs, strict=True):
         _assert_leaf(name, mine, other, tolerance)
     if sharing(ours) != sharing(theirs):
-        raise AssertionError(
-            f"other tensors of {what} share memory: {sharing(ours)} instead of {sharing(theirs)}"
-        )
+        shared = f"{sharing(ours)} instead of {sharing(theirs)}"
+        raise AssertionError(f"other tensors of {what} share memory: {shared}")
 
 
 def _assert_leaf(name: str, actual: Any, expected: Any, tolerance: float) -> None:
@@ -70,18 +68,13 @@ def _wrong(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> in
         return int((~close).sum())
     if actual.numel() == 0:
         return 0
-    mine, other = bytes_of(actual), bytes_of(expected)
-    return int((mine != other).any(-1).sum())
+    return int((bytes_of(actual) != bytes_of(expected)).any(-1).sum())
 
 
 def _equal(actual: Any, expected: Any) -> bool:
     if isinstance(actual, float):
         return actual.hex() == expected.hex()
     return actual is expected or bool(actual == expected)
-
-
-def _outline(value: Any) -> str:
-    return cut(repr(value), 60)
 
 
 def _excerpt(tensor: torch.Tensor) -> str:

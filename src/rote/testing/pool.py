@@ -1,4 +1,4 @@
-"""Memory: nothing is left over, and whatever was freed reads as NaN."""
+"""Recordings and their memory: how many there are, none left over, and NaN in freed memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from typing import cast
 
 import torch
 
+from ..api import Graphed
 from ..runtime.backends import PROCESS
 from ..runtime.backends.host import HostBackend
 
-PATIENCE = 10
-"""How often to look again."""
+LOOKS, PAUSE_S = 10, 0.02
+"""How often to look for memory that is left over, and the seconds between two looks."""
 
-PAUSE_S = 0.02
-"""Between two looks."""
+
+def count_recordings(graphed: Graphed) -> int:
+    """Count the recordings that are alive: one for each key and each set of external tensors.
+
+    Args:
+        graphed: The result of :func:`..graph`.
+    """
+    return len(graphed.report().recordings)
 
 
 def assert_pool_empty() -> None:
@@ -29,13 +36,13 @@ def assert_pool_empty() -> None:
         AssertionError: A backend holds memory; the message names the bytes and the backend.
     """
     left = _held()
-    for _ in range(PATIENCE):
+    for _ in range(LOOKS):
         if not left:
             return
         gc.collect()
         left = _held()
         if left:
-            time.sleep(PAUSE_S)  # a thread of autograd's may not have let go yet of what it raised
+            time.sleep(PAUSE_S)  # a thread of autograd may still hold what it raised
     if left:
         listed = ", ".join(f"{nbytes} bytes on {name}" for name, nbytes in left.items())
         raise AssertionError(
@@ -48,7 +55,7 @@ def _held() -> dict[str, int]:
     found: dict[str, int] = {}
     for backend in PROCESS.made():
         with backend.lock:
-            backend.enter_call()  # what garbage collection could not release at once is released now
+            backend.enter_call()  # releases what garbage collection could not release at once
             nbytes = backend.bytes_held()
         if nbytes:
             found[f"{backend.name} ({backend.device})"] = nbytes
@@ -59,8 +66,7 @@ def _held() -> dict[str, int]:
 def poisoned() -> Generator[None, None, None]:
     """Fill shared host memory with NaN after every call, so that a read of freed memory shows.
 
-    A value that survives its call by accident would otherwise look right until another recording
-    overwrites it.
+    Without it, a value that survives its call by accident looks right until another recording overwrites it.
     The CUDA pool is not poisoned.
     """
     pool = cast(HostBackend, PROCESS.of(torch.device("cpu"))).pool

@@ -1,4 +1,4 @@
-"""Adds up what a marked call costs, by operation and by the user's line."""
+"""The costs of a marked call, added up by operation and by the user's line."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PAST = "past the dispatcher"
 
 @dataclass(frozen=True)
 class OperationCost:
-    """What one operation or one line costs in each call.
+    """The cost of one operation or one line in each call.
 
     Attributes:
         name: The operation as ``aten::add``, or the line as ``file:line``.
         text: The source line; empty for an operation.
-        operations: How many operations it asks for.
-        kernels: How many kernels, copies and fills these launch; 0 on the host.
-        busy_us: Time the device works for it; on the host, time inside the operations, views left out.
-        host_us: Time the host spends to get there from the operation before, and through it: dispatch and
-            Python included. A line that only waits or computes in Python counts for the next operation's.
+        operations: Number of operations it asks for.
+        kernels: Number of kernels, copies and fills they launch; 0 on the host.
+        busy_us: Time the device works for it; on the host, time inside the operations without views.
+        host_us: Time of the host since the operation before, and through this one, with dispatch and Python.
+            A line that only waits or computes in Python counts towards the next operation's line.
     """
 
     name: str
@@ -42,11 +42,9 @@ class OperationCost:
 
 @dataclass(frozen=True)
 class Sums:
-    """Costs of one call, the most expensive first.
+    """The costs of one call, the most expensive first; labels are ``file:line operation``.
 
-    Attributes:
-        inside_us: Time inside the operations on the host, dispatch to them left out.
-        labels: For each operation ``file:line operation``.
+    ``inside_us`` is time inside the operations on the host, without dispatch.
     """
 
     inside_us: float
@@ -67,14 +65,12 @@ class _Sum:
 def sums(marked: ProfilerTrace, mode: AskingMode, inside: list[float], host_us: float, on_gpu: bool) -> Sums:
     """Add up a marked call.
 
-    ``inside`` are microseconds in each operation on the host. Host times are scaled to sum up to
-    ``host_us``, that of a plain call. With ``on_gpu`` the device's time counts, else that of the operations
-    on the host.
+    ``inside`` are microseconds in each operation on the host. Host times are scaled to sum up to ``host_us``,
+    that of a plain call. With ``on_gpu`` the device's time counts, else that of the operations on the host.
     """
     owners = marked.owners()
-    busy, kernels = list(inside), [0] * len(mode.asked)
-    if on_gpu:
-        busy = [0.0] * len(mode.asked)
+    kernels = [0] * len(mode.asked)
+    busy = [0.0] * len(mode.asked) if on_gpu else list(inside)
     past = _Sum()
     for span in marked.device:
         number = owners.get(span.id)
@@ -106,7 +102,7 @@ def sums(marked: ProfilerTrace, mode: AskingMode, inside: list[float], host_us: 
 
 
 def _sorted(found: dict[str, _Sum], on_gpu: bool) -> tuple[OperationCost, ...]:
-    """What costs most time of what is scarce first: of host time, and with it the device's."""
+    """The most expensive first: by host time, on a GPU by the device's if that is longer."""
     costs = [OperationCost(name, **vars(row)) for name, row in found.items()]
     return tuple(sorted(costs, key=lambda cost: -max(cost.host_us, cost.busy_us if on_gpu else 0.0)))
 

@@ -1,12 +1,12 @@
-"""How long the operations of a call on the host take by themselves, dispatch and Python left out.
+"""Time inside the operations of a call on the host, without dispatch and Python.
 
 The times come from plain calls under the profiler: in a marked call every operation is called from Python,
-out of cold caches, and takes up to twice as long. The same operations are found by name, the n-th of a name
-there being the n-th here. Where a name is not met equally often (PyTorch takes some short cuts only where no
-mode is active), its operations keep the time they had in the marked call.
+with cold caches, and takes up to twice as long. Operations are matched by name: the n-th of a name there is
+the n-th here. Where a name does not come equally often (PyTorch takes some short cuts only without a mode),
+its operations keep their times in the marked call.
 
-What does not work: taking off what the profiler adds to an event. It is about 0.2 us, and what can be
-measured of it on a machine that does other things too is larger than that.
+What does not work is to subtract what the profiler adds to an event: it is about 0.2 us, and a measurement of
+it is off by more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .trace import ProfilerTrace, outermost
 
 
 def inside(calls: list[ProfilerTrace], marked: ProfilerTrace, asked: list[AskedOperation]) -> list[float]:
-    """Microseconds inside each operation, the least of all plain calls; none for a view."""
+    """Microseconds inside each operation, the least of all plain calls; 0 for a view."""
     found = in_marked(marked, len(asked))
     numbers: dict[str, list[int]] = {}
     for number, each in enumerate(asked):
@@ -30,7 +30,7 @@ def inside(calls: list[ProfilerTrace], marked: ProfilerTrace, asked: list[AskedO
 
 
 def by_name(call: ProfilerTrace, names: set[str]) -> dict[str, list[float]]:
-    """Times of the operations that have one of the names and lie in no other such one."""
+    """Times of the operations that have one of the names, without those nested in another of them."""
     found: dict[str, list[float]] = {}
     for span in outermost([span for span in call.operations if span.name in names]):
         found.setdefault(span.name, []).append(span.length)
@@ -38,7 +38,7 @@ def by_name(call: ProfilerTrace, names: set[str]) -> dict[str, list[float]]:
 
 
 def in_marked(marked: ProfilerTrace, number: int) -> list[float]:
-    """Times inside the ``number`` ranges of a marked call: those of the operations right below each."""
+    """Times inside the ``number`` ranges of a marked call: of the operations right below each."""
     owners = marked.owners()
     found = [0.0] * number
     marks = {span.id for span in marked.ranges if span.name.startswith(MARK)}

@@ -1,16 +1,15 @@
 """Is a callable launch-bound, and what would a graph gain? Measured on the plain callable.
 
-Three kinds of calls, because no one of them can be trusted with everything:
+Three kinds of calls are made, since none can be trusted with everything:
 
-- plain calls, timed one by one: the only ones whose host time is true;
-- calls under ``torch.profiler``: how long the device works and where it stands still. What a kernel takes
-  does not depend on who watches;
-- calls under the profiler *and* a dispatch mode: which user line asks for which operation. The mode makes
-  the host several times as slow, so of these only the shares are used: host time by line is scaled to sum up
-  to that of a plain call.
+- plain calls, timed one by one: only their host time is true;
+- calls under ``torch.profiler``: when the device works and when it is idle. Kernels take the same time there;
+- calls under the profiler *and* a dispatch mode: which line of the user asks for which operation. The mode
+  makes the host several times as slow, so only shares are used: host time by line is scaled to sum up to that
+  of a plain call.
 
-What does not work: python stacks of the profiler (``with_stack``) name functions, not lines, and asking for
-kernel times by synchronising after each operation measures the synchronisation.
+What does not work: Python stacks of the profiler (``with_stack``) name functions, not lines, and
+synchronising after each operation for the times of kernels measures the synchronisation.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +28,10 @@ from torch.profiler import ProfilerActivity, record_function
 
 from ...base import MisuseError, OptionError, Site
 from ...runtime.objects import is_graphed
-from .costs import Sums, sums
+from .costs import sums
 from .inside import inside
-from .mode import AskingMode
-from .result import Profile, with_lines
+from .mode import MARK, AskingMode
+from .result import Profile
 from .times import p99, refuse_unread
 from .torch_private import profiler_is_running
 from .trace import CALL, DONE, MARKED, ProfilerTrace, covered, outermost, read
@@ -42,14 +40,14 @@ WARM = 3
 """Calls before anything is measured, the last under the dispatch mode: it learns the devices."""
 
 CALLS = 20
-"""Plain calls that are timed."""
+"""Timed plain calls."""
 
 WATCHED = 2
 """Calls under the profiler, plain and marked each. The first of each warms the profiler and its caches."""
 
 MOST_WATCHED, WATCHED_S = 20, 0.1
-"""On the host, plain calls under the profiler are as many as take this long. There their least times are what
-operations take, and of two calls the least is too long by half: it shows a tiny call as one with no gap."""
+"""On the host, plain calls under the profiler go on for this long. Their least times count there, and the
+least of two calls is too long by half: it shows a tiny call as one with no gap."""
 
 Call = Callable[[], object]
 
@@ -58,11 +56,10 @@ def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
     """Measure what a call costs and how much of it a graph could save. Nothing is recorded.
 
     The callable is really called, 27 times, on a CPU up to 45 (``Profile.calls_made``), with the same
-    arguments each time: state, gradients and random number generators are afterwards what so many plain calls
-    leave.
+    arguments each time: state, gradients and random number generators change as by so many plain calls.
 
     Args:
-        fn: The callable, plain: not what :func:`...graph` returned.
+        fn: The plain callable: not what :func:`...graph` returned.
         *args: Its positional arguments.
         **kwargs: Its keyword arguments.
 
@@ -85,10 +82,10 @@ def profile_calls(
     name: str | None = None,
     outside: Site | None = None,
 ) -> Profile:
-    """:func:`profile` with the number of timed calls to choose; 7 more are made, on a CPU up to 25.
+    """:func:`profile` with a chosen number of timed calls; 7 more are made, on a CPU up to 25.
 
-    ``name`` stands in the tables in place of the function's own. ``outside`` is the line for operations of
-    PyTorch's own code where no code of the user is around it, in place of the caller's.
+    ``name`` replaces the function's own in the tables. ``outside`` replaces the caller's line for operations
+    that PyTorch's own code asks for, without code of the user around it.
 
     Raises:
         MisuseError: As :func:`profile` does.
@@ -107,29 +104,16 @@ def profile_calls(
         return fn(*args, **kwargs)
 
     devices = _warm(call, (args, kwargs))
-    timed = _timed(call, devices, calls)
-    watched = _watched(call, devices, _plain_watched(devices, timed), outside)
-    return _profile(name or _name(fn), devices, timed, watched)
-
-
-@dataclass(frozen=True)
-class _Timed:
-    """Seconds of each plain call: until it returned, and until the device was done."""
-
-    host: list[float]
-    total: list[float]
-
-
-@dataclass(frozen=True)
-class _WatchedCalls:
-    """The profiler's events, and what the marked calls asked for: names, lines and ranges of the last one."""
-
-    events: dict[str, Any]
-    mode: AskingMode
+    host, total = _timed(call, devices, calls)
+    plain = WATCHED
+    if not devices:
+        plain = max(WATCHED, min(MOST_WATCHED, int(WATCHED_S / statistics.median(total))))
+    events, mode = _watched(call, devices, plain, outside)
+    return _profile(name or _name(fn), devices, host, total, events, mode)
 
 
 def _warm(call: Call, arguments: Any) -> list[torch.device]:
-    """The first calls; the GPUs that they use."""
+    """Make the first calls; returns the GPUs that they use."""
     for _ in range(WARM - 1):
         refuse_unread(call())
     with AskingMode() as mode:
@@ -137,26 +121,23 @@ def _warm(call: Call, arguments: Any) -> list[torch.device]:
     return sorted(mode.devices, key=str)
 
 
-def _timed(call: Call, devices: list[torch.device], calls: int) -> _Timed:
-    timed = _Timed([], [])
+def _timed(call: Call, devices: list[torch.device], calls: int) -> tuple[list[float], list[float]]:
+    """Seconds of each plain call: until it returned, and until the device was done."""
+    host, total = list[float](), list[float]()
     for _ in range(calls):
         _wait(devices)
         start = time.perf_counter()
         call()
-        timed.host.append(time.perf_counter() - start)
+        host.append(time.perf_counter() - start)
         _wait(devices)
-        timed.total.append(time.perf_counter() - start)
-    return timed
+        total.append(time.perf_counter() - start)
+    return host, total
 
 
-def _plain_watched(devices: list[torch.device], timed: _Timed) -> int:
-    """How many plain calls run under the profiler."""
-    if devices:
-        return WATCHED
-    return max(WATCHED, min(MOST_WATCHED, int(WATCHED_S / statistics.median(timed.total))))
-
-
-def _watched(call: Call, devices: list[torch.device], plain: int, outside: Site | None) -> _WatchedCalls:
+def _watched(
+    call: Call, devices: list[torch.device], plain: int, outside: Site | None
+) -> tuple[dict[str, Any], AskingMode]:
+    """The profiler's events, and the operations of the last marked call."""
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if devices else [])]
     modes = [AskingMode(outside) for _ in range(WATCHED)]
     with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
@@ -174,7 +155,7 @@ def _watched(call: Call, devices: list[torch.device], plain: int, outside: Site 
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
         modes[-1].take_least(modes[:-1])
-        return _WatchedCalls(json.loads(path.read_text()), modes[-1])
+        return json.loads(path.read_text()), modes[-1]
 
 
 def _wait(devices: list[torch.device]) -> None:
@@ -182,38 +163,45 @@ def _wait(devices: list[torch.device]) -> None:
         torch.cuda.synchronize(device)
 
 
-def _profile(name: str, devices: list[torch.device], timed: _Timed, watched: _WatchedCalls) -> Profile:
-    total, host = (statistics.median(seconds) * 1e6 for seconds in (timed.total, timed.host))
-    trace = read(watched.events["traceEvents"])
+def _profile(
+    name: str,
+    devices: list[torch.device],
+    host_s: list[float],
+    total_s: list[float],
+    events: dict[str, Any],
+    mode: AskingMode,
+) -> Profile:
+    total, host = statistics.median(total_s) * 1e6, statistics.median(host_s) * 1e6
+    trace = read(events["traceEvents"])
     calls, marked = _calls(trace, CALL), _calls(trace, MARKED)[-1]
     plain = calls[-1]
     on_gpu = bool(plain.device)
-    found = sums(marked, watched.mode, inside(calls, marked, watched.mode.asked), host, on_gpu)
+    found = sums(marked, mode, inside(calls, marked, mode.asked), host, on_gpu)
     busy = covered(plain.device) if on_gpu else found.inside_us
     waits = [wait for wait in plain.waits if wait.start <= plain.named(CALL)[0].end]
     return Profile(
         name=name,
         backend="cuda" if on_gpu else "host",
         device=torch.cuda.get_device_name(devices[0]) if on_gpu else "cpu",
-        calls_timed=len(timed.total),
-        calls_made=WARM + len(timed.total) + len(calls) + WATCHED,
+        calls_timed=len(total_s),
+        calls_made=WARM + len(total_s) + len(calls) + WATCHED,
         total_us=total,
-        p99_us=p99(timed.total) * 1e6,
+        p99_us=p99(total_s) * 1e6,
         host_us=host,
         busy_us=min(busy, total),
         synchronized_us=covered(waits),
         synchronizations=len(waits),
-        operations=len(watched.mode.asked),
+        operations=len(mode.asked),
         kernels=len(plain.device),
         by_operation=found.by_operation,
         by_line=found.by_line,
         spans=_spans(plain),
-        _events=_packed(watched, found),
+        _events=_packed(events, found.labels),
     )
 
 
 def _calls(trace: ProfilerTrace, name: str) -> list[ProfilerTrace]:
-    """The calls of a kind, each up to the moment when the device was done."""
+    """The calls of a kind, each until the device was done."""
     ends = trace.named(DONE)
     spans = [(call, next(end for end in ends if end.start >= call.end)) for call in trace.named(name)]
     return [trace.window(call.start, done.end) for call, done in spans]
@@ -225,9 +213,16 @@ def _spans(plain: ProfilerTrace) -> dict[str, list[tuple[float, float]]]:
     return {row: [(span.start - start, span.length) for span in spans] for row, spans in rows.items()}
 
 
-def _packed(watched: _WatchedCalls, found: Sums) -> bytes:
-    events = [with_lines(event, found.labels) for event in watched.events["traceEvents"]]
-    return gzip.compress(json.dumps(watched.events | {"traceEvents": events}).encode(), compresslevel=1)
+def _packed(events: dict[str, Any], labels: list[str]) -> bytes:
+    """The trace, with marked ranges named after the user's lines."""
+
+    def named(event: dict[str, Any]) -> dict[str, Any]:
+        name = event.get("name", "")
+        number = int(name.removeprefix(MARK)) if name.startswith(MARK) else len(labels)
+        return event | {"name": labels[number]} if number < len(labels) else event  # an earlier call had more
+
+    trace = events | {"traceEvents": [named(event) for event in events["traceEvents"]]}
+    return gzip.compress(json.dumps(trace).encode(), compresslevel=1)
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -1,4 +1,4 @@
-"""A dispatch mode that says which line of the user's program asks for which operation."""
+"""A dispatch mode that notes which line of the user asks for which operation."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ MARK = "rote::operation "
 """Begins the name of an operation's range in the trace; the operation's number follows."""
 
 _UNSEEN = ("aten::detach", "profiler::")
-"""Not counted: autograd makes aliases of its own while a mode is active; a profiler's ranges are no work."""
+"""Not counted: while a mode is active, autograd makes aliases of its own; a profiler's ranges are no work."""
 
 
 @dataclass(frozen=True)
 class AskedOperation:
-    """One operation as the callable asked for it.
+    """One operation of a call, as ``aten::add``, with the user's line.
 
     Attributes:
-        name: As ``aten::add``.
-        site: The user's line.
-        waited_us: Host time since the operation before it was done (or the call began), without the mode's.
+        waited_us: Host time since the operation before it (or the beginning of the call), without the mode's.
         took_us: Host time of the operation itself.
         view: It only looks at memory of an operand in another way.
     """
@@ -46,15 +44,11 @@ class AskedOperation:
 
 
 class AskingMode(DispatchMode):
-    """Notes every operation below autograd, and marks its range in a trace that is being made.
+    """Notes every operation below autograd, in order, and marks its range in a trace.
 
-    ``outside`` is the user's line for operations of calls that PyTorch's own code is alone in; None stands
-    for the line that all this is called from.
-
-    Attributes:
-        asked: In order.
-        devices: The GPUs on which there were tensors.
-        rest_us: Host time from the last operation to the end, once the mode has been left.
+    ``outside`` is the line of operations that only PyTorch's own code is around; None stands for the line of
+    the caller. ``devices`` are the GPUs of all tensors. ``rest_us`` is host time from the last operation to
+    the end of the mode.
     """
 
     def __init__(self, outside: Site | None = None) -> None:
@@ -106,14 +100,14 @@ class AskingMode(DispatchMode):
         return result
 
     def note_devices(self, values: Any) -> None:
-        """Note the GPUs that tensors among the values are on."""
+        """Note the GPUs of tensors among the values."""
         for leaf in tree_iter(values):
             if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda":
                 self.devices.add(leaf.device)
 
     @contextmanager
     def _reentered(self) -> Generator[None]:
-        """The mode on again inside of itself, its clock running on."""
+        """The mode inside itself; its clock runs on."""
         super().__enter__()
         try:
             yield
@@ -121,20 +115,17 @@ class AskingMode(DispatchMode):
             super().__exit__(None, None, None)
 
     def take_least(self, others: list[AskingMode]) -> None:
-        """Take the shorter times of other calls, where these asked for the same."""
+        """Take the shorter times of other calls that asked for the same."""
         for other in others:
             if [each.name for each in other.asked] != [each.name for each in self.asked]:
                 continue
             self.rest_us = min(self.rest_us, other.rest_us)
-            self.asked = [
-                replace(
-                    ours, waited_us=min(ours.waited_us, its.waited_us), took_us=min(ours.took_us, its.took_us)
-                )
-                for ours, its in zip(self.asked, other.asked, strict=True)
-            ]
+            for number, (ours, its) in enumerate(zip(self.asked, other.asked, strict=True)):
+                waited, took = min(ours.waited_us, its.waited_us), min(ours.took_us, its.took_us)
+                self.asked[number] = replace(ours, waited_us=waited, took_us=took)
 
     def _site(self) -> Site:
-        """The user's line; in autograd's own threads the one that the calling thread stands at."""
+        """The user's line; in autograd's own threads, the calling thread's."""
         site = user_site(sys._getframe(1), self._until)
         if site is NOWHERE and threading.get_ident() != self._thread:
             site = user_site(sys._current_frames().get(self._thread), self._until)
@@ -142,6 +133,6 @@ class AskingMode(DispatchMode):
 
 
 def _is_view(operation: torch._ops.OpOverload) -> bool:
-    """Whether its schema says that it gives memory of an operand and writes nothing."""
+    """Whether its schema says that it returns memory of an operand and writes nothing."""
     aliases = [given.alias_info for given in operation._schema.returns]
     return any(alias is not None and not alias.is_write for alias in aliases)

@@ -1,4 +1,4 @@
-"""What a profile found out, as numbers, text and JSON."""
+"""A profile, as numbers, text and JSON."""
 
 from __future__ import annotations
 
@@ -10,33 +10,32 @@ from typing import Any
 
 from . import timeline
 from .costs import OperationCost
-from .mode import MARK
 
 LAUNCH_BOUND = 0.5
-"""Share of a call in which the device does nothing, from which on the call is launch-bound."""
+"""A call is launch-bound if the device is idle for this share of it."""
 
 PARTLY = 0.15
-"""Share from which on a graph is worth trying."""
+"""A graph is worth trying from this share on."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What one call of a plain callable costs, before anything is recorded. All times are per call.
+    """The cost of one call of a plain callable, before anything is recorded. All times are per call.
 
     Attributes:
-        name: Of the callable.
+        name: The callable's name.
         backend: ``cuda`` or ``host``: where a recording of it would live.
         device: The GPU's name, or ``cpu``.
         calls_timed: Plain calls behind the medians.
-        calls_made: How often the callable was really called for all this.
-        total_us: From the call to the moment when the device is done too, the median.
+        calls_made: Calls of the callable in all.
+        total_us: Time until the device is done too, the median.
         p99_us: The same, the 99th percentile; of fewer than 100 calls the slowest.
-        host_us: Until the call returned, the median.
+        host_us: Time until the call returned, the median.
         busy_us: Time in which the device works: the least that a graph of the same operations takes. On the
-            host, time inside the operations but for views, which a recording has none of; what the profiler
-            adds to each operation, about 0.2 us, is in it.
+            host, time inside the operations without views, which a recording leaves out; the profiler adds
+            about 0.2 us to each operation.
         synchronized_us: Time in which the host waits for the device before the call returns.
-        synchronizations: How often it does.
+        synchronizations: Number of these waits.
         operations: Operations below autograd, views included.
         kernels: Kernels, copies and fills on the device; 0 on the host.
         by_operation: The operations, the most expensive first.
@@ -65,17 +64,17 @@ class Profile:
 
     @property
     def idle_share(self) -> float:
-        """Share of the call in which the device does nothing; on the host, time outside the operations."""
+        """Share of the call in which the device is idle; on the host, time outside the operations."""
         return 1 - self.busy_us / self.total_us if self.total_us else 0.0
 
     @property
     def gain(self) -> float:
-        """How many times as fast a graph can be at best: one that leaves no gap between the operations."""
+        """How many times as fast a graph can be at best, without a gap between the operations."""
         return self.total_us / self.busy_us if self.busy_us else 1.0
 
     @property
     def launch_bound(self) -> bool:
-        """Whether the device does nothing for at least half of the call."""
+        """Whether the device is idle for at least half of the call."""
         return self.busy_us > 0 and self.idle_share >= LAUNCH_BOUND
 
     @property
@@ -94,12 +93,8 @@ class Profile:
         where = "inside the operations" if on_host else "on the device"
         return f"Not launch-bound: {1 - self.idle_share:.0%} of a call is work {where}; {facts}."
 
-    @property
-    def _tail(self) -> str:
-        return "99th percentile" if self.calls_timed >= 100 else f"slowest of {self.calls_timed}"
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts, lists and values; without the spans, which :meth:`save_trace` has in full."""
+        """Plain dicts, lists and values, without the spans: :meth:`save_trace` has them in full."""
         found = {key: value for key, value in asdict(self).items() if key not in ("spans", "_events")}
         derived = ("idle_share", "gain", "launch_bound", "verdict")
         return found | {name: getattr(self, name) for name in derived}
@@ -146,9 +141,10 @@ class Profile:
     def summary(self) -> list[tuple[str, str]]:
         """The figures of the whole call, as names and texts."""
         on_host = self.backend == "host"
+        tail = "99th percentile" if self.calls_timed >= 100 else f"slowest of {self.calls_timed}"
         rows = [
             ("per call, median", _time(self.total_us)),
-            (f"per call, {self._tail}", _time(self.p99_us)),
+            (f"per call, {tail}", _time(self.p99_us)),
             ("host time until it returns", _time(self.host_us)),
             ("inside the operations" if on_host else "device time", _time(self.busy_us)),
             ("between the operations" if on_host else "device idle", f"{self.idle_share:.0%}"),
@@ -158,13 +154,6 @@ class Profile:
             waits = f"{self.synchronizations} x, {_time(self.synchronized_us)}"
             rows += [("kernels, copies and fills", f"{self.kernels:,}"), ("host waits for the device", waits)]
         return [*rows, ("a graph's gain at best", _times(self.gain))]
-
-
-def with_lines(event: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """A trace event with a marked range named after the user's line."""
-    name = event.get("name", "")
-    number = int(name.removeprefix(MARK)) if name.startswith(MARK) else len(names)
-    return event | {"name": names[number]} if number < len(names) else event
 
 
 def _times(factor: float) -> str:

@@ -13,19 +13,12 @@ MOST_LINES = 8
 
 _COLOURS = {"host": "tab:orange", "device": "tab:blue"}
 
-
 Spans = dict[str, list[tuple[float, float]]]
 """Stretches of one call, ``(start, length)`` in microseconds, by row."""
 
 
 def draw(path: str | Path, title: str, spans: Spans, costs: tuple[OperationCost, ...], on_host: bool) -> None:
-    """Draw a profile as a PNG, given the costs of lines, the most expensive first.
-
-    With ``on_host`` the host's operations are the work.
-
-    Raises:
-        EnvironmentError_: matplotlib is not installed.
-    """
+    """Draw a profile as a PNG; the costs are of lines, the most expensive first."""
     figure = picture.figure(6)
     above, below = figure.subplots(2, 1, height_ratios=(1, 2))
     _draw_call(above, spans)
@@ -39,7 +32,7 @@ def _draw_call(axis: Any, spans: Spans) -> None:
     for height, row in enumerate(reversed(rows)):
         bars = [(start / 1e3, length / 1e3) for start, length in spans[row]]
         axis.broken_barh(bars, (height - 0.35, 0.7), facecolor=_COLOURS[row], linewidth=0)
-    axis.set_yticks(range(len(rows)), labels=list(reversed(rows)))
+    axis.set_yticks(range(len(rows)), labels=rows[::-1])
     axis.set_xlim(left=0)
     axis.set_xlabel("ms, one call under the profiler", fontsize=8)
     axis.tick_params(labelsize=8)

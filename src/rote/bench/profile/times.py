@@ -1,4 +1,4 @@
-"""Times: their slow end, and results that nothing has calculated yet, whose calls would time nothing."""
+"""What makes a time: the slow end of many, and a result that has really been calculated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def p99(times: Sequence[float]) -> float:
 
 
 def refuse_unread(result: Any) -> None:
-    """Raise a MisuseError for a result that only runs once it is read: a generator or a coroutine."""
+    """Raise a MisuseError for a generator or a coroutine: its code has not run yet."""
     if isinstance(result, Coroutine):
         result.close()  # or Python warns that nobody awaited it
         instead = "runs it to its end, as lambda *args: asyncio.run(fn(*args))"

@@ -1,8 +1,8 @@
 """Reads the Chrome trace that ``torch.profiler`` writes: operations on the host, work on the device.
 
-The format is the one that is public and the same in every version. What is used of it: complete events
-(``"ph": "X"``) with a category, microseconds on one clock, and ``External id``, the number of the operation
-that launched a piece of device work (or ``correlation``, the number of the launch, which has it).
+The format is public and the same in every version. Read are complete events (``"ph": "X"``) with a category,
+microseconds on one clock, and ``External id``, the number of the operation that launched a piece of device
+work. Where that is missing, ``correlation``, the number of the launch, leads to it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ DONE = "rote::done"
 MARKED = "rote::marked call"
 """The range of one call under :class:`.mode.AskingMode`."""
 
-_OPERATIONS = frozenset({"cpu_op"})
-_RANGES = frozenset({"user_annotation"})
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _RUNTIME = frozenset({"cuda_runtime", "cuda_driver"})
 _WAITS = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
@@ -35,10 +33,7 @@ class TraceSpan:
     """A stretch of time, in microseconds on the trace's clock.
 
     Attributes:
-        name: Of the operation, the kernel or the range.
-        start: When it began.
-        end: When it was over.
-        id: Of an operation or range: its number. Of device work: that of the operation that launched it.
+        id: Number of the operation or range; of device work, of the operation that launched it.
         thread: The thread, or the device and stream.
     """
 
@@ -56,11 +51,11 @@ class TraceSpan:
 
 @dataclass
 class ProfilerTrace:
-    """What a trace holds, each list in order of time.
+    """The spans of a trace, each list in order of time.
 
     Attributes:
-        operations: On the host, nested ones too.
-        ranges: Named by the program or by rote.
+        operations: Operations on the host, nested ones too.
+        ranges: Ranges named by the program or by rote.
         device: Kernels, copies and fills.
         waits: Runtime calls in which the host waits for the device.
     """
@@ -75,11 +70,13 @@ class ProfilerTrace:
         return [span for span in self.ranges if span.name == name]
 
     def window(self, start: float, end: float) -> ProfilerTrace:
-        """What began in a stretch of time."""
-        return ProfilerTrace(*(within(spans, start, end) for spans in vars(self).values()))
+        """The spans that began in a stretch of time."""
+        return ProfilerTrace(
+            *([span for span in spans if start <= span.start <= end] for spans in vars(self).values())
+        )
 
     def owners(self) -> dict[int, int]:
-        """For each operation's number that of the marked operation it runs in, by nesting."""
+        """For each operation's number, the number of the marked operation around it."""
         marks = [span for span in self.ranges if span.name.startswith(MARK)]
         found: dict[int, int] = {}
         by_thread: dict[str, list[TraceSpan]] = {}
@@ -104,9 +101,9 @@ def read(events: Iterable[dict[str, Any]]) -> ProfilerTrace:
             launched[about["correlation"]] = int(about.get("External id", 0))
     for event in complete:
         category, name = event.get("cat", ""), event["name"]
-        if category in _OPERATIONS:
+        if category == "cpu_op":
             trace.operations.append(_span(event))
-        elif category in _RANGES:
+        elif category == "user_annotation":
             trace.ranges.append(_span(event))
         elif category in _DEVICE:
             span, launch = _span(event), event.get("args", {}).get("correlation")
@@ -118,13 +115,8 @@ def read(events: Iterable[dict[str, Any]]) -> ProfilerTrace:
     return trace
 
 
-def within(spans: list[TraceSpan], start: float, end: float) -> list[TraceSpan]:
-    """The spans that began in a stretch of time."""
-    return [span for span in spans if start <= span.start <= end]
-
-
 def outermost(spans: list[TraceSpan]) -> list[TraceSpan]:
-    """The spans that lie in no other of their thread."""
+    """The spans that lie in no other span of their thread."""
     found: list[TraceSpan] = []
     ends: dict[str, float] = {}
     for span in spans:

@@ -16,7 +16,7 @@ WARMUP_CALLS = 3
 
 
 class Taking:
-    """Takes the tensors out of arguments of one form, that of the first call, in a fixed order."""
+    """Takes the tensors out of arguments that have the form of the first call's, in a fixed order."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.leaves: list[Any] = []
@@ -32,8 +32,13 @@ class Taking:
         flatten((args, kwargs), leaves)
         return [leaves[i] for i in self.tensors]
 
+    def copies(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        """Leaves of autograd with the values of a call's tensors."""
+        tensors = self(args, kwargs)
+        return [tensor.detach().clone().requires_grad_(tensor.requires_grad) for tensor in tensors]
+
     def put(self, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments with these tensors, and with everything else as in the first call."""
+        """Arguments with these tensors, and everything else as in the first call."""
         leaves = list(self.leaves)
         for i, tensor in zip(self.tensors, tensors, strict=True):
             leaves[i] = tensor
@@ -43,9 +48,9 @@ class Taking:
 class HandWritten:
     """``torch.cuda.graph`` around the callable, as an expert writes it.
 
-    The first calls warm up on a side stream, with the arguments in static tensors; they are real calls, so
-    a target that trains loses no step. The next one is captured and replayed. Later ones copy their
-    arguments in, replay, and hand out clones. An argument that a warm-up call wrote is copied back.
+    The first calls warm up on a side stream, with the arguments in static tensors. They are real calls, so a
+    target that trains loses no step. The next one is captured and replayed. Later ones copy their arguments
+    in, replay, and return clones. An argument that a warm-up call wrote is copied back.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -74,9 +79,8 @@ class HandWritten:
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._take = Taking(args, kwargs)
-        tensors = self._take(args, kwargs)
-        self._static = [tensor.detach().clone().requires_grad_(tensor.requires_grad) for tensor in tensors]
-        self._needs_no_grad = any(tensor.requires_grad for tensor in tensors)
+        self._static = self._take.copies(args, kwargs)
+        self._needs_no_grad = any(tensor.requires_grad for tensor in self._static)
         self._written: list[int] = []
         self._args, self._kwargs = self._take.put(self._static)
 
@@ -103,19 +107,19 @@ class HandWritten:
             value = self._function(*self._args, **self._kwargs)
         leaves: list[Any] = []
         self._out_spec = flatten(value, leaves)
-        self._out: list[Callable[[], Any]] = [_handing_out(leaf) for leaf in leaves]
+        self._out: list[Callable[[], Any]] = [_returned(leaf) for leaf in leaves]
 
 
-def _handing_out(leaf: Any) -> Callable[[], Any]:
-    """What gives a caller a result of their own; results are out of autograd, whose graph was left behind."""
+def _returned(leaf: Any) -> Callable[[], Any]:
+    """Gives each caller a result of its own, out of autograd: a replay makes no graph of it."""
     return leaf.detach().clone if isinstance(leaf, Tensor) else lambda: leaf
 
 
 class MadeGraphed:
-    """``torch.cuda.make_graphed_callables``, made in the first call with copies of its arguments.
+    """``torch.cuda.make_graphed_callables``, called in the first call with copies of its arguments.
 
-    It takes positional tensors only. Where the target takes anything else, a function of its tensors alone
-    is graphed, with the rest fixed. Results lie in static memory that the next call overwrites.
+    It takes positional tensors only. Where the target takes anything else, a function of its tensors alone is
+    graphed, with the rest fixed. Results lie in static memory that the next call overwrites.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -130,15 +134,10 @@ class MadeGraphed:
 
     def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         self._take = Taking(args, kwargs)
-        samples = [
-            tensor.detach().clone().requires_grad_(tensor.requires_grad)
-            for tensor in self._take(args, kwargs)
-        ]
-        if self._take.only_positional:
-            return torch.cuda.make_graphed_callables(self._function, tuple(samples))
 
         def on_tensors(*tensors: Tensor) -> Any:
             inner, named = self._take.put(list(tensors))
             return self._function(*inner, **named)
 
-        return torch.cuda.make_graphed_callables(on_tensors, tuple(samples))
+        function = self._function if self._take.only_positional else on_tensors
+        return torch.cuda.make_graphed_callables(function, tuple(self._take.copies(args, kwargs)))

@@ -1,13 +1,12 @@
 """Arguments with fresh values for every call, the same ones in every process.
 
 A floating-point argument ``x`` of call ``n`` is ``x + a(n) * x * u``: ``u`` is drawn once, uniformly from -1
-to 1, and ``a(n)`` runs through values of at most a tenth, so a mask of zeros and infinities stays one. Other
-tensors (token ids, lengths, positions) have their first values in every call, also where the callable writes
-them. Successive calls get tensors in two places in turn, as a program has that makes its arguments anew.
+to 1, and ``a(n)`` is at most a tenth, so a mask of zeros and infinities stays one. Other tensors (token ids,
+lengths, positions) have their first values in every call, also where the callable writes them. Successive
+calls get tensors in two places in turn, as in a program that makes its arguments anew.
 
-Only plain tensors that can be reached through dicts, lists, tuples and dataclasses are copied and renewed;
-other objects (models, parameters, optimizers, caches) are handed to every call as they are, with whatever
-state they have by then.
+Only plain tensors in dicts, lists, tuples and dataclasses are copied and renewed. Other objects (models,
+parameters, optimizers, caches) go to every call as they are, with the state they have by then.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from ...runtime.arguments import bytes_of, flatten, paths, unflatten
 PLACES = 2
 SPREAD = 0.1
 GOLDEN = 0.6180339887498949
-"""Multiples of it, modulo 1, never come back and are spread evenly."""
+"""Multiples of it, modulo 1, never repeat and are spread evenly."""
 
 
 class Inputs:
-    """The arguments of a target, as its builder returned them; ``seed`` gives the values of later calls."""
+    """The arguments of a target's calls; ``seed`` gives the values of later ones."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int) -> None:
         leaves: list[Any] = []
@@ -50,7 +49,7 @@ class Inputs:
         return unflatten(self._spec, iter(place))
 
     def written(self, number: int) -> dict[str, Tensor]:
-        """The arguments of the last call, of that number, that it has changed, by name."""
+        """The arguments that the last call, of that number, has changed, by name."""
         place = self._places[number % PLACES]
         found: dict[str, Tensor] = {}
         for i, first in self._first.items():
@@ -69,7 +68,7 @@ class Inputs:
         torch.add(self._first[i], change, alpha=share, out=target)
 
     def _copy(self) -> list[Any]:
-        """The leaves with copies of the tensors; those that share memory still do."""
+        """The leaves with copies of the tensors; copies share memory where the tensors do."""
         known: dict[int, Any] = {}
         place = list(self._leaves)
         for i in self._tensors:
@@ -87,7 +86,7 @@ def can_be_written(tensor: Tensor) -> bool:
 
 
 def _change(first: Tensor, generator: torch.Generator) -> Tensor | None:
-    """What is added to the values, times a share; nothing to what is infinite or next to it."""
+    """What a call adds to the values, times a share; zero where a value is infinite or nearly so."""
     if not first.is_floating_point() or first.element_size() < 2:
         return None
     uniform = torch.rand(first.shape, generator=generator) * 2 - 1

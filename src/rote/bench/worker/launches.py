@@ -1,12 +1,11 @@
 """What a call asks of a GPU: launches, kernels, copies and their bytes, from a trace of ``torch.profiler``.
 
-Only the CUDA activities are recorded, and bytes are in the exported trace only, so that is what is read. It
-is done after all timing: once the profiler's library is attached to a process, launches cost more.
+Only CUDA activities are recorded, and the exported trace is read: only it has the bytes. This comes after all
+timing: once the profiler's library is attached to a process, launches cost more.
 
-Not every launch is in a trace: of the driver's own functions (``cuGraphLaunch``, with which rote launches)
-only a few are. What they launched is, with the number of the launch (``correlation``). So work whose launch
-is not there counts as one launch for each such number: of a graph, if it is more than one piece of work or
-says so, else of what it is.
+A trace lacks most launches by the driver's own functions (``cuGraphLaunch``, which rote calls). It has what
+they launched, with the number of the launch (``correlation``). So each such number without a launch counts as
+one: as a graph, if it has several pieces of work or says so, else as a kernel or a copy.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", "cuLaunchCooperative")
+TRANSFERS = ("cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemset")
 FIGURES = ("kernels", "graphs", "copies", "kernels_run", "copies_run")
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "HtoH", "PtoP")
 
@@ -35,10 +35,10 @@ class Launches:
         total: All that the host puts into the queue: kernels, graphs, copies, fills.
         kernels: Kernels launched one by one.
         graphs: Graphs launched.
-        copies: Copies and fills asked for by the host.
-        kernels_run: Kernels that ran on the device, those in graphs included.
-        copies_run: Copies that ran on the device, those in graphs included.
-        bytes_copied: What these copies moved, by direction (``HtoD`` is to the device).
+        copies: Copies and fills launched one by one.
+        kernels_run: Kernels that ran on the device, in graphs too.
+        copies_run: Copies that ran on the device, in graphs too.
+        bytes_copied: Bytes of these copies, by direction (``HtoD`` is to the device).
     """
 
     total: float
@@ -51,11 +51,7 @@ class Launches:
 
 
 def count(calls: list[Callable[[], object]], folder: Path) -> Launches:
-    """Trace some calls, with nothing in between; the trace is a file in ``folder`` meanwhile.
-
-    Raises:
-        RuntimeError: The profiler saw nothing of the GPU.
-    """
+    """Trace some calls in a row; the trace is a file in ``folder`` meanwhile."""
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as trace:
         for call in calls:
@@ -79,7 +75,7 @@ def counted(events: Iterable[dict[str, Any]], calls: int) -> Launches:
     for event in events:
         kind, name, about = event.get("cat", ""), event.get("name", ""), event.get("args", {})
         if kind in ("cuda_runtime", "cuda_driver"):
-            found[_asked(name)] += 1
+            found[_launch(name)] += 1
             asked.add(about.get("correlation"))
         elif kind in ("kernel", "gpu_memcpy", "gpu_memset"):
             work[about.get("correlation")].append(event)
@@ -87,35 +83,26 @@ def counted(events: Iterable[dict[str, Any]], calls: int) -> Launches:
             found["kernels_run"] += 1
         elif kind == "gpu_memcpy":
             found["copies_run"] += 1
-            moved[_direction(name)] += about.get("bytes", 0)
+            moved[next((short for short in DIRECTIONS if short in name), "other")] += about.get("bytes", 0)
     for launch in work.keys() - asked:
-        found[_launched(work[launch])] += 1
+        found[_launch_of(work[launch])] += 1
     per_call = {name: number / calls for name, number in found.items()}
     figures = {name: per_call.get(name, 0.0) for name in FIGURES}
     total = figures["kernels"] + figures["graphs"] + figures["copies"]
     return Launches(total, **figures, bytes_copied={name: number / calls for name, number in moved.items()})
 
 
-def _asked(name: str) -> str:
+def _launch(name: str) -> str:
+    """The kind of launch that a function of CUDA makes."""
     if name.startswith(KERNEL_LAUNCHES):
         return "kernels"
     if "GraphLaunch" in name:
         return "graphs"
-    return "copies" if name.startswith(("cudaMem", "cuMem")) and _moves(name) else "other"
+    return "copies" if name.startswith(TRANSFERS) else "other"
 
 
-def _launched(work: list[dict[str, Any]]) -> str:
-    """What one launch was that is not in the trace itself."""
+def _launch_of(work: list[dict[str, Any]]) -> str:
+    """The kind of a launch that is not in the trace itself."""
     if len(work) > 1 or work[0]["args"].get("graph id"):
         return "graphs"
     return "kernels" if work[0]["cat"] == "kernel" else "copies"
-
-
-def _moves(name: str) -> bool:
-    """Copies and fills, not allocations."""
-    return "Memcpy" in name or "Memset" in name or name.startswith(("cuMemset", "cuMemcpy"))
-
-
-def _direction(name: str) -> str:
-    """``Memcpy DtoD (Device -> Device)``: the short form."""
-    return next((short for short in DIRECTIONS if short in name), "other")

@@ -17,8 +17,8 @@ CPU = torch.device("cpu")
 def held(device: torch.device) -> int | None:
     """Bytes in use now; None where the system does not say.
 
-    On CUDA: tensors, and all of the private pools of graphs, which nobody else can use. On a CPU: resident
-    memory, which includes what libraries and the allocator keep.
+    On CUDA: tensors, and the private pools of graphs as a whole. On a CPU: resident memory, which includes
+    what libraries and the allocator keep.
     """
     gc.collect()
     if device.type == "cuda":
@@ -28,7 +28,7 @@ def held(device: torch.device) -> int | None:
 
 
 def begin_peak(device: torch.device) -> None:
-    """Forget the peak so far; on a CPU where the system lets a process do so."""
+    """Forget the peak so far; on a CPU only where the system allows it."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
@@ -37,9 +37,9 @@ def begin_peak(device: torch.device) -> None:
 
 
 def peak(device: torch.device) -> int | None:
-    """The most bytes there were at a time, counted as in :func:`held`.
+    """The peak since :func:`begin_peak`, counted as in :func:`held`.
 
-    On CUDA, what private pools keep for their graphs and is not in use now is added to the peak of tensors.
+    On CUDA it is the peak of tensors, and what private pools keep now without using it.
     """
     if device.type != "cuda":
         return resident("VmHWM")
@@ -49,7 +49,7 @@ def peak(device: torch.device) -> int | None:
 
 
 def segment_bytes(segment: dict[str, Any]) -> int:
-    """Bytes of one of the allocator's segments that nobody else can use."""
+    """Bytes of an allocator's segment that nobody else can use."""
     private = tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
     return segment["total_size"] if private else segment["allocated_size"]
 

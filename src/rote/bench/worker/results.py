@@ -1,8 +1,8 @@
-"""What a call gave, kept in a file, and compared with what another process gave in the same call.
+"""Results of calls, kept in files, and compared with those of another process.
 
 Compared are the structure of the result, its tensors (shape, dtype, values to the bit; NaN equals NaN), its
-other values, and the arguments that the call wrote. Strides, devices and ``requires_grad`` are not: ways that
-are fine to use differ in them.
+other values, and the arguments that the call wrote. Strides, devices and ``requires_grad`` are not: valid
+contenders differ in them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ class Equality:
     """What the comparison of some calls found.
 
     Attributes:
-        calls: How many were compared.
+        calls: Number of compared calls.
         bitwise: Whether all were equal.
-        largest: The largest difference; infinite where only one side is NaN, None if it is no matter of
-            numbers.
-        what: The first thing that differs.
+        largest: The largest difference; infinite where only one side is NaN, None if no numbers differ.
+        what: The first difference, as text.
         unseen: The first value of which only the type could be compared.
     """
 
@@ -43,7 +42,7 @@ class Equality:
     unseen: str = ""
 
     def add(self, number: int, found: Iterator[tuple[str, float | None]], unseen: str = "") -> None:
-        """Count one call, with what differs in it, and a value of which only the type was compared."""
+        """Count one call, with its differences, and a value of which only the type was compared."""
         self.calls += 1
         self.unseen = self.unseen or unseen
         for text, largest in found:
@@ -54,7 +53,7 @@ class Equality:
 
 
 def together(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """What two comparisons found, as plain values; the second was made after the timed calls."""
+    """Join two comparisons, as plain values; the second was made after the timed calls."""
     sizes = [each["largest"] for each in (first, later) if each["largest"] is not None]
     return {
         "calls": first["calls"] + later["calls"],
@@ -66,10 +65,7 @@ def together(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
 
 
 class Results:
-    """The results of the first calls, in files.
-
-    The earliest are given up where all together are larger than ``most_bytes``.
-    """
+    """The results of the first calls, in files; the earliest are deleted where all exceed ``most_bytes``."""
 
     def __init__(self, folder: Path, most_bytes: int = 2**30) -> None:
         self._folder = folder
@@ -128,25 +124,23 @@ def _kind(leaf: Any) -> str:
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tuple[str, float | None]]:
-    """What differs between two results made by :func:`plain`, with the largest difference."""
+    """Compare two results of :func:`plain`: texts, each with the largest difference."""
     if ours["structure"] != theirs["structure"]:
         yield "the result has another structure", None
         return
     for name, mine, other in zip(ours["names"], ours["leaves"], theirs["leaves"], strict=True):
         yield from _difference(name, mine, other)
-    for name in sorted(ours["written"].keys() | theirs["written"].keys()):
-        if name not in ours["written"]:
-            yield f"{name} is written by eager only", None
-        elif name not in theirs["written"]:
-            yield f"{name} is not written by eager", None
+    written, expected = ours["written"], theirs["written"]
+    for name in sorted(written.keys() | expected.keys()):
+        if name in written and name in expected:
+            yield from _difference(name, written[name], expected[name])
         else:
-            yield from _difference(name, ours["written"][name], theirs["written"][name])
+            yield f"{name} is {'not written by eager' if name in written else 'written by eager only'}", None
 
 
 def _difference(name: str, mine: Any, other: Any) -> Iterator[tuple[str, float | None]]:
     if isinstance(mine, Tensor) and isinstance(other, Tensor):
-        found = compare_tensors(name, mine, other, 0.0)
-        if found is not None:
+        for found in compare_tensors(name, mine, other, 0.0):
             yield str(found).replace("in the plain call", "in eager"), found.largest
     elif type(mine) is not type(other) or repr(mine) != repr(other):
         numbers = type(mine) is type(other) and isinstance(mine, (int, float))

@@ -3,17 +3,17 @@
     question                            answer
     {"do": "build"}                     the device, and the threads of a CPU
     {"do": "warm", "calls": 8,          seconds of each of the first calls, and how their results compare with
-     "keep": true}                      those that are kept; these are kept, if they shall be
+     "keep": true}                      the kept ones; with "keep" they are kept first
     {"do": "turn", "seconds": 0.5}      microseconds of single calls, and of the host in short loops
     {"do": "again", "calls": 8}         how these calls compare, made once more
-    {"do": "notes"}                     what is to be said of the contender
+    {"do": "notes"}                     remarks on the contender
     {"do": "count"}                     launches per call, on a GPU
 
-While it works on a question it may say what it is at: ``{"at": "call 3 of 8"}``. A failure is an answer too:
+Before an answer there may be progress: ``{"at": "call 3 of 8"}``. A failure is an answer:
 ``{"error": "RuntimeError: ...", "memory": false}``.
 
-Seeds: PyTorch's, numpy's and Python's generators are seeded before the target is built and again before each
-of the first calls, with another seed each. In the timed calls they run on.
+PyTorch's, numpy's and Python's generators are seeded before the target is built, and again before each of the
+first calls, with another seed each. In the timed calls they run on.
 """
 
 from __future__ import annotations
@@ -41,17 +41,20 @@ from .results import Equality, Results
 
 SEED = 20
 LOOP_S = 2e-3
-"""Work that a loop without synchronisation may queue. A launch costs the host 2 us at least, so these are
-fewer than the thousand or so after which the host would have to wait."""
+"""Work that a loop without synchronisation may queue. A launch costs the host 2 us at least, so these stay
+below the thousand or so after which the host would have to wait."""
 
 MOST_IN_LOOP = 50
+
 AFTERMATH = "previous error during capture"
+"""The error at the end of a failed capture: it hides the one that says why."""
+
 LEAD_CALLS = 2
-"""Untimed calls at the beginning of a turn, in which caches and clocks recover from the others' turns."""
+"""Untimed calls at the beginning of a turn: caches and clocks recover from the others' turns."""
 
 
 class Workload(NamedTuple):
-    """What is run, as the target's builder returned it."""
+    """What a target's builder returned."""
 
     function: Call
     args: tuple[Any, ...]
@@ -61,7 +64,7 @@ class Workload(NamedTuple):
 class Worker:
     """One contender at work.
 
-    ``load`` builds the target. Eager's results lie in ``folder``. ``say`` is called with what it is at.
+    ``load`` builds the target. Eager's results lie in ``folder``. ``say`` gets its progress.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Worker:
         self._calls = 0
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Answer a question; what goes wrong is an answer."""
+        """Answer a question; a failure is an answer."""
         try:
             match question["do"]:
                 case "build":
@@ -112,7 +115,8 @@ class Worker:
             empty = 0
         self._target_bytes = (bench_memory.held(self._device) or 0) - empty
         self._inputs = Inputs(subject.args, subject.kwargs, SEED)
-        return {"device": self._device.type, "gpu": _gpu(self._device), "threads": torch.get_num_threads()}
+        gpu = torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else None
+        return {"device": self._device.type, "gpu": gpu, "threads": torch.get_num_threads()}
 
     def _warm(self, calls: int, keep: bool) -> dict[str, Any]:
         results, equality = Results(self._folder), Equality()
@@ -154,7 +158,7 @@ class Worker:
         }
 
     def _again(self, calls: int) -> dict[str, Any]:
-        """The first calls once more, by now from whatever was recorded."""
+        """Make the first calls once more, with all that was recorded since."""
         results, equality = Results(self._folder), Equality()
         for number in range(calls):
             args, kwargs = self._inputs.fresh(number)
@@ -190,14 +194,14 @@ class Worker:
     # ------------------------------------------------------------------ timing
 
     def _time(self) -> float:
-        """Seconds of one call, from a device that has nothing to do to one that has nothing left to do."""
+        """Seconds of one call, from an idle device to an idle device."""
         args, kwargs = self._arguments()
         start = self._now()
         self._call(*args, **kwargs)
         return self._now() - start
 
     def _loop(self, calls: int) -> float:
-        """Seconds of the host per call in a loop that does not wait for the device."""
+        """Seconds of the host per call, in a loop that does not wait for the device."""
         spent = 0.0
         self._now()
         for _ in range(calls):
@@ -219,7 +223,7 @@ class Worker:
 
 
 def serve(worker: Callable[[Callable[[str], None]], Worker], questions: IO[str], answers: IO[str]) -> None:
-    """Answer questions, lines of JSON, until there are no more; ``worker`` gets what takes its progress."""
+    """Answer questions until there are no more; ``worker`` gets a function for its progress."""
 
     def write(line: dict[str, Any]) -> None:
         print(json.dumps(line), file=answers, flush=True)
@@ -238,11 +242,7 @@ def seed_all(seed: int) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The error's kind and first line, with the user's line: what a table has room for.
-
-    One without words has the line that raised it, whosever that is. The end of a failed capture raises an
-    error of its own, which hides the one that says why.
-    """
+    """The error's kind and first line, with the user's line; without a message, the line that raised it."""
     while AFTERMATH in str(error) and error.__context__ is not None:
         error = error.__context__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -264,7 +264,7 @@ def lacks_memory(error: BaseException) -> bool:
 
 
 def _device(subject: Workload, before: list[int]) -> torch.device:
-    """The GPU if an argument is there, or anything was put there while the target was built; else the CPU."""
+    """The GPU that holds an argument, or got memory while the target was built; else the CPU."""
     leaves: list[Any] = []
     flatten((subject.args, subject.kwargs), leaves)
     found = [leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_cuda]
@@ -276,15 +276,11 @@ def _device(subject: Workload, before: list[int]) -> torch.device:
 
 
 def _allocations() -> list[int]:
-    """How often memory was taken, on each GPU; empty if none was used so far."""
+    """How often each GPU gave memory; empty if none was used so far."""
     if not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return []
     count = torch.cuda.device_count()
     return [torch.cuda.memory_stats(i).get("allocation.all.allocated", 0) for i in range(count)]
-
-
-def _gpu(device: torch.device) -> str | None:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else None
 
 
 def _random_state(device: torch.device) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""The self-check: replayed calls made again plainly, compared, and the first difference located."""
+"""The self-check: replayed calls are made again plainly and compared, and the first difference is located."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One replayed call made a second time, plainly, and everything that shows compared; see :mod:`.verify`."""
+"""One replayed call, made a second time, plainly, and compared in all that shows; see :mod:`.verify`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHOWN = 5
 
 
 class Check:
-    """One call made twice: create it before the replay, :meth:`compare` after it."""
+    """One call made twice: made before the replay, with :meth:`compare` after it."""
 
     def __init__(
         self,
@@ -78,12 +78,9 @@ class Check:
         """
         surface, before = self._surface, self._before
         grown = HeldSlot(self._growing)
-        left, raw = list[Any](), dict[int, Any]()
-        for targets in self._bound():
-            parts = self._parts(targets, replayed)
-            left.append(self._with(replayed, targets, parts))
-            raw[id(left[-1])] = Bound(replayed, targets, parts)
-        kept_of, ours = {id(each): surface.keep(each) for each in left}, left[0]
+        bounds = [Bound(replayed, targets, self._parts(targets, replayed)) for targets in self._bound()]
+        left = [self._with(replayed, bound.targets, bound.parts) for bound in bounds]
+        kept, chosen = [surface.keep(each) for each in left], 0
         after = surface.read()
         surface.complete(before, after)
         try:
@@ -95,29 +92,30 @@ class Check:
             if error is not None:
                 text = f"raises {type(error).__name__} when it is made plainly: {error}"
                 found = [Mismatch("the call", text)]
-            else:
-                ours = _alike(left, plain)
-                found = self._mismatches(ours, plain, kept_of[id(ours)], after, now, counted)
-        except OUT_OF_MEMORY:  # twice the memory is needed; the replay stands
+            else:  # the way with the slots of the plain call, or else the first one
+                slots = plain.targets if type(plain) is Bound else ()
+                chosen = next((i for i, bound in enumerate(bounds) if bound.targets == slots), 0)
+                found = self._mismatches(left[chosen], plain, kept[chosen], after, now, counted)
+        except OUT_OF_MEMORY:  # a check needs twice the memory; the replay stands
             surface.write(after)
             grown.refill()
             raise
         if not found:
             surface.write(after)  # the same within the tolerance
-            if type(ours) is Bound:
-                raw[id(ours)].put(self._call.branches())
+            if bounds[chosen].targets:
+                bounds[chosen].put(self._call.branches())
             grown.refill()
             self._backend.leave_call()
             return
         self._fail(found, returned(plain), error, counted, site)
 
     def _bound(self) -> list[tuple[Target, ...]]:
-        """What the ways of the recording bind, without repetition."""
+        """The slots that each way of the recording binds, without repetition."""
         templates = [node.template for node in self._recording.root.walk() if node.template is not None]
         return list(dict.fromkeys(template.targets for template in templates))
 
     def _parts(self, targets: tuple[Target, ...], value: Any) -> tuple[Any, ...]:
-        """What lies in some slots now, those of a result among them."""
+        """The values in some slots now, those of a result among them."""
         branches, leaves = self._call.branches(), list[Any]()
         flatten(self._with(value, (), ()), leaves)
         return tuple(
@@ -132,7 +130,7 @@ class Check:
         )
 
     def _with(self, value: Any, targets: tuple[Target, ...], parts: tuple[Any, ...]) -> Any:
-        """A result in the form in which it is taken apart, with what lies in slots."""
+        """A result in the form in which it is taken apart, with the values of slots."""
         branches = self._call.branches()
         numbers = {id(branch): number for number, branch in reversed([*enumerate(branches)])}
         marking = Marking(lambda each: numbers.get(id(each)), lambda each: False)
@@ -140,7 +138,7 @@ class Check:
         return Bound(value, targets, tuple([marking.mark(part) for part in parts])) if targets else value
 
     def _count(self) -> Counted:
-        """The version counters of reachable tensors whose writing would show nowhere else."""
+        """The version counters of reachable tensors: writes to them show nowhere else."""
         guard, surface = self._recording.guard.python, self._surface
         replaced = surface.replaced()
         return [
@@ -171,15 +169,9 @@ class Check:
     # ------------------------------------------------------------------ comparing
 
     def _mismatches(
-        self,
-        replayed: Any,
-        plain: Any,
-        kept: list[Any],
-        after: Moment,
-        now: Moment,
-        counted: Counted,
+        self, replayed: Any, plain: Any, kept: list[Any], after: Moment, now: Moment, counted: Counted
     ) -> list[Mismatch]:
-        """Everything that differs, what the caller sees first first."""
+        """All differences, in the order in which the caller sees them."""
         leaves = zip(self._call.names(), self._call.leaves, strict=True)
         arguments = {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
         found = list(compare_results(replayed, plain, kept, arguments, self._tolerance))
@@ -188,8 +180,8 @@ class Check:
         text = "is another one than after the plain call"
         found += [Mismatch(name, text) for name in after.random.differing(now.random)]
         found += [Mismatch(name, text, python=True) for name in after.random.differing_on_host(now.random)]
-        found += [Mismatch(name, "is written by the plain call and not by the replay")
-                  for name, _ in _written(counted)]  # fmt: skip
+        text = "is written by the plain call and not by the replay"
+        found += [Mismatch(name, text) for name, _ in _written(counted)]
         self._surface.write_gradients(after)  # the guard looks at gradients too
         found += self._compare_python()
         self._surface.write_gradients(now)
@@ -200,10 +192,9 @@ class Check:
             if torch.equal(replayed, span.memory):
                 continue
             for name, tensor in span.tensors:
-                ours, theirs = span.look(tensor, replayed), span.look(tensor)
-                found = compare_tensors(name, ours, theirs, self._tolerance)
-                if found is not None:
-                    yield found
+                yield from compare_tensors(
+                    name, span.look(tensor, replayed), span.look(tensor), self._tolerance
+                )
 
     def _compare_gradients(self, after: Moment, now: Moment) -> Iterator[Mismatch]:
         slots = zip(self._surface.slots, after.gradients, now.gradients, strict=True)
@@ -211,13 +202,10 @@ class Check:
             if replayed is plain:
                 continue
             if replayed is None or plain is None:
-                yield Mismatch(
-                    f"{name}.grad", f"is {_outline(replayed)} and {_outline(plain)} in the plain call"
-                )
-                continue
-            found = compare_tensors(f"{name}.grad", replayed, plain, self._tolerance)
-            if found is not None:
-                yield found
+                text = f"is {_outline(replayed)} and {_outline(plain)} in the plain call"
+                yield Mismatch(f"{name}.grad", text)
+            else:
+                yield from compare_tensors(f"{name}.grad", replayed, plain, self._tolerance)
 
     def _compare_python(self) -> Iterator[Mismatch]:
         recording, call = self._recording, self._call
@@ -242,12 +230,7 @@ class Check:
     # ------------------------------------------------------------------ failing
 
     def _fail(
-        self,
-        found: list[Mismatch],
-        plain: Any,
-        error: Exception | None,
-        counted: Counted,
-        site: Site,
+        self, found: list[Mismatch], plain: Any, error: Exception | None, counted: Counted, site: Site
     ) -> None:
         """Give the recording up, look for the operation, and raise."""
         entry, first = self._entry, found[0]
@@ -276,7 +259,7 @@ class Check:
         state = next((item for item in found if item.python), None)
         if state is not None:
             return locator.state(state)
-        for name, tensor in written:  # so that they keep what the plain call left
+        for name, tensor in written:  # they keep what the plain call left there
             self._surface.add(name, tensor)
         return locator.locate(self._surface, self._before, plain, written, site)
 
@@ -288,9 +271,3 @@ def _written(counted: Counted) -> Tensors:
 
 def _outline(gradient: torch.Tensor | None) -> str:
     return "None" if gradient is None else f"a {list(gradient.shape)} tensor"
-
-
-def _alike(left: list[Any], plain: Any) -> Any:
-    """Of results with what lay in slots, the one that has the slots of the plain one, or else the first."""
-    targets = plain.targets if type(plain) is Bound else ()
-    return next((each for each in left if (each.targets if type(each) is Bound else ()) == targets), left[0])

@@ -2,20 +2,20 @@
 
 The replay kept none of its intermediate values, so the callable runs again, from the same start:
 
-1. Observed, and compared with the recording. The first operation that is another one, or has another
+1. It is observed, and compared with the recording. The first operation that is another one, or has another
    operand, froze something that rote cannot see.
 2. If all operations agree, a tensor made outside that the plain call wrote and no operation did was written
-   out of sight (by another thread, another library); the first operation that reads it is named.
-3. If the observed call gives other values than the plain one: a second plain call tells whether the callable
-   repeats its own values at all. Where it does, it takes another way when it is outcome.
+   out of sight (by another thread, another library). The first operation that reads it is named.
+3. If the observed call gives other values than the plain one, a second plain call tells whether the callable
+   repeats its own values at all. If it does, it takes another way under observation.
 4. Else the callable is recorded afresh with every operation's result among its outputs, and the first result
    that differs from a plain run is named. If none does, the recording had become stale.
 
-Each of these is one more run of the Python code. Tensors, gradients and random generators are put back after
-it; Python state out of sight (an iterator, a queue) is moved once more each time. Nothing runs again once
-Python state under guard has changed, or when the plain call raised.
+Each step runs the Python code once more. Tensors, gradients and random generators are put back afterwards;
+Python state out of sight (an iterator, a queue) moves on each time. Nothing runs again if Python state under
+guard has changed, or if the plain call raised.
 
-What this cannot do: name an operation that only computes something else because of where its memory lies.
+What this cannot do is name an operation whose result depends on the place of its memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ..engine import Specialization
 from ..program import REPLAYED, Operation
 from ..recording import Node, Recording
 from ..state import ExecutedCode
-from .mismatch import Mismatch, compare_leaves, compare_tensors
+from .mismatch import Mismatch, compare_tensors, same_leaves
 from .plain import plainly
 from .surface import Moment, Surface
 from .witness import Witnessed
@@ -51,12 +51,7 @@ Tensors = list[tuple[str, torch.Tensor]]
 
 
 class Located(NamedTuple):
-    """What was found out.
-
-    Attributes:
-        why: The likely cause.
-        operation: The first operation that differs, if it is known.
-    """
+    """The likely cause, and the first operation that differs, if it is known."""
 
     why: Reason
     operation: str | None = None
@@ -68,7 +63,7 @@ class Located(NamedTuple):
 
     @property
     def text(self) -> str:
-        """For the message of the error."""
+        """The text for the error's message."""
         at = f" at {self.place}" if self.place is not None else ""
         first = f"first operation that differs: {self.operation}{at}\n" if self.operation is not None else ""
         return f"{first}likely cause: {self.why}"
@@ -97,17 +92,13 @@ class Locator:
     def locate(self, surface: Surface, before: Moment, plain: Any, written: Tensors, site: Site) -> Located:
         """Run the callable again from its start and compare; afterwards everything is as it was.
 
-        Args:
-            surface: What the call changes.
-            before: What that held before the call.
-            plain: The result of the plain call, whose effects are in place.
-            written: Tensors that the plain call wrote and the recording does not.
-            site: The caller's line.
+        ``before`` is the surface before the call. ``plain`` is the result of the plain call, whose effects
+        are in place. ``written`` are tensors that it wrote and the recording does not.
         """
         after, leaves = surface.read(), surface.keep(plain)
         try:
             return self._locate(surface, before, after, leaves, written, site)
-        except Exception as failure:  # the difference is reported, whatever happens while looking further
+        except Exception as failure:  # the difference is reported in any case
             text = f"the operation could not be found ({type(failure).__name__}: {failure})"
             return Located(reason(rules.STALE_RECORDING, text, site))
         finally:
@@ -152,7 +143,7 @@ class Locator:
     # ------------------------------------------------------------------ what they tell
 
     def _other_operation(self, outcome: Observation, recorded: dict[int, list[Operation]]) -> Located | None:
-        """The first operation that is not the recorded one, or what else about the call is new."""
+        """The first operation that is not the recorded one, or another difference from the recording."""
         if outcome.difference is not None:
             frozen = outcome.difference.code == rules.OPERAND_DIFFERS.code
             rule = rules.HIDDEN_VALUE if frozen else rules.HIDDEN_BRANCH
@@ -167,16 +158,15 @@ class Locator:
         return None
 
     def _unobserved(self, surface: Surface, before: Moment, outcome: Observation, site: Site) -> Located:
-        """The callable does something else when nobody looks: the first operation that only it has."""
+        """The callable takes another way without observation: the first operation that only it has."""
         surface.write(before, on_host=True)
         witnessed = Witnessed(self._function)
         self._run_plainly(witnessed)
         observed = {each.name for node in outcome.nodes for each in node.operations}
         other = next((seen for seen in witnessed.seen if seen[0] not in observed), None)
         text = "the callable computes something else when it is observed, as it was for the recording"
-        if other is None:
-            return Located(reason(rules.OBSERVER_DIFFERS, text, site))
-        return Located(reason(rules.OBSERVER_DIFFERS, text, other[1]), other[0])
+        operation, where = other or (None, site)
+        return Located(reason(rules.OBSERVER_DIFFERS, text, where), operation)
 
     def _unrepeatable(self, surface: Surface, before: Moment, site: Site) -> Located:
         """Two plain runs differ: the first operation in which they do."""
@@ -203,10 +193,9 @@ class Locator:
                 if result.how == REPLAYED:
                     break
             else:
-                text = (
-                    "the operation could not be found: with its intermediate values the call does not replay"
-                )
-                return Located(reason(rules.STALE_RECORDING, text, site))
+                text = "with its intermediate values the call does not replay"
+                why = reason(rules.STALE_RECORDING, f"the operation could not be found: {text}", site)
+                return Located(why)
             surface.write(before, on_host=True)
             plain = self._run_plainly(witnessed)
             text = "a fresh recording of it differs from the plain call too"
@@ -218,7 +207,7 @@ class Locator:
 
 
 def _first_other(nodes: list[Node], recorded: dict[int, list[Operation]]) -> str | None:
-    """The first operation that is not the recorded one (what agrees is kept as the same object)."""
+    """The first operation that is not the recorded one; those that agree are the same objects."""
     for node in nodes:
         for was, now in zip_longest(recorded.get(id(node), ()), node.operations):
             if was is not now:
@@ -241,17 +230,10 @@ def _read_after(outcome: Observation, written: Tensors) -> Located | None:
 
 def _repeats(surface: Surface, leaves: list[Any], after: Moment, again: Any) -> bool:
     """Whether one more run gave what the plain call gave."""
-    if any(True for _ in compare_leaves(surface.keep(again), leaves)):
+    if not same_leaves(surface.keep(again), leaves):
         return False
     now = surface.read()
-    pairs = zip((*after.contents, *after.gradients), (*now.contents, *now.gradients), strict=True)
-    return not any(True for was, found in pairs if not _equal(was, found))
-
-
-def _equal(was: torch.Tensor | None, now: torch.Tensor | None) -> bool:
-    if was is None or now is None:
-        return was is now
-    return compare_tensors("", now, was, 0.0) is None
+    return same_leaves([*now.contents, *now.gradients], [*after.contents, *after.gradients])
 
 
 def _first(
@@ -259,7 +241,6 @@ def _first(
 ) -> Located | None:
     """The first operation whose result differs between two runs under a witness."""
     for (operation, site), mine, other in zip(witnessed.seen, ours, theirs, strict=False):
-        found = compare_tensors(f"the result of {operation}", mine, other, 0.0)
-        if found is not None:
+        for found in compare_tensors(f"the result of {operation}", mine, other, 0.0):
             return Located(reason(rule, f"{text}: {found}", site), operation)
     return None

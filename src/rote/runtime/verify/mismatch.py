@@ -1,7 +1,7 @@
-"""Where what a replay gave differs from what the plain call gave, said with numbers.
+"""The differences between a replay and the plain call, in numbers.
 
-Values are equal when their bits are; NaN equals NaN whatever its bits. A tolerance is for kernels that do
-not repeat their own results (atomic additions).
+Values are equal if their bits are; NaN equals NaN whatever its bits. A tolerance is for kernels that do not
+repeat their own results (atomic additions).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Mismatch(NamedTuple):
     Attributes:
         name: The value, as the user would write it.
         text: How it differs.
-        largest: The largest absolute difference, if it is a matter of numbers.
-        python: It is a matter of Python state, not of what operations compute.
-        site: The line that made it so, if it is known.
+        largest: The largest absolute difference of numbers.
+        python: It is Python state, not a result of operations.
+        site: The line behind it, if it is known.
     """
 
     name: str
@@ -52,9 +52,7 @@ def compare_results(
         return
     names = paths(spec, "result")
     for name, mine, other in zip(names, kept, theirs, strict=True):
-        found = _compare_leaf(name, mine, other, tolerance)
-        if found is not None:
-            yield found
+        yield from _compare_leaf(name, mine, other, tolerance)
     for name, mine, other in zip(names, ours, theirs, strict=True):
         yield from compare_attributes(name, other, attributes_of(mine))
     others = list(arguments.values())
@@ -66,12 +64,10 @@ def compare_results(
         yield Mismatch(labels[pair[0]], f"{verb} with {labels[pair[1]]}, unlike in the plain call")
 
 
-def compare_leaves(ours: list[Any], theirs: list[Any]) -> Iterator[Mismatch]:
-    """Compare the leaves of two results exactly."""
-    for mine, other in zip(ours, theirs, strict=False):
-        found = _compare_leaf("", mine, other, 0.0)
-        if found is not None:
-            yield found
+def same_leaves(ours: list[Any], theirs: list[Any]) -> bool:
+    """Whether the leaves of two results are exactly equal."""
+    pairs = zip(ours, theirs, strict=False)
+    return not any(True for mine, other in pairs for _ in _compare_leaf("", mine, other, 0.0))
 
 
 def attributes_of(leaf: Any) -> set[str]:
@@ -80,49 +76,46 @@ def attributes_of(leaf: Any) -> set[str]:
 
 
 def compare_attributes(name: str, leaf: Any, known: set[str]) -> Iterator[Mismatch]:
-    """The attributes of a tensor that are not among those which the replay has left."""
+    """The attributes of a tensor that the replay has not set."""
     for attribute in sorted(attributes_of(leaf) - known):
         yield Mismatch(f"{name}.{attribute}", "is an attribute that only the plain call sets", python=True)
 
 
-def _compare_leaf(name: str, replayed: Any, plain: Any, tolerance: float) -> Mismatch | None:
+def _compare_leaf(name: str, replayed: Any, plain: Any, tolerance: float) -> Iterator[Mismatch]:
     if isinstance(replayed, torch.Tensor) and isinstance(plain, torch.Tensor):
-        return compare_tensors(name, replayed, plain, tolerance)
-    if same(mark(plain), mark(replayed)) or (type(plain) is GivenBranch and plain == replayed):
-        return None
-    return Mismatch(name, f"is {show(replayed)} and {show(plain)} in the plain call")
+        yield from compare_tensors(name, replayed, plain, tolerance)
+    elif not same(mark(plain), mark(replayed)) and not (type(plain) is GivenBranch and plain == replayed):
+        yield Mismatch(name, f"is {show(replayed)} and {show(plain)} in the plain call")
 
 
 def compare_tensors(
     name: str, replayed: torch.Tensor, plain: torch.Tensor, tolerance: float
-) -> Mismatch | None:
-    """Compare two tensors.
+) -> Iterator[Mismatch]:
+    """The first difference between two tensors, if there is one.
 
-    Args:
-        name: How messages call them.
-        replayed: What the replay gave.
-        plain: What the plain call gave.
-        tolerance: Relative and absolute difference that numbers with a fraction may have; 0 compares bits.
+    ``tolerance`` is the relative and absolute difference that floating-point numbers may have; 0 compares
+    bits.
     """
     for aspect in _ASPECTS:
         mine, other = getattr(replayed, aspect), getattr(plain, aspect)
         if mine != other:
-            return Mismatch(f"{name}.{aspect}", f"is {mine} and {other} in the plain call")
+            yield Mismatch(f"{name}.{aspect}", f"is {mine} and {other} in the plain call")
+            return
     if replayed.layout is not torch.strided or replayed.is_meta or not replayed.numel():
-        return None
+        return
     if replayed.stride() != plain.stride():
         text = f"is {replayed.stride()} and {plain.stride()} in the plain call"
-        return Mismatch(f"{name}.stride()", text)
+        yield Mismatch(f"{name}.stride()", text)
+        return
     replayed, plain = replayed.detach(), plain.detach()
     wrong = (bytes_of(replayed) != bytes_of(plain)).any(-1).nonzero().view(-1)
-    if not wrong.numel():
-        return None
-    return _describe(name, replayed, plain, wrong, tolerance)
+    if wrong.numel():
+        yield from _compare_numbers(name, replayed, plain, wrong, tolerance)
 
 
-def _describe(
+def _compare_numbers(
     name: str, replayed: torch.Tensor, plain: torch.Tensor, wrong: torch.Tensor, tolerance: float
-) -> Mismatch | None:
+) -> Iterator[Mismatch]:
     """The mismatch of the elements whose bits differ, if they differ as numbers too."""
     ours, theirs = _numbers(replayed)[wrong], _numbers(plain)[wrong]
     apart = (ours - theirs).abs().nan_to_num(nan=torch.inf)
@@ -134,16 +127,17 @@ def _describe(
         apart = apart.masked_fill(fine, 0.0)
     bad = ~fine.all(-1)
     if not bool(bad.any()):
-        return None
+        return
     apart = apart.amax(-1).masked_fill(~bad, -1.0)
-    position = int(wrong[int(apart.argmax())])
-    place = f"{name}{_index(position, plain.shape)}" if plain.dim() else name
+    position = wrong[apart.argmax()]
+    index = [int(each) for each in torch.unravel_index(position, plain.shape)]
     largest = float(apart.max())
     text = (
-        f"differs in {int(bad.sum())} of {plain.numel()} elements, by at most {largest:g} at {place}: "
-        f"{_element(replayed, position)} instead of {_element(plain, position)}"
+        f"differs in {int(bad.sum())} of {plain.numel()} elements, by at most {largest:g} at "
+        f"{name}{index or ''}: {replayed.reshape(-1)[position].item()!r} instead of "
+        f"{plain.reshape(-1)[position].item()!r}"
     )
-    return Mismatch(name, text, largest)
+    yield Mismatch(name, text, largest)
 
 
 def _numbers(tensor: torch.Tensor) -> torch.Tensor:
@@ -152,16 +146,3 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
     if plain.dtype.is_complex:
         return torch.view_as_real(plain).to(torch.float64)
     return plain.to(torch.float64).view(-1, 1)
-
-
-def _index(position: int, shape: torch.Size) -> list[int]:
-    """The index of an element, given its position in the flattened tensor."""
-    index: list[int] = []
-    for size in reversed(shape):
-        position, rest = divmod(position, size)
-        index.insert(0, rest)
-    return index
-
-
-def _element(tensor: torch.Tensor, position: int) -> str:
-    return repr(tensor.reshape(-1)[position].item())

@@ -1,4 +1,4 @@
-"""Running a callable while its wrapper's locks are held."""
+"""Plain calls of a callable whose wrapper's locks are held."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..backends.protocol import Backend, unwaited
 def plainly(backend: Backend) -> Generator[None]:
     """A context for a plain call of a callable.
 
-    Wrappers inside are plain calls too, other threads do not wait for the backend's lock, and autocast begins
-    and ends without cast weights, as in a traced call (they would outlive the call, and hide weights that are
-    put back).
+    Wrappers inside are plain calls too, and other threads do not wait for the backend's lock. Autocast begins
+    and ends without cast weights, as in a traced call: they would outlive the call, and hide weights that are
+    put back.
     """
     token = tracing.set(True)
     torch.clear_autocast_cache()

@@ -1,4 +1,4 @@
-"""All random state that a call may draw from, read and set as one value."""
+"""All random state of a call, read and set as one value."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class RandomState:
     """The random generators at one moment.
 
     Attributes:
-        tensors: State of each PyTorch generator, by the name that messages give it.
-        generators: The generators that the callable was seen to draw from besides the default ones.
+        tensors: State of each PyTorch generator, by its name in messages.
+        generators: The generators of the callable besides the default ones.
         device: The device whose default generator is among ``tensors``.
         python: State of Python's ``random``.
         array: State of numpy's global generator.
@@ -43,7 +43,7 @@ class RandomState:
         return cls(tensors, given, device, random.getstate(), array)
 
     def restore(self, *, on_host: bool = False) -> None:
-        """Set PyTorch's generators to this state, and Python's and numpy's if asked to."""
+        """Set PyTorch's generators to this state, with ``on_host`` also Python's and numpy's."""
         host, *rest = self.tensors.values()
         torch.set_rng_state(host)
         if self.device.type == "cuda":
@@ -59,10 +59,7 @@ class RandomState:
         return [name for name, state in self.tensors.items() if not torch.equal(state, other.tensors[name])]
 
     def differing_on_host(self, other: RandomState) -> list[str]:
-        """Names of Python's and numpy's generators if their state differs.
-
-        Nothing while other threads are alive: they may have drawn.
-        """
+        """Names of Python's and numpy's generators whose state differs; none while other threads may draw."""
         if threading.active_count() > 1:
             return []
         mine, theirs = self.array, other.array

@@ -1,16 +1,15 @@
-"""What a call may change outside of itself, so that one call can be made twice and count once.
+"""The memory and state that a call may change, so that one call can be made twice and count once.
 
 A :class:`Surface` knows the memory of the arguments, the external memory that the recording writes, the
-``.grad`` slots and the random generators. A :class:`Moment` is what they held at one time; a surface can be
+``.grad`` slots and the random generators. A :class:`Moment` is their content at one time; a surface can be
 set back to any of its moments.
 
-Memory is copied as bytes through an alias that has a version counter of its own, so putting it back is
-nothing that autograd notices. Of an argument the span of its elements is kept (it may be a small view of a
-large tensor), of an external tensor the whole storage (the call may write it through another view).
+Memory is copied as bytes through an alias with a version counter of its own, so autograd does not notice when
+it is put back. Of an argument the span of its elements is kept (it may be a small view of a large tensor), of
+an external tensor the whole storage (the call may write it through another view).
 
-A gradient that the recording replaces must not be held while it replays: it would take the holder for
-somebody who keeps the gradient, and move it. So the first moment keeps copies of those, later ones the
-tensors themselves.
+Nobody may hold a gradient that the recording replaces while it replays: the replay would move it for the
+holder. So the first moment keeps copies of these gradients, later ones the tensors themselves.
 """
 
 from __future__ import annotations
@@ -33,20 +32,14 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of memory.
-
-    Attributes:
-        memory: Its bytes, an alias.
-        start: Where it begins in its storage, in bytes.
-        tensors: The tensors in it that people have names for.
-    """
+    """A stretch of memory: an alias of its bytes, its start in the storage, the named tensors in it."""
 
     memory: torch.Tensor
     start: int
     tensors: list[tuple[str, torch.Tensor]]
 
     def look(self, tensor: torch.Tensor, copy: torch.Tensor | None = None) -> torch.Tensor:
-        """``tensor``, one of the span's, as plain memory; or what it would be in a copy of the span."""
+        """A tensor of the span as plain memory; with ``copy``, the same place in a copy of the span."""
         offset: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
         storage = tensor.untyped_storage()
         if copy is not None:
@@ -58,7 +51,7 @@ class Span:
 
 @dataclass
 class Moment:
-    """What a surface held at one time.
+    """The content of a surface at one time.
 
     Attributes:
         contents: A copy of each span, if they were copied.
@@ -74,7 +67,7 @@ class Moment:
 
 
 class Surface:
-    """What a call of a recording may change."""
+    """The memory and state that a call of a recording may change."""
 
     def __init__(self, recording: Recording, call: Call, backend: Backend) -> None:
         self._backend = backend
@@ -88,7 +81,7 @@ class Surface:
         self.handles = {span.memory.untyped_storage()._cdata for span in self.spans}
 
     def add(self, name: str, tensor: torch.Tensor) -> None:
-        """Take one more tensor in, with its whole storage."""
+        """Add a tensor with its whole storage."""
         span = _whole(tensor, [(name, tensor)])
         self.spans.append(span)
         self.handles.add(span.memory.untyped_storage()._cdata)
@@ -98,7 +91,7 @@ class Surface:
         return [tensor for span in self.spans for _, tensor in span.tensors]
 
     def first(self) -> Moment:
-        """The moment before a replay; :meth:`complete` has to follow after it."""
+        """The moment before a replay; :meth:`complete` has to follow the replay."""
         gradients: list[torch.Tensor | None] = []
         for position, (_, reference) in enumerate(self.slots):
             parameter = reference()
@@ -107,13 +100,13 @@ class Surface:
         return Moment(self._contents(), gradients, self._replaced, self._random())
 
     def complete(self, first: Moment, later: Moment) -> None:
-        """After the replay: the slots that it does not replace held before what they hold now."""
+        """Complete the first moment after the replay: slots that it does not replace have not changed."""
         for position, gradient in enumerate(later.gradients):
             if position not in first.copied:
                 first.gradients[position] = gradient
 
     def read(self, *, contents: bool = True) -> Moment:
-        """What there is now, with or without copies of the memory."""
+        """The moment now, with or without copies of the memory."""
         parameters = [reference() for _, reference in self.slots]
         gradients = [parameter.grad if parameter is not None else None for parameter in parameters]
         return Moment(self._contents() if contents else [], gradients, frozenset(), self._random())
@@ -124,9 +117,9 @@ class Surface:
         return {id(parameter.grad) for parameter in parameters if parameter is not None}
 
     def write(self, moment: Moment, *, on_host: bool = False) -> None:
-        """Put everything back as it was; Python's and numpy's generators only if asked to.
+        """Put everything back; Python's and numpy's generators only ``on_host``.
 
-        A replay leaves those alone, and other threads may draw from them.
+        A replay leaves them alone, and other threads may draw from them.
         """
         for span, content in zip(self.spans, moment.contents, strict=False):
             span.memory.copy_(content)
@@ -134,7 +127,7 @@ class Surface:
         moment.random.restore(on_host=on_host)
 
     def write_gradients(self, moment: Moment) -> None:
-        """Put the gradients back as they were."""
+        """Put the gradients back."""
         for position, (_, reference) in enumerate(self.slots):
             parameter, gradient = reference(), moment.gradients[position]
             if parameter is not None and parameter.grad is not gradient:
@@ -142,7 +135,7 @@ class Surface:
                 parameter.grad = gradient.clone() if copy and gradient is not None else gradient
 
     def keep(self, value: Any) -> list[Any]:
-        """The leaves of a result, those as copies whose memory may be put back."""
+        """The leaves of a result, as copies where their memory may be put back."""
         leaves: list[Any] = []
         flatten(value, leaves)
         return [self._kept(leaf) for leaf in leaves]

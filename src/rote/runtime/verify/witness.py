@@ -1,4 +1,4 @@
-"""A callable that returns what each of its operations wrote, in place of its result."""
+"""A callable that returns the values written by each of its operations, in place of its result."""
 
 from __future__ import annotations
 
@@ -17,13 +17,9 @@ _lift = torch.ops.aten.lift_fresh.default
 
 
 class Witness(DispatchMode):
-    """Keeps a copy of everything that operations write.
+    """Keeps a copy of each tensor that an operation writes, and the operation's name and line.
 
-    The copies are operations themselves, so they are part of a recording made below.
-
-    Attributes:
-        seen: Name and line of the operation for each copy.
-        values: The copies.
+    The copies are operations themselves, so a recording made below includes them.
     """
 
     def __init__(self) -> None:
@@ -41,7 +37,7 @@ class Witness(DispatchMode):
         facts = facts_of(func)
         parts = composite_call(func) if torch.is_inference_mode_enabled() else None
         if parts is not None:
-            with self:  # as the tracer does: they come back here, one by one
+            with self:  # as in the tracer: they come back here, one by one
                 return parts(*args, **kwargs)
         out = func(*args, **kwargs)
         operands = tensors_of(args, kwargs)
@@ -53,7 +49,7 @@ class Witness(DispatchMode):
 
 
 def _recorder_at_work() -> bool:
-    """A tracer below works on host data; what it does for that is no part of the call."""
+    """Whether a tracer below works on host data; its operations are no part of the call."""
     below = mode_below()
     return isinstance(below, Tracer) and below.cursor.suspended
 
@@ -68,18 +64,14 @@ def _made(out: Any, operands: list[torch.Tensor]) -> Iterator[torch.Tensor]:
 
 
 class Witnessed:
-    """A callable under a witness.
-
-    Attributes:
-        seen: Name and line of the operation for each tensor that the last call returned.
-    """
+    """A callable under a witness, and the operation's name and line for each tensor of its last result."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self.seen: list[tuple[str, Site]] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
-        """Call it; returns a copy of what each operation wrote, in order."""
+        """Call it; returns copies of all that operations wrote, in order."""
         witness = Witness()
         with witness:
             self._function(*args, **kwargs)
