@@ -142,7 +142,6 @@ class Admission:
             if is_mutable(cls):
                 self._mutable.append(name)
         if kind == "object":
-            assert self._call.opened is not None
             source.line(f"names, members = {source.constant(self._call.opened[cls].look)}({name})")
             source.refuse(f"names != {source.constant(names)}")
             members = "members"
@@ -194,9 +193,8 @@ class Admission:
     def _outside(self) -> None:
         """Random generators outside: what there is to them, and that none of all is given twice."""
         source, constant, call = self._source, self._source.constant, self._call
-        if not call.state:
+        if call.openings is None or not call.state:
             return
-        assert call.openings is not None
         look, told = constant(call.openings.look), call.key.common[-1].told
         source.line(f"outside = {look}()")
         source.refuse(f"len(outside) != {len(told)}")

@@ -57,6 +57,9 @@ class Key(NamedTuple):
     added: tuple[tuple[str, ...], ...] | None = None
 
 
+_NONE: Mapping[type, Opening] = {}
+
+
 class Call(NamedTuple):
     """One call, taken apart.
 
@@ -81,7 +84,7 @@ class Call(NamedTuple):
     foreign: str | None = None
     again: tuple[tuple[int, int], ...] = ()
     openings: Openings | None = None
-    opened: Mapping[type, Opening] | None = None
+    opened: Mapping[type, Opening] = _NONE
     state: tuple[tuple[GeneratorPlace, torch.Generator], ...] = ()
 
     @property
@@ -113,7 +116,7 @@ class Call(NamedTuple):
         Each is there once. A default one is not: it is drawn from in other ways, too, and the key tells which
         it is.
         """
-        if not self.opened or torch.Generator not in self.opened:
+        if torch.Generator not in self.opened:
             return {}
         found = [*enumerate(self.branches()), *[(~n, each) for n, (_, each) in enumerate(self.state)]]
         numbers: dict[int, int] = {}
@@ -131,7 +134,7 @@ class Call(NamedTuple):
     def is_changed(self) -> bool:
         """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
         leaves: list[Any] = []
-        spec = flatten(self.given, leaves, self.opened)
+        spec = flatten(self.given, leaves, self.opened if self.openings is not None else None)
         return spec != self.spec or not all(map(_is_as_it_was, leaves, self.leaves, self.kinds))
 
 
@@ -163,7 +166,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | Non
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if asked else None
     key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
     return Call(
-        spec, tuple(leaves), kinds, key, (args, kwargs), foreign, again, openings, opened,
+        spec, tuple(leaves), kinds, key, (args, kwargs), foreign, again, openings, opened or _NONE,
         state=tuple([(place, each) for place, each, _ in state]),
     )  # fmt: skip
 

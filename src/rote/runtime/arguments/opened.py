@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ..objects import has_parts_in_c, members, module_of
-from .places import GeneratorPlace, Places
+from .places import GeneratorPlace, Places, table_of
 
 _CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
 _CONTAINERS = (OrderedDict, dict, list, tuple)
@@ -57,14 +57,6 @@ def slots_of(kind: type) -> dict[str, Any]:
         members = [(name, slot) for name, slot in vars(each).items() if type(slot) is MemberDescriptorType]
         found.update([(name, slot) for name, slot in members if name != "__dict__"])
     return found
-
-
-def table_of(value: Any) -> dict[str, Any] | None:
-    """The dict with an object's attributes; None if it has slots alone."""
-    try:
-        return object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
 
 
 def parts_of(value: Any) -> list[Any]:
@@ -122,15 +114,15 @@ class OfGenerators(Opening):
         names: What calls have asked of them.
     """
 
-    __slots__ = ()
+    __slots__ = ("_told",)
 
     def __init__(self, names: Iterable[str] | None) -> None:
         super().__init__(torch.Generator, {DEVICE, DEFAULT, *(names or ())})
+        self._told = tuple(sorted({DEVICE, DEFAULT, *(names or ())}))
 
     def look(self, value: Any) -> tuple[tuple[Name, ...], list[Any]]:
         """What there is to a generator, and which default one it is."""
-        assert self._names is not None
-        return self._names, [told_of(value, name) for name in self._names]
+        return self._told, [told_of(value, name) for name in self._told]
 
 
 def told_of(generator: torch.Generator, name: str) -> Any:
@@ -183,25 +175,19 @@ def attribute_of(value: Any, name: str, table: dict[str, Any] | None, slots: dic
 
 def member_of(value: Any, name: Name) -> Any:
     """An attribute or a member that an object has, as it lies in it."""
-    if type(name) is tuple:
+    if isinstance(name, tuple):
         return members.member(value, name[1])
-    assert isinstance(name, str)
     return attribute_of(value, name, table_of(value), slots_of(type(value)))
 
 
 def put_member(value: Any, name: Name, new: Any) -> None:
     """Lay something into an attribute or a member of an object, past what its class makes of that."""
-    if type(name) is tuple:
+    if isinstance(name, tuple):
         members.put(value, name[1], new)
-        return
-    assert isinstance(name, str)
-    slot = slots_of(type(value)).get(name)
-    if slot is not None:
+    elif (slot := slots_of(type(value)).get(name)) is not None:
         slot.__set__(value, new)
     else:
-        table = table_of(value)
-        assert table is not None
-        table[name] = new
+        object.__getattribute__(value, "__dict__")[name] = new
 
 
 def made_of(kind: type, names: Iterable[Name], values: Iterable[Any]) -> Any:

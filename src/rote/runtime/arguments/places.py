@@ -60,13 +60,13 @@ def place_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> Gene
     if isinstance(whose, type) or not type(whose).__weakrefoffset__:
         return None
     alive = weakref.ref(whose)
-    if kind == ITEM and _attributes_of(whose) is container:
-        return GeneratorPlace(kind, lambda: _attributes_of(alive()), key, name)
+    if kind == ITEM and table_of(whose) is container:
+        return GeneratorPlace(kind, lambda: table_of(alive()), key, name)
     return GeneratorPlace(kind, alive, key, name) if kind == ATTRIBUTE and whose is container else None
 
 
-def _attributes_of(value: Any) -> dict[str, Any] | None:
-    """The dict with an object's attributes; None if it has none, or is gone."""
+def table_of(value: Any) -> dict[str, Any] | None:
+    """The dict with an object's attributes; None if it has slots alone."""
     try:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:

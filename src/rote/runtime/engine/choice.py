@@ -132,14 +132,15 @@ class Choice:
         Returns:
             The spots; or why nothing can be recorded.
         """
-        recording.track(keeps_graph=may_track(recording, call))
-        tracked = recording.keeps_graph or (torch.is_grad_enabled() and recording.may_meet_gradients)
+        recording.keeps_graph = may_track(recording, call)
+        unseen = bool(recording.root.edges)  # a way still unseen may read a tensor that requires grad
+        tracked = recording.keeps_graph or (torch.is_grad_enabled() and unseen)
         if tracked and recording.bound and recording.depends_on_sharing:
             name = call.names()[recording.bound[0].members[0]]
             text = f"{name} shares memory with a tensor made outside the call, and a result requires grad"
             return reason(rules.ALIASED_MUTATION, text, site)
         if tracked:
-            recording.use_in_place(())
+            recording.bound = ()
             return ()
         return self.guesses.spots(call, recording.bound, recording.accesses.written, recording.persistent)
 

@@ -117,10 +117,10 @@ class Settling:
             return self._capture_failed(value, self._observed.failed)
         if found:
             return self._unsteady(value, found + guards)
-        self._remember(after, watch)
+        recording = self._remember(after, watch)
         if difference is not None:
-            return self._differed(value, [difference, *guards])
-        return self._agreed(value, guards)
+            return self._differed(recording, value, [difference, *guards])
+        return self._agreed(recording, value, guards)
 
     # ------------------------------------------------------------------ judging
 
@@ -316,13 +316,12 @@ class Settling:
 
     # ------------------------------------------------------------------ verdicts
 
-    def _remember(self, after: Snapshot | None, watch: GradientWatch) -> None:
+    def _remember(self, after: Snapshot | None, watch: GradientWatch) -> Recording:
         """Keep what the call touches, with a guard over the state as it is now if that was looked at."""
         recording = self._recording
         if recording is None:
-            recording = self._recording = self._begin(
-                after if after is not None else self._look_again(), watch
-            )
+            after = after if after is not None else self._look_again()
+            recording = self._recording = self._begin(after, watch)
             self._key.recordings.insert(0, recording)
             self._key.choice.forget_old(MAX_OBSERVED)
         else:
@@ -332,7 +331,9 @@ class Settling:
             if after is not None:
                 recording.protect(after, parameters_of(self._call), watch, concerned=concerned)
         recording.persistent.update(places_of_written(recording.accesses, self._call))
-        recording.expect(estimate_of(self._observed.storages, self._call, self._plan.backend))
+        needed = estimate_of(self._observed.storages, self._call, self._plan.backend)
+        recording.estimate = max(recording.estimate, needed)
+        return recording
 
     def _begin(self, after: Snapshot, watch: GradientWatch) -> Recording:
         """The first call that found this state."""
@@ -396,11 +397,10 @@ class Settling:
             found = [why for why in found if why.code != rules.GRADIENT_LEAVES.code]
         return Answer(value, EAGER, found)
 
-    def _differed(self, value: Any, found: list[Reason]) -> Answer:
+    def _differed(self, recording: Recording, value: Any, found: list[Reason]) -> Answer:
         """The tree now holds what this call did; it counts as seen once."""
         self._discard()
-        if self._recording is not None:
-            self._recording.know(None)
+        recording.known = None
         for node in self._observed.nodes:
             node.seen = 1
         self._note_end(self._observed.template.bare())
@@ -412,10 +412,9 @@ class Settling:
         self._key.give_up(LifeEvent.CAPTURE_FAILED, why)
         return Answer(value, EAGER, [why])
 
-    def _agreed(self, value: Any, guards: list[Reason]) -> Answer:
-        key, plan, observed, recording = self._key, self._plan, self._observed, self._recording
-        assert recording is not None
-        recording.know(self._what_is_known())
+    def _agreed(self, recording: Recording, value: Any, guards: list[Reason]) -> Answer:
+        key, plan, observed = self._key, self._plan, self._observed
+        recording.known = self._what_is_known()
         for node in observed.nodes:
             node.seen += 1
         self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
@@ -429,11 +428,12 @@ class Settling:
         if not settled:
             if key.life.state is State.OBSERVING and plan.root.seen >= plan.warmup:
                 key.life.happen(LifeEvent.AGREED)
-            result = Answer(value, EAGER, guards or [], recording)
+            result = Answer(value, EAGER, guards, recording)
         else:
-            key.life.happen(LifeEvent.AGREED) if key.life.state is State.OBSERVING else None
+            if key.life.state is State.OBSERVING:
+                key.life.happen(LifeEvent.AGREED)
             key.life.happen(LifeEvent.RECORDED)
-            recording.know(None)  # replays need it no more, and it holds what was read
+            recording.known = None  # replays need it no more, and it holds what was read
             recording.written_out.update(dict.fromkeys(self._noted.output))
             if recording.gradients.copies:
                 for effect in self._node.effects:
@@ -479,8 +479,7 @@ class Settling:
             recording.gradients.copy_from_now()
         recording.gradients.add(self._node.effects)
         accesses = recording.accesses
-        facts = describe_inputs(self._call, memory.inputs.spots, accesses.written, accesses.sites)
-        recording.describe(facts)
+        recording.facts = describe_inputs(self._call, memory.inputs.spots, accesses.written, accesses.sites)
         return True
 
     def _note_end(self, template: Template) -> None:

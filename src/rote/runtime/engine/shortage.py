@@ -118,14 +118,5 @@ def with_room(act: Callable[[], None], make_room: Callable[[], None], site: Site
 
 
 def room_maker(estimate: int, holding: Holding) -> Callable[[], None]:
-    """Frees memory for a recording by evicting others.
-
-    Args:
-        estimate: Bytes that it is expected to need.
-        holding: What it holds.
-    """
-
-    def make_room() -> None:
-        BUDGETS.of(holding.backend).make_room(max(estimate, 1), holding)
-
-    return make_room
+    """Evicts others for a recording that needs so many bytes; its own holding stays."""
+    return lambda: BUDGETS.of(holding.backend).make_room(max(estimate, 1), holding)

@@ -189,7 +189,7 @@ class Specialization:
         inputs = memory.inputs
         backend.enter_call()
         untouched = recording.gradients.stand()
-        if not untouched and not recording.withdraw_gradients():
+        if not untouched and not recording.gradients.withdraw(branches=bool(recording.root.edges)):
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)
@@ -199,17 +199,19 @@ class Specialization:
             inputs.copy_back(call.leaves)
             recording.give_generators(call)
             return Answer(PLAINLY, EAGER, [raised(recording, backend, error, user_site(caller))])
-        if not done.finished:
+        if done.template is None:
             return self._go_on(recording, memory, call, done, user_site(caller))
         recording.give_generators(call)
         node = done.node
-        assert node.template is not None
-        recording.note_writes(node.counted)  # the result notes the versions of what its backward needs
-        value = result_of(node.template, inputs, call, node.backward, node.counted)
+        recording.accesses.count_writes(
+            node.counted
+        )  # the result notes the versions of what its backward needs
+        value = result_of(done.template, inputs, call, node.backward, node.counted)
         if not (untouched and recording.gradients.stand()):
             recording.show_gradients(node.effects)
         backend.leave_call()
-        recording.count_replay()
+        recording.replays += 1
+        recording.strays = False
         return Answer(value, REPLAYED, [], recording)
 
     def _stop_sharing_gradients(self, recording: Recording, call: Call, site: Site) -> Answer:
@@ -224,7 +226,7 @@ class Specialization:
     ) -> Answer:
         """The host read a value that leads nowhere recorded: run Python from there."""
         self.counts.lessons += 1
-        recording.stray()
+        recording.strays = True
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
         if shares_state(recording, call, self.reach(call)):

@@ -35,37 +35,19 @@ class LifeEvent(Enum):
     LOST = "replays are slower than plain calls"
 
 
+_ENDS = dict.fromkeys(
+    (LifeEvent.LIMIT, LifeEvent.CAPTURE_FAILED, LifeEvent.REFUTED, LifeEvent.LOST), State.EAGER
+)
+_BACK = dict.fromkeys((LifeEvent.DIFFERED, LifeEvent.GUARD_FAILED), State.OBSERVING)
+
 TABLE: dict[State, dict[LifeEvent, State]] = {
-    State.OBSERVING: {
-        LifeEvent.AGREED: State.RECORDING,
-        LifeEvent.DIFFERED: State.OBSERVING,
-        LifeEvent.LIMIT: State.EAGER,
-        LifeEvent.GUARD_FAILED: State.OBSERVING,
-        LifeEvent.CAPTURE_FAILED: State.EAGER,
-        LifeEvent.REFUTED: State.EAGER,
-        LifeEvent.LOST: State.EAGER,
-    },
-    State.RECORDING: {
-        LifeEvent.RECORDED: State.REPLAYING,
-        LifeEvent.DIFFERED: State.OBSERVING,
-        LifeEvent.CAPTURE_FAILED: State.EAGER,
-        LifeEvent.GUARD_FAILED: State.OBSERVING,
-        LifeEvent.LIMIT: State.EAGER,
-        LifeEvent.REFUTED: State.EAGER,
-        LifeEvent.LOST: State.EAGER,
-    },
+    State.OBSERVING: {LifeEvent.AGREED: State.RECORDING, **_BACK, **_ENDS},
+    State.RECORDING: {LifeEvent.RECORDED: State.REPLAYING, **_BACK, **_ENDS},
     State.REPLAYING: {
-        LifeEvent.RECORDED: State.REPLAYING,
-        LifeEvent.AGREED: State.REPLAYING,
-        LifeEvent.DIFFERED: State.OBSERVING,
-        LifeEvent.GUARD_FAILED: State.OBSERVING,
-        LifeEvent.LIMIT: State.EAGER,
-        LifeEvent.CAPTURE_FAILED: State.EAGER,
-        LifeEvent.REFUTED: State.EAGER,
-        LifeEvent.LOST: State.EAGER,
+        LifeEvent.RECORDED: State.REPLAYING, LifeEvent.AGREED: State.REPLAYING, **_BACK, **_ENDS
     },
     State.EAGER: {},
-}
+}  # fmt: skip
 
 
 class Life:

@@ -93,7 +93,7 @@ class Umpire:
             return NOT_MINE
         contest = recording.contest
         turn, due = contest.turn(recording.replays, walks=_is_walked(entry))
-        recording.compare_at(due)
+        recording.due = due
         if contest.figures is not None:
             entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
         if turn is Turn.LOST:
@@ -127,7 +127,7 @@ class Umpire:
         counts, backend, path = self._counts, entry.prepare(call), entry.generated(recording)
         upstream = Upstream.of(call, backend.device)
         before = counts.replayed
-        recording.compare_at(NEVER)  # or the hot path would leave the call to us
+        recording.due = NEVER  # or the hot path would leave the call to us
         following = recording.replays + 1
         try:
             if path is None:
@@ -149,7 +149,7 @@ class Umpire:
             following = contest.retract(recording.replays)
             return NOT_MINE
         finally:
-            recording.compare_at(following)
+            recording.due = following
 
 
 def _is_walked(entry: Specialization) -> bool:
@@ -165,10 +165,10 @@ def _due(entry: Specialization, call: Call) -> Recording | None:
     if recording is None or not recording.recorded or recording.replays < recording.due:
         return None
     if entry.limits.keep or (_is_walked(entry) and not tells_passes()):
-        recording.compare_at(NEVER)
+        recording.due = NEVER
         return None
     if _is_apart(entry.prepare(call), recording):
-        recording.compare_at(recording.replays + FIRST_ROUND)
+        recording.due = recording.replays + FIRST_ROUND
         return None
     return recording
 

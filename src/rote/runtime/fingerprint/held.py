@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import CellType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .layout import find_attributes, find_cell, find_items, find_lengths, place_of_table
 from .words import Stage, expecting, places, word, words_at
@@ -36,6 +36,15 @@ class HeldWords(Protocol):
         ...
 
 
+class _ListHead(NamedTuple):
+    """A list whose length is under guard: the words with its length and with its members' address."""
+
+    container: list[Any]
+    length: int
+    length_at: int
+    items_at: int
+
+
 class Held:
     """Slots that are read word by word."""
 
@@ -44,7 +53,7 @@ class Held:
         self._items, self._length = find_items(), find_lengths().get(list)
         self._places: list[int] = []
         self._wanted: list[int | Callable[[], int]] = []
-        self._lists: dict[int, tuple[list[Any], int]] = {}
+        self._lists: dict[int, _ListHead] = {}
         self._members: list[tuple[int, int]] = []
         self._wanted_members: list[Callable[[], int]] = []
 
@@ -86,13 +95,14 @@ class Held:
         """Take on the length of a list; False if it is no list, or lists cannot be read."""
         if type(container) is not list or self._items is None or self._length is None:
             return False
-        self._lists[id(container)] = container, length  # pyright: ignore[reportUnknownArgumentType]
+        head = _ListHead(container, length, self._length, self._items)
+        self._lists[id(container)] = head  # pyright: ignore[reportUnknownArgumentType]
         return True
 
     def take_member(self, container: Any, key: Any, slots: HeldWords, place: int) -> bool:
         """Take on a member of a list whose length has been taken on, which is one of some slots."""
         known = self._lists.get(id(container))
-        if known is None or type(key) is not int or not 0 <= key < known[1]:
+        if known is None or type(key) is not int or not 0 <= key < known.length:
             return False
         self._members.append((id(container), key))
         self._wanted_members.append(partial(slots.identity, place))
@@ -103,10 +113,9 @@ class Held:
         at = list(self._places)
         words = [each if isinstance(each, int) else each() for each in self._wanted]
         starts: dict[int, int] = {}
-        for key, (container, length) in self._lists.items():
-            assert self._items is not None and self._length is not None
-            starts[key] = word(id(container), self._items)
-            at += places(key, [self._length, self._items])
-            words += [length, starts[key]]
+        for key, head in self._lists.items():
+            starts[key] = word(key, head.items_at)
+            at += places(key, [head.length_at, head.items_at])
+            words += [head.length, starts[key]]
         inside = [places(starts[key], [index])[0] for key, index in self._members]
         return expecting(at, words), expecting(inside, [each() for each in self._wanted_members])

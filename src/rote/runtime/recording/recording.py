@@ -19,7 +19,6 @@ from ..autograd.graph import ParameterAliases
 from ..memory import Holding
 from ..program import (
     OTHER,
-    Counted,
     GradientEffect,
     GradientWatch,
     InputFacts,
@@ -131,44 +130,7 @@ class Recording:
         self.guard = StateGuard.of(snapshot, self.accesses, parameters, watch, concerned=concerned)
         self.gradients.forget()
 
-    def expect(self, nbytes: int) -> None:
-        """A call needed so many bytes."""
-        self.estimate = max(self.estimate, nbytes)
-
-    def know(self, known: Known | None) -> None:
-        """A call that finds all as the last one did does what that did; None: nobody knows what it does."""
-        self.known = known
-
-    def describe(self, facts: tuple[InputFacts, ...]) -> None:
-        """What the report says of the arguments."""
-        self.facts = facts
-
-    def use_in_place(self, spots: tuple[Spot, ...]) -> None:
-        """These arguments share memory with state, and have to be used where they lie."""
-        self.bound = spots
-
-    def track(self, *, keeps_graph: bool) -> None:
-        """Before a recording: whether a way through it may have results that require grad."""
-        self.keeps_graph = keeps_graph
-
     # ------------------------------------------------------------------ its life
-
-    def hold(self, memory: RecordingMemory | None) -> None:
-        """A capture begins, into this memory; None while there is none yet."""
-        self.memory = memory
-
-    def compare_at(self, replays: int) -> None:
-        """After so many replays the general path has to look at the contest."""
-        self.due = replays
-
-    def count_replay(self) -> None:
-        """It was replayed."""
-        self.replays += 1
-        self.strays = False
-
-    def stray(self) -> None:
-        """A replay met a value that leads nowhere recorded."""
-        self.strays = True
 
     def when_released(self, act: Callable[[], None]) -> None:
         """Do something once, when the recorded form is dropped or is about other objects."""
@@ -212,7 +174,7 @@ class Recording:
     # ------------------------------------------------------------------ the state
 
     @property
-    def reads(self) -> Reads | None:
+    def reads(self) -> Reads:
         """What the calls of this state have read, of the objects that lie there now."""
         return self.guard.python.reads
 
@@ -243,26 +205,13 @@ class Recording:
         """Whether it depends on gradient slots."""
         return bool(self.guard.present)
 
-    @property
-    def may_meet_gradients(self) -> bool:
-        """Whether a way through the call that is still unseen may read a tensor that requires grad."""
-        return bool(self.root.edges)
-
     def gradients_hold(self) -> bool:
         """Whether the gradient slots are as they were."""
         return self.gradients.hold(self.guard.present)
 
-    def withdraw_gradients(self) -> bool:
-        """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
-        return self.gradients.withdraw(branches=bool(self.root.edges))
-
     def show_gradients(self, effects: list[GradientEffect]) -> None:
         """After a replay: fill the gradient slots."""
         self.gradients.show(effects, self.guard.present)
-
-    def note_writes(self, counted: Counted) -> None:
-        """After a replay: autograd must see that tensors made outside were written."""
-        self.accesses.count_writes(counted)
 
     def handles(self) -> frozenset[int]:
         """Handles of storages of tensors that the callable can reach besides its arguments."""

@@ -24,14 +24,14 @@ class Replayed(NamedTuple):
 
     Attributes:
         node: The last node that was replayed.
-        path: The values read on the way.
-        finished: Whether ``node`` ends the call; otherwise the value read at its end is not recorded.
+        path: The values that the host read on the way.
+        template: The result; None if ``node`` ends in a value that leads nowhere recorded.
         unseen: That value.
     """
 
     node: Node
     path: list[Any]
-    finished: bool = True
+    template: Template | None
     unseen: Any = None
 
 
@@ -43,11 +43,11 @@ def replay(root: Node) -> Replayed:
         for step in steps:
             step.replay()
         if node.branch is None:
-            return Replayed(node, path)
+            return Replayed(node, path, node.template)
         value, parts = node.branch.read()
         child = node.edges.get(value)
         if child is None or child.steps is None:
-            return Replayed(node, path, False, value)
+            return Replayed(node, path, None, value)
         for recorded, fresh in zip(child.arrivals, parts, strict=False):
             recorded.copy_(fresh)
         path.append(value)

@@ -339,7 +339,7 @@ class _ReplayWriter:
         for line in gives:
             source.line(line)
         if recording.accesses.writes:  # the result notes the versions of what its backward needs
-            source.line(f"{constant(recording.note_writes)}({constant(recording.root.counted)})")
+            source.line(f"{constant(recording.accesses.count_writes)}({constant(recording.root.counted)})")
         source.line(f"value = {self._result(copies)}")
         if recording.gradients.effects:
             source.line(f"if not {constant(recording.gradients.stand)}():")
