@@ -23,13 +23,7 @@ FROZEN_OR_NOT = "Nothing has to be done if it is seldom: each way of freezing ha
 def guard_reasons(
     recordings: list[Recording], codes: Collection[CodeType], site: Site | None
 ) -> list[Reason]:
-    """Compare the state with that of the recording used last, or of the observation made last.
-
-    Args:
-        recordings: The recordings of the key, the last one first.
-        codes: Code that the callable runs.
-        site: The caller's line.
-    """
+    """Compare the state with that of the recording used last, or else of the last observation."""
     known = [recording for recording in recordings if recording.recorded] or recordings
     if not known:
         return []

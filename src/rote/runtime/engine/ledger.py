@@ -76,10 +76,7 @@ REMEMBERED = 256
 class Ledger:
     """What the traced calls of one callable have cost, and what its other calls have earned.
 
-    The wrappers of one method on all its instances share one.
-
-    Args:
-        bounded: False if calls are always traced.
+    The wrappers of one method on all its instances share one. An unbounded ledger allows every trace.
     """
 
     def __init__(self, *, bounded: bool = True) -> None:
@@ -140,7 +137,7 @@ class Ledger:
         self._earn_by_replays()
 
     def time_replay(self, seconds: float) -> None:
-        """A replay took so long, with all that was done for it."""
+        """A replay took this long, with all that was done for it."""
         if not self._compared:
             self._replay_s = seconds if not self._replay_s else (self._replay_s + seconds) / 2
 
@@ -169,8 +166,7 @@ class Ledger:
     def admits(self, key: int) -> bool:
         """Whether the first traced call of a key may be made.
 
-        Args:
-            key: Its hash. If two keys have the same, one is traced too soon.
+        The key comes as its hash. If two keys have the same hash, one is traced too soon.
         """
         if self._is_free():
             return True
@@ -185,11 +181,11 @@ class Ledger:
         return True
 
     def rest(self) -> int:
-        """Calls that need not be looked at, where nothing is replayed: no more could come of it."""
+        """Calls that need no look where nothing is replayed, since nothing more could come of it."""
         return self._calls_that_earn(max(self._trace_s - self._earned_s, self._look_s))
 
     def rest_from_looks(self) -> int:
-        """The same, where something may be replayed: calls that pay for the look."""
+        """Calls that pay for the look, where something may be replayed."""
         return self._calls_that_earn(self._look_s)
 
     def _calls_that_earn(self, seconds: float) -> int:

@@ -20,14 +20,6 @@ from .states import State
 class PlainPath:
     """Answers the calls of one key with PLAINLY.
 
-    Args:
-        entry: The key.
-        call: One of its calls.
-        lock: The wrapper's lock.
-        counts: The wrapper's counts.
-        tally: Counts reasons.
-        sorts: The order of the keywords does not matter.
-
     Attributes:
         call: The function, of positional and keyword arguments: PLAINLY, or NOT_MINE for another key.
     """

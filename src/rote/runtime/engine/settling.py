@@ -1,6 +1,6 @@
 """What a traced call teaches: whether it was steady, and what becomes of its recording.
 
-Runs after the callable has returned. Whatever it decides, the caller gets the result of one plain call.
+This runs after the callable has returned. Whatever it decides, the caller gets the result of one plain call.
 """
 
 from __future__ import annotations
@@ -51,17 +51,7 @@ SHOWN = 3
 
 
 class Settling:
-    """Settles one traced call.
-
-    Args:
-        key: The key.
-        recording: The recording the call belonged to, if one was known.
-        call: The arguments.
-        plan: How the call ran.
-        observed: What it did.
-        noted: What it read and wrote outside of itself.
-        site: The caller's line.
-    """
+    """Settles one traced call."""
 
     def __init__(
         self,
@@ -127,7 +117,7 @@ class Settling:
     def _judge(
         self, watch: GradientWatch, dice: HostRandom, *, held: bool
     ) -> tuple[list[Reason], Snapshot | None]:
-        """Reasons against recording, and what was read as it is after the call, if that was looked at."""
+        """Reasons against recording, and what was read as it is after the call, if somebody looked again."""
         observed, site = self._observed, self._site
         changes, after = self._changes(held=held)
         if after is not None:
@@ -180,7 +170,7 @@ class Settling:
         return steadiness.external_reasons(observed, unknown), after
 
     def _changes(self, *, held: bool) -> tuple[list[Difference], Snapshot | None]:
-        """What of that which was read the call has changed, and all of it as it is now if that was needed."""
+        """What the call changed of what it read; and all of it as it is now, if that was needed."""
         guard = self._recording.guard.python if self._recording is not None else None
         if held and guard is not None:
             if not guard.holds():
@@ -215,7 +205,7 @@ class Settling:
         return why
 
     def _look_astray(self) -> None:
-        """A call of which nothing was noted went another way than the known one: it is not recorded."""
+        """A call without notes of its own went another way than the known one: it is not recorded."""
         known = self._plan.known
         self._strayed = known is not None and known.end is not self._node
         for node in self._observed.recorded if self._strayed else ():
@@ -225,7 +215,8 @@ class Settling:
         """What is known of another call that finds everything as this one did.
 
         Code that C calls is followed from the second call on. What is put into slots or made of arguments,
-        what is written for somebody to read, how generators are set: the notes of the call itself tell that.
+        what is written to streams and how generators are set differ from call to call, so such calls are
+        noted each time.
         """
         noted, template = self._noted, self._observed.template
         unclear = noted.late or noted.missing or noted.unseen or noted.scripts or noted.output
@@ -235,17 +226,13 @@ class Settling:
         return Known(noted, self._node)
 
     def _sets_generators(self) -> bool:
-        """Whether the call sets generators from outside, or may do so where a value leads elsewhere."""
+        """Whether the call sets generators from outside, or may do so where another value is read."""
         observed = self._observed
         known = self._call.generators() or observed.generators.outside
         return bool(self._observed.settings or (len(observed.nodes) > 1 and known))
 
     def _restore_arguments(self, *, changed: bool) -> list[Reason]:
-        """Python state that got hold of a static input is given the caller's tensor instead.
-
-        Args:
-            changed: Something that was read is not what it was.
-        """
+        """Python state that got hold of a static input is given the caller's tensor instead."""
         call, inputs, noted = self._call, self._observed.inputs, self._noted
         if inputs is None or not (noted.effects or noted.unseen or noted.late or changed):
             return []  # what is bound anew is bound with the result
@@ -372,7 +359,7 @@ class Settling:
         return concerned, accesses.asked.note_looks(looked, set(externals), flags=use.flags)
 
     def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:
-        """The tensors of the state, but for those that the call itself has put there, by storage handle."""
+        """The tensors of the state by storage handle, without those that the call itself has put there."""
         return {
             handle: tensor
             for handle, entries in after.tensors.items()
@@ -381,7 +368,7 @@ class Settling:
         }
 
     def _has_put(self, entry: Entry | Slot) -> bool:
-        """Whether a slot is one that the call binds, or in a container that it binds."""
+        """Whether the call binds a slot, or a container in which it is."""
         slot = (entry.kind, id(entry.container), entry.key)
         return slot in self._slots or id(entry.container) in self._made
 
@@ -509,16 +496,7 @@ def crowded(recording: Recording, limits: Limits, site: Site) -> Reason | None:
 
 
 def drop_surplus(key: Specialization, recording: Recording, site: Site) -> list[Reason]:
-    """Drop recordings that can never be valid again, and the oldest where there are too many.
-
-    Args:
-        key: The key.
-        recording: The one that has just been observed or recorded.
-        site: The caller's line.
-
-    Returns:
-        What to say of those that were too many.
-    """
+    """Drop recordings that can never be valid again, and the oldest where there are too many; returns why."""
     for old in [other for other in key.recordings if other.gone and other is not recording]:
         key.choice.drop(old)
     most = key.limits.max_recordings

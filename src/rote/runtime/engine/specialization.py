@@ -1,7 +1,7 @@
 """A key and everything known about it: its life, its recordings, its limits.
 
-Variants differ in the Python state they are valid in: the parameters bound to the callable, a flag on a
-module, whether gradients exist. They are tried in order of last use.
+Recordings differ in the Python state in which they are valid: the parameters bound to the callable, a flag on
+a module, whether gradients exist. They are tried in order of last use.
 """
 
 from __future__ import annotations
@@ -56,12 +56,7 @@ MAX_PENDING = 8
 
 
 class Specialization:
-    """One key of a graphed callable.
-
-    Args:
-        subject: The callable.
-        call: The first call with this key.
-    """
+    """One key of a graphed callable, from its first call on."""
 
     def __init__(self, subject: Subject, call: Call) -> None:
         self.description = describe_key(call)
@@ -131,7 +126,7 @@ class Specialization:
         return self._backend is other._backend
 
     def would_replay(self, call: Call) -> tuple[Recording | None, list[Reason]]:
-        """For strict mode: what would replay this call wholly from graphs, or reasons against."""
+        """What would replay this call wholly from graphs, for strict mode; or reasons against."""
         if self.life.state is State.EAGER:
             return None, self._eager_reasons
         recording = self.choice.find(call)
@@ -174,7 +169,7 @@ class Specialization:
         return self._trace(recording, call, user_site(caller), found)
 
     def _left_alone(self) -> Answer:
-        """The call would be traced, and that is not paid for."""
+        """The call would be traced, but the ledger cannot pay for that."""
         if self._last_reasons:
             self._tell(self._last_reasons[0])
         return Answer(PLAINLY, EAGER, [*self._last_reasons, reason(rules.TRACING_COSTS, str(self._ledger))])
@@ -182,7 +177,7 @@ class Specialization:
     # ------------------------------------------------------------------ replay
 
     def replay(self, recording: Recording, call: Call, caller: FrameType) -> Answer:
-        """Replay a recording that fits; where that leads to what is not recorded, go on from there."""
+        """Replay a recording that fits; where it reaches a value that is not recorded, go on from there."""
         backend, memory = self.prepare(call), recording.memory
         if memory is None:
             raise InternalError(f"{self.name}: a recording without memory was to be replayed")
@@ -446,7 +441,7 @@ class Specialization:
         )  # lost: nothing to be done
 
     def _tell(self, why: Reason, level: int = logging.WARNING) -> None:
-        """The key is left alone, for a while or for good; that is said once."""
+        """The key is left alone, for a while or for good; say so once."""
         if not self._told:
             self._told = True
             _log.log(level, "%s runs eagerly for %s: %s", self.name, self.description, why)

@@ -1,9 +1,9 @@
 """The life of a key, as a table. Everything that changes a key's state is in this file.
 
-A key is *observing* until it was observed often enough; then the next call is *recording*, and if that call
-agrees with the observation, later calls are *replaying*. What cannot be recorded, or loses against plain
-calls, is *eager* from then on. Calls that never agree are observed again and again, as seldom as tracing
-has to be (:mod:`.ledger`).
+A key is *observing* until it was observed often enough. The next call is *recording*. If that call agrees
+with the observations, later calls are *replaying*. A key that cannot be recorded, or that loses against plain
+calls, is *eager* from then on. Calls that never agree are observed again and again, as seldom as the ledger
+(:mod:`.ledger`) allows.
 """
 
 from __future__ import annotations
@@ -51,11 +51,7 @@ TABLE: dict[State, dict[LifeEvent, State]] = {
 
 
 class Life:
-    """Where a key is.
-
-    Attributes:
-        state: Where it is.
-    """
+    """Where a key is."""
 
     def __init__(self) -> None:
         self.state = State.OBSERVING

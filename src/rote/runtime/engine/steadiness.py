@@ -99,12 +99,9 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
 
 
 def unknown_reasons(noted: Noted, site: Site, *, recorded: bool) -> list[Reason]:
-    """What the call did of which nobody knows what it depends on.
+    """What the call did that depends on something unknown.
 
-    Args:
-        noted: What was noted of the call.
-        site: The caller's line.
-        recorded: It was to be recorded, so code that was not followed counts.
+    Code that was not followed counts if the call was to be recorded.
     """
     known = [each for each in noted.unseen if not each.unknown]
     found = [_unknown_reason(unknown)] if (unknown := [each for each in noted.unseen if each.unknown]) else []
@@ -195,11 +192,7 @@ def surroundings_reasons(
 def argument_reasons(outcome: Observation, call: Call, effects: Iterable[Effect], site: Site) -> list[Reason]:
     """What the call did to the containers in its arguments; arguments that cannot be placed together.
 
-    Args:
-        outcome: What the call did.
-        call: Its arguments.
-        effects: What is said of it already.
-        site: The caller's line.
+    ``effects`` are reported elsewhere already.
     """
     found: list[Reason] = []
     for members in group_members(call):
@@ -321,13 +314,9 @@ def overlap_reasons(ranges: Iterable[tuple[int, int]], outcome: Observation, cal
 
 
 def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatch, call: Call) -> list[int]:
-    """Numbers of the external tensors whose holder was not found: their replacement would go unnoticed.
+    """Numbers of the external tensors whose holder was not found: nobody would notice their replacement.
 
-    Args:
-        outcome: The call.
-        known: Storage handles of the tensors in reachable state.
-        watch: Gradients count as reachable.
-        call: So do parameters among the arguments.
+    Tensors with ``known`` storage handles are reachable; so are gradients, and parameters among arguments.
     """
     storages = outcome.storages
     known = known | set(parameters_of(call))

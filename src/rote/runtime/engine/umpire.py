@@ -25,11 +25,7 @@ from .states import LifeEvent, State
 class Timed:
     """Stands for the value of a call that has not run, as PLAINLY does; :meth:`run` runs and times it.
 
-    Args:
-        contest: Gets the time.
-        backend: Has the clock.
-        upstream: Where a walk back leaves the call.
-        spent: Seconds that rote has taken for the call already.
+    ``spent`` are the seconds that rote has taken for the call already.
     """
 
     __slots__ = ("_backend", "_contest", "_spent", "_upstream")
@@ -50,13 +46,7 @@ class Timed:
 
 
 class Umpire:
-    """Makes those calls of one wrapper that are timed.
-
-    Args:
-        counts: Of the wrapper's calls.
-        tally: Counts reasons.
-        finish: Takes the result of a call that came the general way.
-    """
+    """Makes the timed calls of one wrapper."""
 
     def __init__(self, counts: Counts, tally: Tally, finish: Callable[[Specialization, Result], Any]) -> None:
         self._counts = counts
@@ -76,8 +66,8 @@ class Umpire:
 
         Args:
             entry: The key of the call.
-            call: The arguments.
-            args: The same, as they were given.
+            call: The arguments, taken apart.
+            args: The arguments as they were given.
             kwargs: The same.
             caller: The caller's frame.
             since: When the call came, by ``perf_counter``.
