@@ -54,7 +54,7 @@ class Guard:
         externals: Tensors that the recording reads in place, by storage handle.
         parameters: Parameters among the arguments, by storage handle, with their names.
         gradients: Gradients the recording may read: parameter name, parameter, gradient.
-        readers: For each storage handle the user's line that read it first.
+        readers: The user's line that first read each storage, by handle.
         arrays: Addresses of numpy arrays whose content is read again at every replay (not under guard).
         looked: Tensors that are not read, but asked for their shape, type, or whether they require grad.
         flags: Whether a tensor requires grad matters without gradients too.
@@ -146,7 +146,7 @@ class Guard:
         """The guard over other objects that lie in the place of those that were read, and read the same.
 
         Returns:
-            It, if it holds; None if nothing is moved, or something else is not what it was.
+            It, if it holds; None if nothing is moved, or something else has changed.
         """
         if self.tensors.dead:
             return None
@@ -218,7 +218,7 @@ class Guard:
         return other
 
     def _fold(self, moving: AbstractSet[int]) -> None:
-        """Other objects lie in the place of some again and again: what is read of them is compared apart."""
+        """Objects are replaced again and again in some slots: what is read of them is compared apart."""
         snapshot, known, reads = self._snapshot, self._known, self._reads
         inner = [entry for entry in self.entries if id(entry.container) in moving]
         rest = [entry for entry in self.entries if id(entry.container) not in moving]
@@ -262,7 +262,7 @@ class Guard:
 
     @property
     def ignores(self) -> bool:
-        """Whether a call may change slots without being noticed by the guard, or find other objects there."""
+        """Whether a call may change slots, or find other objects there, without the guard noticing."""
         return self._iterates or self._followed is not None
 
     @property
@@ -287,7 +287,7 @@ class Guard:
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
 
     def replaced(self) -> list[Any]:
-        """The objects under guard that no longer lie where they lay, as far as they may keep others alive."""
+        """The objects under guard that were replaced where they lay, and that may keep others alive."""
         slots = [entry for entry in self._all_entries if _keeps_others(entry.value)]
         return [entry.value for entry in slots if read(entry) is not entry.value]
 
@@ -314,7 +314,7 @@ class Guard:
         return Difference(name, show(was), show(now), moved, None, group, entry.key, scheduler)
 
     def _deepest(self, place: SlotPlace) -> SlotPlace:
-        """What differs in a slot: of another object of the same class, what is read of that."""
+        """What differs in a slot; where another object of the same class lies there, what differs in that."""
         if place.entry.kind == FOLLOWED:
             inner = place.entry.container.difference()
         else:

@@ -61,15 +61,11 @@ asked by name 0.8 us."""
 
 
 class QuickGuard:
-    """Checks a guard.
-
-    Args:
-        guard: What decides in the end.
-        switches: Switches that have to hold as well.
+    """Checks a guard, which decides in the end, and switches that have to hold as well.
 
     Attributes:
-        words: Where the words of each stage are and what they were, if they are all there is to be asked;
-            otherwise words that never are what they were.
+        words: Where the words of each stage are and what they were, if they are all there is to ask;
+            otherwise words that never match.
     """
 
     def __init__(self, guard: Guard, switches: Switches | None = None) -> None:
@@ -131,7 +127,7 @@ class QuickGuard:
     # ------------------------------------------------------------------ checking
 
     def write(self, source: Source) -> None:
-        """Write that a call is refused unless :meth:`holds`, whose stages are written out if they are all."""
+        """Write that a call is refused unless :meth:`holds`; the stages are written out if they are all."""
         constant = source.constant
         if not self.holds() or not self._is_short:
             source.refuse(f"not {constant(self.holds)}()")
@@ -156,7 +152,7 @@ class QuickGuard:
         return self._is_read or (self._asked_same() and self._others_same()) or self._ask()
 
     def _ask(self) -> bool:
-        """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
+        """The plain guard decides; if it holds, the words read before it looked are the known ones."""
         if self._switches is not None and not self._switches.holds():
             return False  # and nothing is forgotten: they may be set for a part of the calls
         was = self._dicts.forget()
@@ -191,7 +187,7 @@ class QuickGuard:
         self._show()
 
     def _show(self) -> None:
-        """Let the text that was written read the words, if it has as many stages."""
+        """Let the written text read the words, if it has as many stages."""
         if self._is_short and len(self._stages) == self._depth:
             self.words = tuple([part for _, *parts in self._stages for part in parts])
 
@@ -213,5 +209,5 @@ class QuickGuard:
         return self._metadata(*tensors) and list(map(_data_ptr, tensors)) == self._addresses
 
     def _others_same(self) -> bool:
-        """Whether what is not read word by word is as it was."""
+        """Whether the slots that are not read word by word are as they were."""
         return not any(self._dicts.empties) and all([condition.holds() for condition in self._left])

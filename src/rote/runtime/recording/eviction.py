@@ -7,12 +7,12 @@ LONGEST_PAUSE = 32
 
 
 class Evictions:
-    """Those of one recording.
+    """The evictions of one recording.
 
     Attributes:
         count: How many there were.
-        why: What the last one was for, until the recording is made again.
-        pause: Calls that run eagerly before it is.
+        why: The reason of the last one, until the recording is made again.
+        pause: Calls that run eagerly before that.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Evictions:
         self.pause = 0
 
     def add(self, why: str) -> None:
-        """It was evicted; it is made again at once the first time, later then."""
+        """The recording was evicted. It is made again at once the first time, and later each further time."""
         self.count += 1
         self.why = why
         self.pause = min(2 ** (self.count - 1), LONGEST_PAUSE) - 1
@@ -34,6 +34,6 @@ class Evictions:
         return True
 
     def take(self) -> str | None:
-        """What the last one was for; it is told once."""
+        """The reason of the last eviction; it is told once."""
         why, self.why = self.why, None
         return why

@@ -1,14 +1,14 @@
 """How a recorded result is handed to the caller: now, and in the lines of a generated function.
 
-A result may be: the caller's own argument or a view of it; an external tensor or a view of it; memory of the
-recording; a plain value. Only the third needs care, since the next replay writes there: the caller gets a
-copy, one per storage, so that results that share memory go on sharing it.
+A result may be the caller's own argument or a view of it, an external tensor or a view of it, memory of the
+recording, or a plain value. Only memory of the recording needs care, since the next replay writes there: the
+caller gets a copy, one per storage, so that results that share memory go on sharing it.
 
 A result whose autograd graph was consumed inside the call (the loss of a training step) comes back requiring
 grad, as in eager, and raises when ``backward`` is called on it again, as in eager.
 
-Each kind of leaf stands in one row of ``PARTS``: what makes it, and what writes the expression that makes it.
-A leaf without an expression is made by the general path; so is a result that has one.
+Each kind of leaf has one row in ``PARTS``: what makes it, and what writes the expression that makes it. A
+leaf without an expression is made by the general path, and so is the result that contains it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ Attach = Callable[[dict[int, torch.Tensor]], None]
 
 
 class Own(NamedTuple):
-    """What a callable that has just run has returned itself.
-
-    Attributes:
-        value: It. What keeps one of its containers knows that very one.
-    """
+    """The value that a callable which has just run returned itself; its containers are the caller's."""
 
     value: Any
 
@@ -61,7 +57,7 @@ class Making:
         template: The recorded result.
         copies: Copies of what lies in the recording's memory, by position.
         leaves: The argument leaves.
-        starts: For each of these that a view is taken of, where its group starts in the caller's storage.
+        starts: For each argument with a view in the result, where its group starts in the caller's storage.
         given: The containers and objects among the arguments.
         parts: The leaves that are made already.
     """
@@ -91,12 +87,7 @@ class Writing(Protocol):
 
 
 class Part(NamedTuple):
-    """How one kind of leaf is made.
-
-    Attributes:
-        make: Makes it; the second operand is its position.
-        write: Writes the expression that makes it; None where only :attr:`make` can.
-    """
+    """How one kind of leaf is made now, of its position and itself; and the expression for it, if any."""
 
     make: Callable[[Making, int, OutputLeaf], Any]
     write: Callable[[Writing, int, OutputLeaf], str] | None = None
@@ -151,10 +142,10 @@ def hand_out(
     Args:
         template: The recorded result.
         leaves: The call's argument leaves.
-        starts: For each input leaf a view is taken of, where its group starts in the caller's storage.
+        starts: As in :class:`Making`.
         attach: Hangs the copies, by position, into the caller's autograd graph.
         branches: Gives the containers and objects among the arguments.
-        own: What the callable has returned, if it has just run: its containers are the caller's.
+        own: The callable's own result, if it has just run.
     """
     if attach is None and template.spec is None and template.leaves[0].kind == OWN:
         return _copies(template)[0]
@@ -172,14 +163,7 @@ def hand_out(
 
 
 def put_together(template: Template, parts: list[Any], given: list[Any], own: Own | None) -> Any:
-    """The caller's result, and what is bound with it, of its leaves.
-
-    Args:
-        template: The result, taken apart.
-        parts: Its leaves.
-        given: The containers and objects among the arguments.
-        own: What the callable has returned, if it has just run.
-    """
+    """The caller's result and what is bound with it, made of its leaves; ``own`` if the callable just ran."""
     if own is None:
         value = unflatten(template.spec, iter(parts), template.again)
     else:
@@ -221,7 +205,7 @@ def write_parts(template: Template, writing: Writing) -> list[str]:
 
 
 def write_together(source: Source, spec: Spec, parts: Iterator[str]) -> str:
-    """The expression of a result, of the expressions of its leaves."""
+    """The expression of a result, made of the expressions of its leaves."""
     if spec is None:
         return next(parts)
     kind, _, names, children = spec
@@ -249,7 +233,7 @@ def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
 def _copies(template: Template) -> dict[int, torch.Tensor]:
     """A copy of every tensor in the recording's memory, one memory per storage.
 
-    They are inference tensors, or none, as the callable makes them: it may have set the mode itself.
+    A copy is an inference tensor if the recorded one is: the callable may have set the mode itself.
     """
     by_storage: dict[int, list[int]] = {}
     for position, leaf in enumerate(template.leaves):

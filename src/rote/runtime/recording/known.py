@@ -10,11 +10,11 @@ from .tree import Node
 
 @dataclass(frozen=True)
 class Known:
-    """What a call did, and what another one does that finds all that it read as it was.
+    """What a call did, for another call that finds everything it read unchanged.
 
     Attributes:
         noted: What it read and wrote.
-        end: Where its way through the tree ended: a value that the host reads may lead elsewhere.
+        end: Where its way through the tree ended; another value read by the host leads elsewhere.
     """
 
     noted: Noted

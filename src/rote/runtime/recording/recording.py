@@ -1,9 +1,9 @@
-"""A recording: the program of the calls that find one state, what must hold for it, and what it holds.
+"""A recording: the program of the calls that find one state, its guard, and the memory that it holds.
 
 It begins as what one observed call did. Each further call that finds the same state adds to it: ways through
-the tree, memory that is touched, and at last segments that replay them. The parts are objects of their own,
-and they change at different times: the tree and the accesses grow, the guard is made anew when a call reads
-more, the memory comes with a capture and goes with an eviction.
+the tree, memory that is touched, and at last segments that replay them. Its parts are objects of their own,
+and change at different times: the tree and the accesses grow, the guard is made anew when a call reads more,
+the memory comes with a capture and goes with an eviction.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .tree import Branch, Island, Node
 class Recording:
     """What answers the calls of a key that find one state.
 
-    Args:
+    Attributes:
         root: The tree of what was observed.
         guard: The state.
         accesses: What the calls touch.
@@ -52,9 +52,7 @@ class Recording:
         persistent: Arguments that came from one place and were written, by leaf.
         gradients: The gradient slots that replays fill.
         estimate: Bytes that it is expected to need.
-
-    Attributes:
-        known: What a call does that finds all as an earlier one did; None where that is not clear.
+        known: What a call does that finds all as the last one did; None where that is not clear.
         memory: What it holds; None while nothing is captured.
         replays: How often it was replayed.
         strays: Its last replay met a value that leads nowhere recorded.
@@ -102,11 +100,7 @@ class Recording:
         self._released: list[Callable[[], None]] = []
 
     def sibling(self, spots: Iterable[Spot]) -> Recording:
-        """A recording of the same state and the same observations whose arguments may lie elsewhere.
-
-        Args:
-            spots: What lies where it lay.
-        """
+        """A recording of the same state and observations; of its arguments only these lie where they lay."""
         spots = tuple(spots)
         other = Recording(
             self.root.bare(),
@@ -133,7 +127,7 @@ class Recording:
     # ------------------------------------------------------------------ its life
 
     def when_released(self, act: Callable[[], None]) -> None:
-        """Do something once, when the recorded form is dropped or is about other objects."""
+        """Do something once, when the recorded form is dropped or its guard moves to other objects."""
         self._released.append(act)
 
     def _let_go(self) -> None:
@@ -142,7 +136,7 @@ class Recording:
             act()
 
     def evict(self, why: str) -> None:
-        """Give the memory back, and be recorded again when asked for; at once the first time, later then."""
+        """Give the memory back; the recording may be made again (:class:`.Evictions` says when)."""
         self.release()
         self.evictions.add(why)
 
@@ -168,7 +162,7 @@ class Recording:
 
     @property
     def gone(self) -> bool:
-        """Whether it is recorded, and can never be valid again: a tensor that it reads has died."""
+        """Whether it is recorded but can never be valid again: a tensor that it reads has died."""
         return self.recorded and not self.busy and self.guard.python.tensors.dead
 
     # ------------------------------------------------------------------ the state
@@ -188,7 +182,7 @@ class Recording:
         return self.gradients_hold() and self.guard.python.holds()
 
     def moves(self) -> bool:
-        """Whether all holds for objects that lie in the place of others now; if so, it is about those."""
+        """Whether all holds for objects that lie in the place of others now; then its guard moves to them."""
         guard = self.guard.moved() if self.gradients_hold() else None
         if guard is None:
             return False
@@ -237,14 +231,14 @@ class Recording:
         return in_place and not drawn and apart and not self.is_given_state(call)
 
     def meets(self, call: Call) -> bool:
-        """Whether an argument that would be copied shares memory with state, where a copy is not the same."""
+        """Whether an argument that would be copied shares memory with state, and a copy is not the same."""
         return (not self.recorded or self.depends_on_sharing) and bool(self.shared(call))
 
     @property
     def depends_on_sharing(self) -> bool:
-        """Whether an argument that shares memory with state is another call than one that does not.
+        """Whether it makes a difference that an argument shares memory with state.
 
-        It is if something is written, and may be while there are ways through the call still unseen.
+        It does if something is written, and may while there are ways through the call still unseen.
         """
         return bool(self.accesses.writes or self.accesses.written or self.root.edges)
 
@@ -268,7 +262,7 @@ class Recording:
     def is_given_state(self, call: Call) -> bool:
         """Whether an argument is a container that the callable reads or binds outside, where that matters.
 
-        What is bound in one of the two lies in the other.
+        What the call binds in one of the two lies in the other.
         """
         if not has_branches(call.spec) or not (self.root.edges or self.binds):
             return False
@@ -288,7 +282,7 @@ class Recording:
             self.memory.stands.give(call.generators().values())
 
     def draws_from(self, given: Iterable[torch.Generator]) -> bool:
-        """Whether a random generator is one that the recording has from outside, or two of them are one."""
+        """Whether a given random generator is one that the recording has from outside, or two are one."""
         given = list(given)
         several = self.memory is not None and self.memory.stands.several_on_devices
         outside = self.accesses.generators

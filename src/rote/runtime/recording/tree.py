@@ -50,11 +50,11 @@ class Step(Protocol):
 
 @dataclass
 class Island:
-    """An operation that runs between two segments, its results copied to where the next segment reads them.
+    """An operation that runs between two segments; its results go where the next segment reads them.
 
     Attributes:
         call: Runs the operation and returns its results in order.
-        results: The recorded results, ``None`` where a result is an operand (written in place).
+        results: The recorded results; None where a result is an operand (written in place).
         operation: Name of the operation.
         site: The user's line.
         code: Code of the rule that says why it is an island.

@@ -57,7 +57,7 @@ def replay(root: Node) -> Replayed:
 def repeats(recording: Recording, backend: Backend) -> bool:
     """Whether a replay in which an operation raises has changed nothing, so the call can be made plainly.
 
-    The callable may catch the error there. On a device that runs behind, no operation raises.
+    The callable may catch the error there. On a device that runs behind the host, no operation raises.
     """
     outside = recording.accesses.written or recording.accesses.writes or recording.gradients.effects
     pure = all(node.pure for node in recording.root.walk())
@@ -91,8 +91,8 @@ def result_of(
         inputs: The static inputs.
         call: The call's arguments.
         backward: The recorded graph, if a part of the result requires grad.
-        counted: Of which tensors the call changes the version.
-        own: What the callable has returned, if it has just run.
+        counted: The tensors whose version the call changes.
+        own: The callable's own result, if it has just run.
     """
     if inputs.written:
         inputs.copy_back(call.leaves, counted)

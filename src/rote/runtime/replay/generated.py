@@ -1,16 +1,15 @@
 """The hot path: one generated function per recording that answers the calls which are plain replays.
 
-A replay takes a GPU two microseconds to be told, and a general path through keys, recordings and
-templates takes Python twenty times that. So for a recording that has been replayed once, a function is
-written that does for this key, this state and this result what the general path would do: check the
-arguments and the surroundings (:mod:`..arguments.admission`), check the guard (:mod:`..conditions.quick`),
-place the inputs, launch, hand out. It says NOT_MINE wherever the general path would not have replayed this
-recording, or might not; then the general path decides and explains. It never decides anything itself, and
-what it does not know how to write (host reads, gradients that are replaced) it leaves to
-the general path of the key once the guard has held.
+A replay takes a GPU two microseconds to be told, and a general path through keys, recordings and templates
+takes Python twenty times that. So once a recording was replayed, a function is written that does for this
+key, this state and this result what the general path would do: check the arguments and the surroundings
+(:mod:`..arguments.admission`), check the guard (:mod:`..conditions.quick`), place the inputs, launch, hand
+out. It returns NOT_MINE wherever the general path would not have replayed this recording, or might not; then
+the general path decides and explains. The function never decides anything itself. What it cannot write (host
+reads, gradients that are replaced) it leaves to the general path of the key once the guard has held.
 
-What is written into the function may change by a lesson of its key (a new path, a new guard, another
-recording that is to be preferred) or by the release of the recording; it looks whether there was either.
+A lesson of the key (a new path, a new guard, another recording that is to be preferred) or the release of the
+recording may change what was written; the function looks whether there was either.
 
 What does not work: to keep the function with the wrapper and let it mention the wrapper. The two would be a
 cycle, and the memory of a wrapper that is deleted would wait for a garbage collection. It mentions the
@@ -97,14 +96,9 @@ class HotPath:
     def possible(recording: Recording, call: Call, others: Iterable[Recording], *, guesses: bool) -> bool:
         """Whether such a function can stand for the general path.
 
-        Not where the general path does more than replay (it notices mutated arguments that keep coming from
-        one place), nor where it would prefer another recording that uses arguments in place.
-
-        Args:
-            recording: The recording.
-            call: The arguments.
-            others: All recordings of the key.
-            guesses: The key guesses where arguments lie.
+        It cannot where the general path does more than replay (it notices mutated arguments that keep coming
+        from one place, if the key guesses), nor where it would prefer another recording that uses arguments
+        in place.
         """
         memory = recording.memory
         if not recording.recorded or memory is None or not Admission.possible(call):
@@ -202,8 +196,8 @@ class _ReplayWriter:
     def _is_alone(self) -> bool:
         """Whether the replay touches nothing but the recording, so that the device's lock is enough.
 
-        Another thread may release the recording meanwhile. CUDA graphs are destroyed by whoever has the
-        device's lock, and the recording's tensors are kept by this function.
+        Another thread may release the recording meanwhile. Only who has the device's lock destroys CUDA
+        graphs, and this function keeps the recording's tensors.
         """
         recording = self._recording
         written = self._writes_result() and recording.root.backward is None
@@ -405,13 +399,7 @@ class _ReplayWriter:
 
 @dataclass(frozen=True)
 class _PartNames:
-    """The expressions that the leaves of a result are made of.
-
-    Attributes:
-        source: The function that is written.
-        leaves: The names of the argument leaves in it.
-        copies: What its segments copy themselves.
-    """
+    """The expressions that make the leaves of a result."""
 
     source: Source
     leaves: Sequence[str]

@@ -119,11 +119,7 @@ class Trip(Protocol):
 
 
 class Contest:
-    """The rounds of one recording.
-
-    Attributes:
-        figures: Those of the last round that came to its end.
-    """
+    """The rounds of one recording, with the figures of the last one that came to its end."""
 
     def __init__(self) -> None:
         self.figures: Figures | None = None
@@ -140,12 +136,7 @@ class Contest:
         self._trips = ([], [])
 
     def turn(self, replays: int, *, walks: bool = False) -> tuple[Turn, int]:
-        """What the next call is for, and after how many replays to ask again.
-
-        Args:
-            replays: Of the recording, so far.
-            walks: Somebody has walked back through a result of the key.
-        """
+        """What the next call is for, and after how many replays to ask again."""
         ended = self._pairs == PAIRS
         ours, theirs = ([trip.cost() for trip in trips] for trips in self._trips)
         if not any([self._waits_for(cost) for cost in (*ours, *theirs)]):
@@ -166,7 +157,7 @@ class Contest:
         return Turn.PLAIN, replays + 1  # after a replay that is not timed
 
     def retract(self, replays: int) -> int:
-        """A replay was not the usual one, so it was not timed; after how many replays to try again."""
+        """A replay did not go the usual way, so it was not timed; after how many replays to try again."""
         self._next = Turn.REPLAY
         return replays + WAIT
 
