@@ -1,14 +1,14 @@
-"""What lies in closures' cells, in lists, in functions and classes, and of which class an object is.
+"""What closures' cells, lists, functions and classes hold, and of which class an object is.
 
 A cell and a function are a few words in memory, one of which is the address of what they hold. A list is its
-length and the address of its members' addresses. So whether a slot of them holds what it held is a question
-of words (:mod:`.words`), like everything that is said of tensors and dicts, and costs a nanosecond where
-asking by name takes fifty. That matters most when the caches are cold, which they are for a caller who waits
-for the device after each call: a list that is asked in Python touches its type, its methods and its members.
+length and the address of its members' addresses. So whether such a slot holds what it held is a question of
+words (:mod:`.words`), as it is for tensors and dicts, and costs a nanosecond where asking by name takes
+fifty. That matters most when the caches are cold, which they are for a caller who waits for the device after
+each call: a list that is asked in Python touches its type, its methods and its members.
 
-An address says what is held only as long as that is alive: the guard keeps plain values, and watches the
-tensors that are read. Of lists only those are read here whose length is under guard as well, so that members
-are looked for in memory that is still there.
+An address says what is held only while that is alive: the guard keeps plain values, and watches the tensors
+that are read. Only lists whose length is under guard as well are read here, so that members are looked for
+in memory that is still there.
 
 What does not work: to read the tables of sets, too. Of the calls in ``benchmarks/words.py`` it took less than
 1 % off any (``nvidia-h200/2026-11-23-words.json``).
@@ -37,7 +37,7 @@ class HeldWords(Protocol):
 
 
 class _ListHead(NamedTuple):
-    """A list whose length is under guard: the words with its length and with its members' address."""
+    """A list under guard, its length, and the words with its length and with its members' address."""
 
     container: list[Any]
     length: int
@@ -58,7 +58,7 @@ class Held:
         self._wanted_members: list[Callable[[], int]] = []
 
     def take_cell(self, cell: CellType, slots: HeldWords, place: int) -> bool:
-        """Take on what a cell holds, which is one of some slots; False if cells cannot be read."""
+        """Take on what a cell holds, one of some slots; False if cells cannot be read."""
         if self._cell is None:
             return False
         self._places += places(id(cell), [self._cell])
@@ -100,7 +100,7 @@ class Held:
         return True
 
     def take_member(self, container: Any, key: Any, slots: HeldWords, place: int) -> bool:
-        """Take on a member of a list whose length has been taken on, which is one of some slots."""
+        """Take on a member, one of some slots, of a list whose length has been taken on."""
         known = self._lists.get(id(container))
         if known is None or type(key) is not int or not 0 <= key < known.length:
             return False
