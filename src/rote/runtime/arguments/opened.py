@@ -311,7 +311,7 @@ class Openings:
             self.open = {**self.open, kind: opening_of(kind, self._read.get(kind, set()))}
 
     def look(self) -> tuple[tuple[GeneratorPlace, torch.Generator, tuple[Any, ...]], ...]:
-        """The generators in the slots that keys look at, with what each says of itself and its slot's number."""
+        """The generators in the slots that keys look at, what each says of itself, and its slot's number."""
         opening = self.open.get(torch.Generator)
         if opening is None or not self.places.open:
             return ()
