@@ -259,7 +259,7 @@ class Specialization:
                 self.give_up(opened.event, opened.why)
             return Answer(PLAINLY, EAGER, [opened.why])
         evicted = was_evicted(recording, site)
-        recording.evictions.take()
+        recording.evictions.why = None
         answer = self._execute(recording, call, opened, site, found)
         return replace(answer, reasons=[*evicted, *answer.reasons])
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch.autograd.graph import increment_version
@@ -32,8 +33,7 @@ class Asked:
         self.flags = False
         self._looked: dict[int, weakref.ref[torch.Tensor]] = {}
 
-    def copy(self) -> Asked:
-        """The same, for a recording with the same state."""
+    def __copy__(self) -> Asked:
         other = Asked()
         other.slots, other.flags, other._looked = dict(self.slots), self.flags, dict(self._looked)
         return other
@@ -94,17 +94,8 @@ class Accesses:
 
     def copy(self) -> Accesses:
         """The same, to grow apart."""
-        return Accesses(
-            set(self.written),
-            dict(self.externals),
-            dict(self.writes),
-            dict(self.readers),
-            set(self.arrays),
-            dict(self.written_arrays),
-            dict(self.sites),
-            dict(self.generators),
-            self.asked.copy(),
-        )
+        own = {each.name: copy(getattr(self, each.name)) for each in fields(self) if each.name != "_counted"}
+        return Accesses(**own)
 
     def note_external(self, tensor: torch.Tensor, site: Site, *, written: bool) -> None:
         """A call reads a tensor made outside, or writes it as well."""

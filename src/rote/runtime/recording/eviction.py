@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 LONGEST_PAUSE = 32
 """Calls that a recording evicted again and again waits before it is made once more."""
 
 
+@dataclass
 class Evictions:
     """The evictions of one recording.
 
@@ -15,10 +18,9 @@ class Evictions:
         pause: Calls that run eagerly before that.
     """
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.why: str | None = None
-        self.pause = 0
+    count: int = 0
+    why: str | None = None
+    pause: int = 0
 
     def add(self, why: str) -> None:
         """The recording was evicted. It is made again at once the first time, and later each further time."""
@@ -28,12 +30,5 @@ class Evictions:
 
     def waits(self) -> bool:
         """Whether the call that would record it again runs eagerly instead."""
-        if self.pause <= 0:
-            return False
         self.pause -= 1
-        return True
-
-    def take(self) -> str | None:
-        """The reason of the last eviction; it is told once."""
-        why, self.why = self.why, None
-        return why
+        return self.pause >= 0

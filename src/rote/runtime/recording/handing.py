@@ -13,9 +13,9 @@ leaf without an expression is made by the general path, and so is the result tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -70,27 +70,33 @@ class Making:
     parts: list[Any] = field(default_factory=list[Any])
 
 
-class Writing(Protocol):
-    """What gives the expressions that leaves are made of."""
+@dataclass(frozen=True)
+class Writing:
+    """What the expressions of leaves are made of.
 
-    def argument(self, index: int) -> str:
-        """An argument leaf."""
-        ...
+    Attributes:
+        source: The function that is written.
+        leaves: The variables of the argument leaves.
+        copied: Gives the variable of a copy that a segment makes itself; None if none does.
+    """
 
-    def constant(self, value: Any) -> str:
-        """A value that the function holds."""
-        ...
+    source: Source
+    leaves: Sequence[str]
+    copied: Callable[[torch.Tensor], str | None]
 
-    def copy(self, position: int, leaf: OutputLeaf) -> str:
+    def copy(self, leaf: OutputLeaf) -> str:
         """A copy of what lies in the recording's memory."""
-        ...
+        constant, made = self.source.constant, self.copied(leaf.value)
+        if made is None and leaf.value.is_contiguous():
+            return f"{constant(leaf.value.clone)}()"
+        return made if made is not None else f"{constant(copy_of)}({constant(leaf.value)})"
 
 
 class Part(NamedTuple):
     """How one kind of leaf is made now, of its position and itself; and the expression for it, if any."""
 
     make: Callable[[Making, int, OutputLeaf], Any]
-    write: Callable[[Writing, int, OutputLeaf], str] | None = None
+    write: Callable[[Writing, OutputLeaf], str] | None = None
 
 
 def _empty(making: Making, position: int, leaf: OutputLeaf) -> torch.Tensor:
@@ -98,23 +104,19 @@ def _empty(making: Making, position: int, leaf: OutputLeaf) -> torch.Tensor:
     return leaf.value.detach() if zero else torch.empty_like(leaf.value)
 
 
+_ITSELF = Part(
+    lambda making, position, leaf: leaf.value,
+    lambda writing, leaf: writing.source.constant(leaf.value),
+)
+
 PARTS: Mapping[str, Part] = {
-    OWN: Part(
-        lambda making, position, leaf: making.copies[position],
-        lambda writing, position, leaf: writing.copy(position, leaf),
-    ),
+    OWN: Part(lambda making, position, leaf: making.copies[position], Writing.copy),
     PASSED: Part(
         lambda making, position, leaf: making.leaves[leaf.index],
-        lambda writing, position, leaf: writing.argument(leaf.index),
+        lambda writing, leaf: writing.leaves[leaf.index],
     ),
-    EXTERNAL_SAME: Part(
-        lambda making, position, leaf: leaf.value,
-        lambda writing, position, leaf: writing.constant(leaf.value),
-    ),
-    VALUE: Part(
-        lambda making, position, leaf: leaf.value,
-        lambda writing, position, leaf: writing.constant(leaf.value),
-    ),
+    EXTERNAL_SAME: _ITSELF,
+    VALUE: _ITSELF,
     GIVEN: Part(lambda making, position, leaf: making.given[leaf.index]),
     AGAIN: Part(lambda making, position, leaf: making.parts[leaf.index]),
     VIEW: Part(lambda making, position, leaf: view_of(leaf, making.template, making.copies)),
@@ -200,8 +202,8 @@ def _is_plain(spec: Spec) -> bool:
 
 def write_parts(template: Template, writing: Writing) -> list[str]:
     """The expressions of the leaves of a result that can be written."""
-    rows = [(position, leaf, PARTS[leaf.kind].write) for position, leaf in enumerate(template.leaves)]
-    return [write(writing, position, leaf) for position, leaf, write in rows if write is not None]
+    rows = [(leaf, PARTS[leaf.kind].write) for leaf in template.leaves]
+    return [write(writing, leaf) for leaf, write in rows if write is not None]
 
 
 def write_together(source: Source, spec: Spec, parts: Iterator[str]) -> str:
@@ -222,10 +224,8 @@ def write_together(source: Source, spec: Spec, parts: Iterator[str]) -> str:
 
 def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
     """A copy of a result that shares memory with no other one."""
-    if not leaf.spent:
-        return copy_of(leaf.value)
-    # See Template.prepared(): one operation, not two.
-    if leaf.value.requires_grad and torch.is_grad_enabled():
+    prepared = leaf.value.requires_grad and torch.is_grad_enabled()  # Template.prepared(): one operation
+    if prepared or not leaf.spent:
         return copy_of(leaf.value)
     return spend(copy_of(leaf.value.detach()))
 

@@ -16,11 +16,13 @@ from torch.autograd.graph import increment_version
 
 from ..arguments import Call
 from ..backends.protocol import Aliases
+from ..memory import Holding
 from ..program import (
     COUNTS_ALL,
     OTHER,
     Counted,
     Spot,
+    Stands,
     base_offset,
     copy_all,
     group_members,
@@ -156,6 +158,21 @@ class StaticInputs:
     def nbytes(self) -> int:
         """Bytes of the static memory."""
         return sum(group.static[0].untyped_storage().nbytes() for group in self.groups)
+
+
+@dataclass(frozen=True)
+class RecordingMemory:
+    """Made before a recording is captured, and released with it.
+
+    Attributes:
+        inputs: The static inputs.
+        stands: The generators that stand for those among the arguments.
+        holding: What the segments hold.
+    """
+
+    inputs: StaticInputs
+    stands: Stands
+    holding: Holding
 
 
 def _is_simple(group: InputGroup) -> bool:

@@ -16,6 +16,7 @@ import torch
 from ..arguments import TENSOR, Call, Target, address_of, has_branches, parts_of
 from ..autograd import Backward, Occupancy
 from ..autograd.graph import ParameterAliases
+from ..backends.protocol import Segment
 from ..memory import Holding
 from ..program import (
     OTHER,
@@ -36,9 +37,8 @@ from .contest import FIRST_ROUND, Contest
 from .eviction import Evictions
 from .gradients import ShownGradients
 from .guard import Parameters, StateGuard
-from .known import Known
-from .memory import RecordingMemory
-from .tree import Branch, Island, Node
+from .inputs import RecordingMemory
+from .tree import Branch, Island, Known, Node
 
 
 class Recording:
@@ -318,15 +318,14 @@ class Recording:
         nodes = [node for node in self.root.walk() if node.steps is not None]
         return [node.branch for node in nodes if node.branch is not None]
 
-    def segments(self) -> int:
-        """Number of recorded segments."""
+    def segments(self) -> list[Segment]:
+        """All recorded segments."""
         steps = [step for node in self.root.walk() for step in node.steps or ()]
-        return sum(not isinstance(step, (Island, Reseed)) for step in steps)
+        return [step for step in steps if not isinstance(step, (Island, Reseed))]
 
     def operations(self) -> int:
         """Captured operations on all paths."""
-        nodes = [node for node in self.root.walk() if node.steps is not None]
-        return sum(getattr(step, "operations", 0) for node in nodes for step in node.steps or ())
+        return sum(segment.operations for segment in self.segments())
 
     def recorded_paths(self) -> int:
         """Number of recorded ways from the start to an end."""

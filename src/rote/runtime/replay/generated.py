@@ -19,8 +19,7 @@ recording, which lets go of it when released.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -30,13 +29,13 @@ from ...base import InternalError
 from ..arguments import NOT_MINE, Admission, Call, Source, Switches, has_branches, tracing
 from ..backends.protocol import Backend, Lock
 from ..conditions import QuickGuard
-from ..program import OWN, REPLAYED, OutputLeaf, Result, in_bad_fork, saving_is_hooked
+from ..program import OWN, REPLAYED, Result, in_bad_fork, saving_is_hooked
 from ..recording import (
     Copies,
     Recording,
     RecordingMemory,
+    Writing,
     can_be_written,
-    copy_of,
     write_parts,
     write_together,
 )
@@ -88,8 +87,10 @@ class HotPath:
             raise InternalError("a function was to be generated for a recording without memory")
         self._steps = recording.root.steps
         self._lessons = key.lessons
-        writer = _ReplayWriter(key, recording, recording.memory, call, backend, general, sorts=sorts)
-        self.call = writer.write(lock, counts, finish)
+        writer = _ReplayWriter(
+            key, recording, recording.memory, call, backend, general, counts, finish, sorts=sorts
+        )
+        self.call = writer.write(lock)
         recording.when_released(self.drop)
 
     @staticmethod
@@ -134,6 +135,8 @@ class _ReplayWriter:
         call: Call,
         backend: Backend,
         general: General,
+        counts: Counting,
+        finish: Finish,
         *,
         sorts: bool,
     ) -> None:
@@ -144,6 +147,7 @@ class _ReplayWriter:
         self._inputs = memory.inputs
         self._backend = backend
         self._source = Source("replay")
+        self._counts, self._finish = self._source.constant(counts), self._source.constant(finish)
         self._admission = Admission(self._source, call, sorts=sorts)
         self._guard = QuickGuard(
             recording.guard.python, Switches(call.key.ambient.switches) if Switches.readable() else None
@@ -151,9 +155,7 @@ class _ReplayWriter:
         self._copies: Copies | None = None
         self._stands = memory.stands if memory.stands.by_number else None
 
-    def write(
-        self, lock: Lock | None, counts: Counting, finish: Finish
-    ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    def write(self, lock: Lock | None) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         source, constant = self._source, self._source.constant
         # Before the trace could see how arguments are looked at, and before CUDA is asked anything.
         source.refuse(f"{constant(tracing.get)}()")
@@ -171,10 +173,10 @@ class _ReplayWriter:
             source.indent()
         self._state()
         if self._copies is not None:
-            self._unless_gradients_stand(constant(counts), constant(finish))
-            self._replay(self._copies, constant(counts))
+            self._unless_gradients_stand()
+            self._replay(self._copies)
         else:
-            self._leave_to_general(constant(counts), constant(finish))
+            self._leave_to_general()
         for held in reversed(locks):
             source.indent(-1)
             source.line("finally:")
@@ -268,12 +270,12 @@ class _ReplayWriter:
                 handle = self._admission.handle(position)
                 source.refuse(f"{handle} in {state} and {reaches}({handle})")
 
-    def _unless_gradients_stand(self, counts: str, finish: str) -> None:
+    def _unless_gradients_stand(self) -> None:
         """Gradients that somebody changed, or holds, since the last replay are for the general path."""
         if self._recording.gradients.effects:
             self._source.line("if not stands:")
             self._source.indent()
-            self._leave_to_general(counts, finish)
+            self._leave_to_general()
             self._source.indent(-1)
 
     def _leaves(self) -> str:
@@ -310,8 +312,9 @@ class _ReplayWriter:
             source.line(f"stream = {constant(backend.current_stream)}()")
         source.line(f"if stream != {constant(backend)}.entered: {constant(backend.enter_call)}()")
 
-    def _replay(self, copies: Copies, counts: str) -> None:
-        source, recording, constant = self._source, self._recording, self._source.constant
+    def _replay(self, copies: Copies) -> None:
+        counts, source, recording = self._counts, self._source, self._recording
+        constant = source.constant
         gives = [f"{constant(self._stands.give)}({self._generators()})"] if self._stands is not None else []
         back = [f"{constant(self._inputs.copy_back)}({self._leaves()})"] if self._inputs.written else []
         after = "; ".join([*back, *gives])
@@ -346,8 +349,9 @@ class _ReplayWriter:
         source.line(f"{counts}.replayed += 1")
         source.line("return value")
 
-    def _leave_to_general(self, counts: str, finish: str) -> None:
-        source, recording, constant = self._source, self._recording, self._source.constant
+    def _leave_to_general(self) -> None:
+        counts, source, recording = self._counts, self._source, self._recording
+        constant = source.constant
         replay = constant(self._general)
         source.line(f"{counts}.calls += 1")
         source.line(f"{constant(self._key)}.calls += 1")
@@ -356,7 +360,7 @@ class _ReplayWriter:
         source.line(f"if result.how is {constant(REPLAYED)}:")
         source.line(f"    {counts}.replayed += 1")
         source.line("    return result.value")
-        source.line(f"return {finish}(result)")
+        source.line(f"return {self._finish}(result)")
 
     def _as_call(self) -> str:
         """The call, taken apart as the general path does it."""
@@ -388,36 +392,10 @@ class _ReplayWriter:
         if template is None or not self._writes_result():
             given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
             return f"{constant(result_of)}({given}, {constant(backward)}, {constant(root.counted)})"
-        parts = write_parts(template, _PartNames(source, self._admission.leaves, copies))
+        parts = write_parts(template, Writing(source, self._admission.leaves, copies.result))
         if backward is not None:
             own = {n: parts[n] for n, leaf in enumerate(template.leaves) if leaf.kind == OWN}
             source.line(f"made = {{{', '.join([f'{n}: {part}' for n, part in own.items()])}}}")
             source.line(f"{constant(backward.attach)}({self._as_call()}, made)")
             parts = [f"made[{n}]" if n in own else part for n, part in enumerate(parts)]
         return write_together(source, template.spec, iter(parts))
-
-
-@dataclass(frozen=True)
-class _PartNames:
-    """The expressions that make the leaves of a result."""
-
-    source: Source
-    leaves: Sequence[str]
-    copies: Copies
-
-    def argument(self, index: int) -> str:
-        """An argument leaf."""
-        return self.leaves[index]
-
-    def constant(self, value: Any) -> str:
-        """A value that the function holds."""
-        return self.source.constant(value)
-
-    def copy(self, position: int, leaf: OutputLeaf) -> str:
-        """A copy of what lies in the recording's memory."""
-        made = self.copies.result(leaf.value)
-        if made is not None:
-            return made
-        if leaf.value.is_contiguous():
-            return f"{self.constant(leaf.value.clone)}()"
-        return f"{self.constant(copy_of)}({self.constant(leaf.value)})"
