@@ -81,7 +81,9 @@ class Settling:
         self._slots = {target.address for target in observed.template.targets}
         self._made = steadiness.bound_containers(observed)
         self._read = noted.reads
-        self._moved: list[Difference] = []  # what is not as it was when the call read it
+        self._guard = recording.guard.python if recording is not None else None
+        self._after: Snapshot | None = None  # what was read as it is after the call, once it was looked at
+        self._moved: list[Difference] = []  # what of it the call has changed
 
     def learn(self, watch: GradientWatch, dice: HostRandom, guards: list[Reason], *, held: bool) -> Answer:
         """Judge the call and return its result.
@@ -92,7 +94,7 @@ class Settling:
             guards: Why no recording fitted.
             held: The guard of the recording held before the call, and looks at everything.
         """
-        found, after = self._judge(watch, dice, held=held)
+        found = self._judge(watch, dice, held=held)
         difference = self._observed.difference or self._compare_result()
         if difference is None:
             self._look_astray()
@@ -107,21 +109,19 @@ class Settling:
             return self._capture_failed(value, self._observed.failed)
         if found:
             return self._unsteady(value, found + guards)
-        recording = self._remember(after, watch)
+        recording = self._remember(watch)
         if difference is not None:
             return self._differed(recording, value, [difference, *guards])
         return self._agreed(recording, value, guards)
 
     # ------------------------------------------------------------------ judging
 
-    def _judge(
-        self, watch: GradientWatch, dice: HostRandom, *, held: bool
-    ) -> tuple[list[Reason], Snapshot | None]:
-        """Reasons against recording, and what was read as it is after the call, if somebody looked again."""
+    def _judge(self, watch: GradientWatch, dice: HostRandom, *, held: bool) -> list[Reason]:
+        """Reasons against recording."""
         observed, site = self._observed, self._site
-        changes, after = self._changes(held=held)
-        if after is not None:
-            watch.name(after.names_of_tensors())
+        changes = self._changes(held=held)
+        if self._after is not None:
+            watch.name(self._after.names_of_tensors())
         self._effects, self._effects_key, gradients = steadiness.gradient_reasons(
             observed, watch, list(self._key.executed.globals), site
         )
@@ -131,8 +131,7 @@ class Settling:
         found += steadiness.unknown_reasons(self._noted, site, recorded=self._plan.capture is not None)
         refrozen = observed.use.refrozen(observed.storages)
         if refrozen:
-            after = after if after is not None else self._look_again()
-            found = steadiness.freezing_reasons(refrozen, after, site) or found
+            found = steadiness.freezing_reasons(refrozen, self._look_again(), site) or found
         restored = self._restore_arguments(changed=bool(changes))
         found = found or restored
         found += steadiness.container_reasons(observed, self._read, site)
@@ -142,52 +141,50 @@ class Settling:
         found += observed.blockers
         found += gradients
         if found:
-            return found, after
-        found, after = self._judge_externals(watch, after)
+            return found
+        found = self._judge_externals(watch)
         pointers = set(observed.arrays)
         if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
-            after = after if after is not None else self._look_again()
-            found += steadiness.array_reasons(observed, after.arrays)
-            found += steadiness.overlap_reasons(after.arrays, observed, self._call)
-        return found, after
+            ranges = self._look_again().arrays
+            found += steadiness.array_reasons(observed, ranges)
+            found += steadiness.overlap_reasons(ranges, observed, self._call)
+        return found
 
-    def _judge_externals(
-        self, watch: GradientWatch, after: Snapshot | None
-    ) -> tuple[list[Reason], Snapshot | None]:
+    def _judge_externals(self, watch: GradientWatch) -> list[Reason]:
         """Why tensors made outside cannot be read in place: nobody would notice when they are replaced."""
         observed, trusted = self._observed, self._key.trusted
-        guard = self._recording.guard.python if self._recording is not None else None
-        known = guard.handles if guard is not None and after is None else set[int]()
-        known = known | trusted | (set(after.tensors) if after is not None else set())
+        if self._after is None and self._guard is not None:
+            known = self._guard.handles | trusted
+            if not steadiness.unknown_externals(observed, known, watch, self._call):
+                return []
+        known = set(self._look_again().tensors) | trusted  # this path may read what no earlier one read
         unknown = steadiness.unknown_externals(observed, known, watch, self._call)
-        if unknown and after is None:  # this path reads tensors that no earlier one read
-            after = self._look_again()
-            known = set(after.tensors) | trusted
-            unknown = steadiness.unknown_externals(observed, known, watch, self._call)
         if unknown and self._noted.scripts:
             known = known | steadiness.scripted_constants(observed, self._noted.scripts)
             unknown = steadiness.unknown_externals(observed, known, watch, self._call)
-        return steadiness.external_reasons(observed, unknown), after
+        return steadiness.external_reasons(observed, unknown)
 
-    def _changes(self, *, held: bool) -> tuple[list[Difference], Snapshot | None]:
-        """What the call changed of what it read; and all of it as it is now, if that was needed."""
-        guard = self._recording.guard.python if self._recording is not None else None
-        if held and guard is not None:
-            if not guard.holds():
-                return guard.explain()[:SHOWN], self._look_again()
-            if guard.covers(self._read):
-                return [], None
-        after = self._look_again()
-        return self._moved[:SHOWN], after
+    def _changes(self, *, held: bool) -> list[Difference]:
+        """What the call changed of what it read."""
+        if held and self._guard is not None:
+            if not self._guard.holds():
+                found = self._guard.explain()[:SHOWN]
+                self._look_again()
+                return found
+            if self._guard.covers(self._read):
+                return []
+        self._look_again()
+        return self._moved[:SHOWN]
 
     def _look_again(self) -> Snapshot:
-        """What this call or an earlier one of the recording has read, as it is now."""
-        lines = {effect.address: effect.site for effect in self._noted.effects}
-        reads = self._read.joined(self._recording.reads if self._recording is not None else None)
-        written = steadiness.written_arrays(self._observed)
-        again = look_again(reads, self._key.executed, lines, written)
-        self._moved = again.changed
-        return again.snapshot
+        """What this call or an earlier one of the recording has read, as it is now; looked at once."""
+        if self._after is None:
+            lines = {effect.address: effect.site for effect in self._noted.effects}
+            reads = self._read.joined(self._guard.reads if self._guard is not None else None)
+            written = steadiness.written_arrays(self._observed)
+            again = look_again(reads, self._key.executed, lines, written)
+            self._moved, self._after = again.changed, again.snapshot
+        return self._after
 
     def _compare_result(self) -> Reason | None:
         node, template = self._node, self._observed.template
@@ -303,20 +300,19 @@ class Settling:
 
     # ------------------------------------------------------------------ verdicts
 
-    def _remember(self, after: Snapshot | None, watch: GradientWatch) -> Recording:
+    def _remember(self, watch: GradientWatch) -> Recording:
         """Keep what the call touches, with a guard over the state as it is now if that was looked at."""
         recording = self._recording
         if recording is None:
-            after = after if after is not None else self._look_again()
-            recording = self._recording = self._begin(after, watch)
+            recording = self._recording = self._begin(self._look_again(), watch)
             self._key.recordings.insert(0, recording)
             self._key.choice.forget_old(MAX_OBSERVED)
         else:
             concerned, more = self._note_accesses(recording.accesses, watch)
-            if after is None and (more or (concerned and not recording.keeps_gradients)):  # as no path before
-                after = self._look_again()
-            if after is not None:
-                recording.protect(after, parameters_of(self._call), watch, concerned=concerned)
+            if more or (concerned and not recording.keeps_gradients):  # as no path before
+                self._look_again()
+            if self._after is not None:
+                recording.protect(self._after, parameters_of(self._call), watch, concerned=concerned)
         recording.persistent.update(places_of_written(recording.accesses, self._call))
         needed = estimate_of(self._observed.storages, self._call, self._plan.backend)
         recording.estimate = max(recording.estimate, needed)

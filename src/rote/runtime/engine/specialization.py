@@ -78,7 +78,7 @@ class Specialization:
         self._backend: Backend | None = None
         self._ledger = subject.ledger
         self.choice = Choice(self.recordings, self.limits)
-        self._eager_reasons: list[Reason] = []
+        self.eager_reasons: list[Reason] = []  # why the key runs eagerly for good
         self._last_reasons: list[Reason] = []  # of the last traced call
         self._generated: dict[Recording, HotPath] = {}
         self._bound: Counter[tuple[str, int, Any]] = Counter()
@@ -128,13 +128,13 @@ class Specialization:
     def would_replay(self, call: Call) -> tuple[Recording | None, list[Reason]]:
         """What would replay this call wholly from graphs, for strict mode; or reasons against."""
         if self.life.state is State.EAGER:
-            return None, self._eager_reasons
+            return None, self.eager_reasons
         recording = self.choice.find(call)
         if recording is None:
             return None, self._guard_reasons() or self.choice.against(call)
         if not recording.recorded:
             waiting = [reason(rules.NOT_YET, "the key is still being observed")]
-            return None, self._eager_reasons or was_evicted(recording, user_site()) or waiting
+            return None, self.eager_reasons or was_evicted(recording, user_site()) or waiting
         return recording, strict_reasons(recording, self.limits)
 
     def run(self, call: Call, caller: FrameType) -> Answer:
@@ -145,7 +145,7 @@ class Specialization:
                 self.refuse(recording.occupancy.ended)
                 break
         if self.life.state is State.EAGER:
-            return Answer(PLAINLY, EAGER, self._eager_reasons)
+            return Answer(PLAINLY, EAGER, self.eager_reasons)
         if torch.is_grad_enabled() and saving_is_hooked():
             text = "saved-tensor hooks are in force around the call"
             return Answer(PLAINLY, EAGER, [reason(rules.SAVED_HOOKS, text, user_site(caller))])
@@ -419,11 +419,6 @@ class Specialization:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""
         return guard_reasons(self.recordings, self.executed.globals, site)
 
-    @property
-    def eager_reasons(self) -> list[Reason]:
-        """Why the key runs eagerly, if it does."""
-        return self._eager_reasons
-
     # ------------------------------------------------------------------ limits
 
     def differ(self) -> None:
@@ -433,12 +428,10 @@ class Specialization:
 
     def give_up(self, event: LifeEvent, why: Reason) -> None:
         """Run this key eagerly from now on, release its recordings and say so once."""
-        self._eager_reasons = [why]
+        self.eager_reasons = [why]
         self.release()
         self.life.happen(event)
-        self._tell(
-            why, logging.INFO if event is LifeEvent.LOST else logging.WARNING
-        )  # lost: nothing to be done
+        self._tell(why, logging.INFO if event is LifeEvent.LOST else logging.WARNING)  # nothing to be done
 
     def _tell(self, why: Reason, level: int = logging.WARNING) -> None:
         """The key is left alone, for a while or for good; say so once."""

@@ -90,7 +90,7 @@ class Umpire:
             text = f"{contest.figures}, so the key runs plainly"
             entry.give_up(LifeEvent.LOST, reason(rules.SLOWER, text, user_site(caller)))
         elif turn is Turn.REPLAY:
-            return self._replay(entry, recording, contest, call, args, kwargs, caller, spent)
+            return self._replay(entry, recording, call, args, kwargs, caller, spent)
         elif turn in (Turn.WARM, Turn.PLAIN):
             entry.counts.calls += 1
             text = "a plain call was made, to compare replays with"
@@ -106,7 +106,6 @@ class Umpire:
         self,
         entry: Specialization,
         recording: Recording,
-        contest: Contest,
         call: Call,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -114,7 +113,8 @@ class Umpire:
         spent: float,
     ) -> Any:
         """Replay as any other call would, by the hot path if there is one."""
-        counts, backend, path = self._counts, entry.prepare(call), entry.generated(recording)
+        counts, contest = self._counts, recording.contest
+        backend, path = entry.prepare(call), entry.generated(recording)
         upstream = Upstream.of(call, backend.device)
         before = counts.replayed
         recording.due = NEVER  # or the hot path would leave the call to us

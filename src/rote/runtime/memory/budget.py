@@ -41,6 +41,9 @@ from .victims import Item, choose, held, shares
 HALF_LIFE = 512
 """Calls after which a replay counts half."""
 
+_PROCESS = "rote.set_budget"
+"""Whose the process's limit is, in messages."""
+
 SLABS = 8
 """Pools that a limit is divided into where memory comes back only by the pool."""
 
@@ -77,7 +80,7 @@ class DeviceBudget:
         """The least that a recording of an account may hold, and whose limit that is."""
         limits = [
             (limit, whose)
-            for limit, whose in ((account.limit, _own(account)), (self.limit, _process()))
+            for limit, whose in ((account.limit, _own(account)), (self.limit, _PROCESS))
             if limit is not None
         ]
         return min(limits) if limits else None
@@ -102,7 +105,7 @@ class DeviceBudget:
     def _hold(self, limit: int | None, fresh: Holding | None, account: Account | None) -> Excess | None:
         if limit is None:
             return None
-        whose = _own(account) if account is not None else _process()
+        whose = _own(account) if account is not None else _PROCESS
         evicted = False
         while (nbytes := self._held(account)) > limit:
             text = f"{format_size(nbytes)} were held where {whose} allows {format_size(limit)}"
@@ -227,10 +230,6 @@ def _item(holding: Holding, fresh: Holding | None = None) -> Item:
 
 def _own(account: Account) -> str:
     return f"the budget of {account.name}"
-
-
-def _process() -> str:
-    return "rote.set_budget"
 
 
 BUDGETS = Budgets()
