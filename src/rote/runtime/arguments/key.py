@@ -217,7 +217,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
 
 
 def is_known_by_identity(leaf: Any) -> bool:
-    """Whether the key has a plain leaf itself, so that what it holds may change; otherwise it has a copy."""
+    """Whether the key has a plain leaf itself, whose contents may change, and no copy of it."""
     return isinstance(leaf, (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType))
 
 

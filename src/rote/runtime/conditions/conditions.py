@@ -42,11 +42,11 @@ from ..state import (
 from .paths import SlotPlace
 
 _GONE = (KeyError, IndexError, ValueError, AttributeError)
-"""What is raised where a slot is no more."""
+"""Raised where a slot is no more."""
 _EXACT = frozenset({str, int, bool, type(None)})
 """Types whose values are the same if they are equal and of one type."""
 _COMPARED = (str, bytes, int, bool, type(None), type)
-"""Types of which two members that are equal are the same, in sets that have no other types; 0.0 is -0.0."""
+"""In a set of one of these types, equal members are the same member; not so of floats: 0.0 equals -0.0."""
 
 _Loop = Callable[[list[Any], list[Any]], Iterable[Any]]
 """Of containers and keys."""
@@ -278,7 +278,7 @@ def _exactly(value: Any) -> tuple[Any, ...]:
 
 
 def _plain_in(entry: Entry) -> Any:
-    """The set that lies in a slot, or of which all members are under guard; or what a function says."""
+    """The set in a slot, or the set whose members are all under guard; or the answer of a function."""
     if entry.kind == ASKED:
         return entry.container(*entry.key)
     return entry.container if entry.kind == BULK else entry.container[entry.key]

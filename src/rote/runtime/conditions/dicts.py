@@ -47,10 +47,10 @@ _EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
 """Types whose truth value is whether they have a member."""
 
 _NUMBERED = (dict, defaultdict)
-"""Types of which a version says everything; of an ordered one it does not say the order."""
+"""Types whose version says everything; that of an ordered dict does not say the order."""
 
 MANY = 128
-"""Containers that can be watched from which they are."""
+"""Containers from which on they are watched, where that is possible."""
 
 SETTLED = 8
 """Calls for which they have to have kept still. Who watches a dict that changes all the time has no epoch."""

@@ -34,7 +34,7 @@ _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 _KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
 _COMPOSED = frozenset({FunctionType, MethodType, partial})
 _ALONE = frozenset({Content, TensorMark, Position, int, float, bool, str, bytes, type(None), type})
-"""Types of what lies in slots and is known by what it is."""
+"""Types of values that are compared by themselves, not by what is read of them."""
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
 
 

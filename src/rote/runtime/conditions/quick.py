@@ -3,9 +3,8 @@
 A module has some ten containers and perhaps two slots that matter, and a guard over each slot costs the more
 the larger the model is. So the containers are asked whether they changed at all: a dict whose version is the
 recorded one holds what it held. That covers attributes, parameters, buffers, children, hooks and globals;
-what is left are lists, closure cells, and what is compared by content: sets, most of them. A
-dict that changes and yet holds what is under guard (a namespace in which other things happen) is looked into
-slot by slot from then on.
+lists, closure cells and values compared by content (sets, most of them) are left. A dict that changes and yet
+holds what is under guard (a namespace in which other things happen) is looked into slot by slot from then on.
 
 A version says nothing about the tensors themselves, which may be given other memory where they lie
 (``.data = ...``). So they are read word by word, and the versions and lengths of containers with them
@@ -51,7 +50,7 @@ _data_ptr = torch.Tensor.data_ptr
 _INLINED = 6
 """Portions of words up to which they are read by the text of the replay itself."""
 _OF_KEYS = (BULK, DEFINED, LENGTH, MEMBERS, ORDER)
-"""Kinds of slots that say what a container has, and nothing of what is in its members."""
+"""Kinds of slots that say which members a container has, and nothing about them."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -174,7 +173,7 @@ class QuickGuard:
         self._is_apart, self.words = False, NEVER[1:] * self._depth
 
     def _join(self) -> None:
-        """Containers are there as objects are: what is known of both is read at once."""
+        """The guard keeps containers alive as it does objects, so the words of both are read at once."""
         heads, members = self._held.stages()
         switches = self._switches.words if self._switches is not None else NOTHING
         heads = joined(joined(self._dicts.words, switches), heads)

@@ -33,13 +33,13 @@ _LEAVES = frozenset({
 """Types of objects that lead nowhere, or everywhere."""
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-"""What the path of code has in it that was installed."""
+"""Parts of the path of installed code."""
 
 _SEARCHING = frozenset({
     *("globals", "locals", "vars", "eval", "exec", "getattr", "__dict__", "__globals__", "f_globals"),
     *("modules", "import_module", "__import__", "attrgetter"),
 })  # fmt: skip
-"""Names in code that gets at what it does not name."""
+"""Names in code that reaches objects it does not name."""
 
 
 def reached(roots: Iterable[Any]) -> Iterator[Any]:

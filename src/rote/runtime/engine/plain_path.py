@@ -1,7 +1,7 @@
 """The hot path of a key that runs eagerly for good: one generated function that says so.
 
-Such a key gains nothing from rote and is not to lose much by it either: arguments and surroundings are
-checked as in :mod:`..replay.generated`, the call is counted with its reasons, the caller runs the callable.
+Such a key gains nothing from rote and should lose little. Arguments and surroundings are checked as in
+:mod:`..replay.generated`, the call is counted with its reasons, and the caller runs the callable.
 """
 
 from __future__ import annotations
@@ -52,5 +52,5 @@ class PlainPath:
 
     @staticmethod
     def possible(entry: Specialization, call: Call) -> bool:
-        """Whether the key runs eagerly, and its calls can be told by what is given."""
+        """Whether the key runs eagerly, and its calls can be told by their arguments."""
         return entry.life.state is State.EAGER and Admission.possible(call)

@@ -47,10 +47,10 @@ from .walked import Walked
 _log = logging.getLogger("rote")
 
 SHOWN = 3
-"""Reasons of a traced call that are said again of calls which are left alone."""
+"""Reasons of a traced call that are repeated for calls left alone."""
 
 OFTEN = 2
-"""Calls that bind a slot to something else, from which on it is bound in all of them."""
+"""Calls that bind a slot to something else until it is bound in all of them."""
 MAX_PENDING = 8
 """Recordings of one state whose results may wait for their backward at once; further calls run eagerly."""
 
@@ -87,12 +87,10 @@ class Specialization:
 
     def _anchor(self, leaf: Any) -> Any:
         """Keep the identity of an argument meaningful: notice its death, or keep it alive."""
-        entry = weakref.ref(self)
+        counts = self.counts  # not the key itself: its anchors would keep it alive
 
         def died(_: Any) -> None:
-            alive = entry()
-            if alive is not None:
-                alive.counts.dead = True
+            counts.dead = True
 
         try:
             return weakref.ref(leaf, died)
@@ -112,7 +110,7 @@ class Specialization:
     # ------------------------------------------------------------------ a call
 
     def prepare(self, call: Call) -> Backend:
-        """The device the key runs on: that of its arguments, else of the tensors it can reach."""
+        """The backend of the device of the arguments, else of the tensors that the key can reach."""
         if self._backend is None:
             self._backend = self._pick(device_of(call, self.reach(call)))
         return self._backend
@@ -344,7 +342,7 @@ class Specialization:
     def _run_traced(
         self, traced: TracedCall, recording: Recording | None, plan: Plan, hooks: TraceHooks | None = None
     ) -> Observation:
-        """Run the callable; what is recorded has leaves of its own instead of the parameters."""
+        """Run the callable; a recorded graph ends in leaves of its own instead of the parameters."""
         grad = torch.is_grad_enabled() or (recording is not None and may_track(recording))
         if plan.capture is None or recording is None or not grad:
             return traced.run(hooks)

@@ -52,7 +52,7 @@ PURE = (
     "Call it outside, and pass in what it gives; or, if it gives the same for the same arguments: "
     "rote.pure({})."
 )
-"""What to do about functions and classes in C of which nothing is known."""
+"""What to do about unknown functions and classes in C."""
 
 SHOWN = 3
 """Reasons of one kind that are given."""
@@ -70,7 +70,7 @@ _SWITCHING = (
     "set_grad_enabled", "_set_grad_enabled", "set_default_dtype", "set_default_device", "set_detect_anomaly",
     "use_deterministic_algorithms", "set_float32_matmul_precision", "set_device", "set_autocast_enabled",
 )  # fmt: skip
-"""Functions that change modes, and no more than one of which is named by most callables."""
+"""Functions that change modes; most callables name one at most."""
 
 
 def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
@@ -117,7 +117,7 @@ def unknown_reasons(noted: Noted, site: Site, *, recorded: bool) -> list[Reason]
 
 
 def _unknown_reason(unknown: list[UnseenCode]) -> Reason:
-    """All functions and classes in C of which nothing is known, with the line that declares them."""
+    """All unknown functions and classes in C, with the line that declares them pure."""
     first, *others = unknown
     also = ", ".join([f"{each.name} at {each.site}" for each in others])
     text = f"the call {first.text}" + (f"; nor of {also}" if also else "")
@@ -220,7 +220,7 @@ def argument_reasons(outcome: Observation, call: Call, effects: Iterable[Effect]
 
 
 def _each_requires_grad(tensors: list[torch.Tensor]) -> bool:
-    """Whether several tensors over common memory have gradients; what is passed twice is one."""
+    """Whether several tensors over common memory have gradients; a tensor passed twice is one."""
     return len({id(tensor) for tensor in tensors}) > 1 and any(tensor.requires_grad for tensor in tensors)
 
 

@@ -83,7 +83,7 @@ class Subject:
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.
 
-        A graph without Python code depends on no Python state. Other code reaches that of the callable, and
+        A graph without Python code depends on no Python state. Python code reaches the callable's state, and
         what its contexts keep.
         """
         kept = kept_storages(walk.results, frozenset())

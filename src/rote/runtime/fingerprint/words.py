@@ -48,7 +48,7 @@ BYTES = 8
 
 
 class _Everything:
-    """All memory as an array of words, without the first one. Only what is known to be there is read."""
+    """All memory as an array of words, without the first one. Only words known to be there are read."""
 
     __array_interface__: ClassVar = {
         "data": (BYTES, True),
@@ -115,7 +115,7 @@ def words_at(indices: Sequence[int]) -> list[int]:
 
 
 def expecting(indices: Sequence[int], words: Sequence[int]) -> Stage:
-    """A stage that is what it was where it has these words."""
+    """A stage that matches where these words are."""
     where = numpy.array(indices, dtype=numpy.intp)
     return EVERYTHING.__getitem__, where, numpy.array(words, dtype=numpy.uint64).tobytes()
 
@@ -124,7 +124,7 @@ NOTHING: Stage = stage([])
 """A stage without words."""
 
 NEVER: Stage = (EVERYTHING.__getitem__, numpy.array([], dtype=numpy.intp), b"never")
-"""A stage that is never what it was."""
+"""A stage that never matches."""
 
 
 def read(address: int, length: int) -> list[int]:
@@ -263,16 +263,9 @@ class WatchedWords:
 
     def __init__(self, noted: NotedWords, tensors: Iterable[torch.Tensor]) -> None:
         self._noted = noted
-        self._alive = True
-        itself = weakref.ref(self)
-
-        def died(_: object) -> None:
-            watched = itself()
-            if watched is not None:
-                watched._alive = False
-
-        self._references = [weakref.ref(tensor, died) for tensor in tensors]
+        died = self._died = list[object]()
+        self._references = [weakref.ref(tensor, died.append) for tensor in tensors]
 
     def same(self) -> bool:
         """Whether all are there, and the words are what they were."""
-        return self._alive and self._noted.same()
+        return not self._died and self._noted.same()

@@ -288,7 +288,7 @@ class Recording:
         outside = self.accesses.generators
         return any([address_of(each) in outside for each in given]) or (several and are_one(given))
 
-    # ------------------------------------------------------------------ what it consists of
+    # ------------------------------------------------------------------ its parts
 
     @property
     def binds(self) -> list[Target]:
@@ -301,7 +301,7 @@ class Recording:
         return [node.backward for node in self.root.walk() if node.backward is not None]
 
     def holdings(self) -> list[Holding]:
-        """Its memory, and that of its backward."""
+        """Its memory, and the memory of its backward."""
         own = [self.memory.holding] if self.memory is not None else []
         return own + [holding for backward in self.backwards() for holding in backward.holdings()]
 

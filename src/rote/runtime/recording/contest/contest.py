@@ -4,9 +4,9 @@ A graph is not always faster. Placing inputs and handing results out copies; a r
 operations, or of many segments around host reads, may cost more than the launches it saves. Which it is
 depends on the machine, so it is measured where it runs, on the calls that come anyway.
 
-**What is compared** is what a call costs with the recording and without it: a replay as it is usually made
-(by the hot path, where there is one), and a call of the same key that runs plainly. To that counts what rote
-takes for such a call, unless it is next to nothing (see :mod:`...engine.plain_path`). Observed calls say
+**What is compared** is the cost of a call with the recording and without it: a replay as it is usually made
+(by the hot path, where there is one), and a call of the same key that runs plainly. The plain call includes
+what rote takes for it, unless that is next to nothing (see :mod:`...engine.plain_path`). Observed calls say
 nothing about either, since they run under a tracer.
 
 **The cost of a call** is the larger of two times: how long the host was busy, and how long the device was,
@@ -84,12 +84,12 @@ WAIT = 8
 """Replays until the timed calls are asked again whether they are done."""
 
 WAITS = 8
-"""How often they are asked before those that are not done are left out."""
+"""How often they are asked before unfinished ones are left out."""
 
 PAIRS = 5
 ROUNDS = 2
 LONG_S = 2e-3
-"""Calls from which on none has to be made before one that is timed."""
+"""Seconds of a call from which on it need not follow another of its kind."""
 
 
 class Turn(Enum):
