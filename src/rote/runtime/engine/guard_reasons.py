@@ -12,10 +12,8 @@ from ..autograd.graph import line_that_calls, line_that_reads
 from ..capture import rate_reason
 from ..recording import Recording
 from ..state import Difference
+from .steadiness import SHOWN
 from .subject import Limits
-
-SHOWN = 3
-
 
 FROZEN_OR_NOT = "Nothing has to be done if it is seldom: each way of freezing has a recording of its own."
 

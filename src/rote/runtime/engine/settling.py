@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 MAX_OBSERVED = 8
 """Recordings of a key that were observed but never recorded; the oldest is forgotten beyond that."""
 
-SHOWN = 3
-"""Changes of the state that are given as reasons."""
-
 
 class Settling:
     """Settles one traced call."""
@@ -152,7 +149,7 @@ class Settling:
 
     def _judge_externals(self, watch: GradientWatch) -> list[Reason]:
         """Why tensors made outside cannot be read in place: nobody would notice when they are replaced."""
-        observed, trusted = self._observed, self._key.trusted
+        observed, trusted = self._observed, self._key.subject.trusted
         if self._after is None and self._guard is not None:
             known = self._guard.handles | trusted
             if not steadiness.unknown_externals(observed, known, watch, self._call):
@@ -168,13 +165,13 @@ class Settling:
         """What the call changed of what it read."""
         if held and self._guard is not None:
             if not self._guard.holds():
-                found = self._guard.explain()[:SHOWN]
+                found = self._guard.explain()[: steadiness.SHOWN]
                 self._look_again()
                 return found
             if self._guard.covers(self._read):
                 return []
         self._look_again()
-        return self._moved[:SHOWN]
+        return self._moved[: steadiness.SHOWN]
 
     def _look_again(self) -> Snapshot:
         """What this call or an earlier one of the recording has read, as it is now; looked at once."""

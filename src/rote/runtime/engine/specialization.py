@@ -41,13 +41,11 @@ from .opening import Refused, extend, prepare
 from .settling import Settling
 from .shortage import was_evicted
 from .states import Life, LifeEvent, State
+from .steadiness import SHOWN
 from .subject import Subject
 from .walked import Walked
 
 _log = logging.getLogger("rote")
-
-SHOWN = 3
-"""Reasons of a traced call that are repeated for calls left alone."""
 
 OFTEN = 2
 """Calls that bind a slot to something else until it is bound in all of them."""
@@ -71,7 +69,6 @@ class Specialization:
         self.name = subject.name
         self.executed = subject.executed
         self.limits = subject.limits
-        self.trusted = subject.trusted
         self.log = subject.log
         self.function = subject.function
         self._pick = subject.pick

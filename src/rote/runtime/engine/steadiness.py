@@ -55,7 +55,7 @@ PURE = (
 """What to do about unknown functions and classes in C."""
 
 SHOWN = 3
-"""Reasons of one kind that are given."""
+"""Reasons of one kind that are given, and changes of the state."""
 
 _TENSOR = "a tensor at "
 
@@ -341,7 +341,7 @@ def scripted_constants(outcome: Observation, scripts: Iterable[Any]) -> set[int]
 def external_reasons(outcome: Observation, unknown: list[int]) -> list[Reason]:
     """Why unreachable external tensors block a recording."""
     found: list[Reason] = []
-    for number in unknown[:3]:
+    for number in unknown[:SHOWN]:
         operation, site = outcome.storages.external_sites[number]
         shape = list(outcome.storages.externals[number].shape)
         text = f"{operation} read a {shape} tensor made outside the call"
@@ -379,7 +379,7 @@ def escape_reasons(
         gc.collect()
         left = _unaccounted(storages, allowed, tracked, call)
     found: list[Reason] = []
-    for number in sorted(left)[:3]:
+    for number in sorted(left)[:SHOWN]:
         operation, site = storages.sites[number]
         text = f"a result of {operation} is still alive after the call"
         found.append(reason(rules.TENSOR_ESCAPES, text, site))
