@@ -50,7 +50,7 @@ def contest(graph: rote.Graphed, lost: bool) -> None:
     for entry in _entries(graph):
         for variant in entry.recordings:
             variant.contest = Rigged(lost)
-            variant.compare_at(0)
+            variant.due = 0
 
 
 def wake(graph: rote.Graphed) -> None:

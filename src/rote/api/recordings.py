@@ -34,7 +34,7 @@ def _report(entry: Specialization, variant: Recording, nbytes: int) -> Recording
     figures = variant.contest.figures
     return RecordingReport(
         key=entry.description,
-        segments=variant.segments(),
+        segments=len(variant.segments()),
         operations=variant.operations(),
         paths=variant.recorded_paths(),
         islands=tuple(IslandReport(part.operation, str(part.site), part.code) for part in parts),

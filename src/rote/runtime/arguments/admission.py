@@ -1,13 +1,12 @@
 """Writes the check that a call has a known key: the arguments one after the other, then the surroundings.
 
-The text is what :func:`.key.bind` and a comparison of keys would come to for one key, with everything that is
-known about it written out: no tree is taken apart, no key is made. All tensors are compared in one call of
-C++. It compares the dispatch keys that an operation on them would have, so it tells as well that there is no
-transform of functions, no trace, no autocast and no inference mode; for what the arguments do not tell, a
-plain tensor of the host's is among them. Dispatch modes it does not tell (it looks past those that compilers
-use themselves), nor modes of functions, which have no keys. How arguments share memory is only looked at
-where they do, or did. A call that is admitted has the key; one that is not may have it all the same, and is
-looked at by the general code.
+The text does for one key what :func:`.key.bind` and a comparison of keys would do, with all that is known
+about the key written out: no tree is taken apart, no key is made. One call of C++ compares all tensors, by
+the dispatch keys that an operation on them would have. So it tells as well that there is no transform of
+functions, no trace, no autocast and no inference mode; a plain tensor of the host's is among them, for what
+the arguments do not tell. It does not see dispatch modes (it looks past those that compilers use), nor modes
+of functions, which have no keys. How arguments share memory is only looked at where they do, or did. A call
+that is admitted has the key. One that is not may have it all the same; the general code looks at it.
 """
 
 from __future__ import annotations
@@ -53,18 +52,13 @@ _INDEXED = ("tuple", "list", "namedtuple", "structseq")
 
 
 class Admission:
-    """Writes the check for one key.
-
-    Args:
-        source: Where to.
-        call: A call with the key.
-        sorts: The order of the keywords does not matter; they are sorted in the call.
+    """Writes the check for one key, taken from a call with it; ``sorts`` if the order of keywords is free.
 
     Attributes:
         stream: The device whose current stream is in the variable ``stream``; -1 if there is none.
         leaves: Names of the variables that hold the leaves, in order.
         generators: Names of the variables that hold the random generators among the arguments, in order.
-        state: Names of those that hold the ones outside.
+        state: Names of the variables that hold the generators outside.
     """
 
     def __init__(self, source: Source, call: Call, *, sorts: bool) -> None:
@@ -93,8 +87,8 @@ class Admission:
     def write(self) -> None:
         """Write the arguments, and whether work may be given to the device now.
 
-        The switches are not among it (:meth:`write_switches`), nor how the arguments share memory
-        (:meth:`write_sharing`), nor the comparison with tensors outside.
+        It leaves out the switches (:meth:`write_switches`), how the arguments share memory
+        (:meth:`write_sharing`), and the comparison with tensors outside.
         """
         self._compared = [plain_tensor(), *[self._call.leaves[position] for position in self.apart()]]
         self._check = metadata_check(self._compared) if tells_modes() else None
@@ -113,7 +107,7 @@ class Admission:
         return [position for position, kind in enumerate(self._call.kinds) if kind is TENSOR]
 
     def handle(self, position: int) -> str:
-        """The variable that holds the storage's handle of a tensor, written when it is first asked for."""
+        """The variable with the handle of a tensor's storage, written when it is first asked for."""
         name = self.leaves[position]
         if name not in self._handles:
             self._handles.add(name)
@@ -123,7 +117,7 @@ class Admission:
     def _modes(self) -> None:
         """Nobody else interprets operations; asked first, or they would see how arguments are looked at.
 
-        Some see no more than operations, and show in the dispatch keys of every tensor that is compared.
+        Modes that see no more than operations show in the dispatch keys of every tensor that is compared.
         """
         source = self._source
         for read, value in (*mode_readers(), *(key_readers() if self._check is None else ())):
@@ -142,7 +136,6 @@ class Admission:
             if is_mutable(cls):
                 self._mutable.append(name)
         if kind == "object":
-            assert self._call.opened is not None
             source.line(f"names, members = {source.constant(self._call.opened[cls].look)}({name})")
             source.refuse(f"names != {source.constant(names)}")
             members = "members"
@@ -192,11 +185,10 @@ class Admission:
             self._source.refuse(f"len({{{distinct}}}) != {len(names)}")
 
     def _outside(self) -> None:
-        """Random generators outside: what there is to them, and that none of all is given twice."""
+        """Random generators outside: what each says of itself, and that none of all is given twice."""
         source, constant, call = self._source, self._source.constant, self._call
-        if not call.state:
+        if call.openings is None or not call.state:
             return
-        assert call.openings is not None
         look, told = constant(call.openings.look), call.key.common[-1].told
         source.line(f"outside = {look}()")
         source.refuse(f"len(outside) != {len(told)}")
@@ -266,7 +258,7 @@ class Admission:
                 source.refuse(f"{name}.is_leaf is not {token[5]}")
 
     def apart(self) -> list[int]:
-        """Positions of the tensors; what is passed twice once, since the check in C++ takes none twice."""
+        """Positions of the tensors, each tensor once: the check in C++ takes none twice."""
         first: dict[int, int] = {}
         for position in self.tensors():
             first.setdefault(id(self._call.leaves[position]), position)
@@ -339,7 +331,7 @@ class Admission:
 
 
 def _differs(asked: str, value: bool | int | None) -> str:
-    """The expression that what is asked is another value; of two that are possible the truth is enough."""
+    """The expression that an answer is another value; of two that are possible the truth is enough."""
     if value is True:
         return f"not {asked}"
     if value is False or value == 0:
@@ -348,7 +340,7 @@ def _differs(asked: str, value: bool | int | None) -> str:
 
 
 def _token_of(leaf: Any) -> Any:
-    """The comparable form of a tensor; None for what is no plain tensor."""
+    """The comparable form of a plain tensor; None for anything else."""
     return describe_tensor(leaf) if isinstance(leaf, torch.Tensor) and is_plain(leaf) else None
 
 

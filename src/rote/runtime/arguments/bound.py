@@ -1,7 +1,7 @@
 """What a call leaves outside of itself beside its result: slots that it binds to what it has made.
 
-A recorded call binds them again at each replay. So what is bound is taken apart, copied and handed out with
-the result, as further parts of it.
+A recorded call binds them again at each replay. So the bound values are taken apart, copied and handed out
+with the result, as further parts of it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
     """What lies in a slot.
 
     Raises:
-        KeyError, IndexError, ValueError, AttributeError: Nothing does.
+        KeyError, IndexError, ValueError, AttributeError: The slot is empty.
     """
     if kind == CONTENTS:
         return values(container)
@@ -56,14 +56,7 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
 
 
 class Target:
-    """A slot that a call binds.
-
-    Args:
-        kind: What kind of slot.
-        container: Where it is.
-        key: Under what; of a dict of which all is bound, its keys.
-        name: What the user would write.
-    """
+    """A slot that a call binds; where all of a dict is bound, the key is its keys."""
 
     __slots__ = ("container", "key", "kind", "name")
 
@@ -74,7 +67,7 @@ class Target:
         self.name = name
 
     def read(self) -> Any:
-        """What lies in it; None if nothing does."""
+        """What lies in it; None if it is empty."""
         try:
             return read_from(self.kind, self.container, self.key)
         except (KeyError, IndexError, ValueError, AttributeError):
@@ -93,12 +86,9 @@ class Target:
 
 
 class Tag(Target):
-    """An attribute that a call sets on a tensor of its result; its part is the tensor, and what is set.
+    """An attribute that a call sets on a tensor of its result; its part is the tensor, and the value set.
 
-    Args:
-        position: Which leaf of the result the tensor is.
-        key: The attribute.
-        name: What the user would write.
+    ``position`` is the tensor's among the leaves of the result.
     """
 
     __slots__ = ("position",)
@@ -113,7 +103,7 @@ class Tag(Target):
         return self.kind, self.position, self.key
 
     def look(self, leaves: Sequence[Any]) -> tuple[Any, Any]:
-        """The tensor among the leaves of a result, and what is set."""
+        """The tensor among the leaves of a result, and the value set."""
         return leaves[self.position], vars(leaves[self.position]).get(self.key)
 
 
@@ -122,8 +112,8 @@ class GivenTarget(Target):
 
     Args:
         kind: What kind of slot.
-        number: Which branch of the arguments it is in.
-        key: Under what; of a dict of which all is bound, its keys.
+        number: The branch of the arguments in which it is.
+        key: Its key; where all of a dict is bound, the keys of the dict.
         name: What the user would write.
         table: It is in the dict of an object's attributes.
     """
@@ -154,18 +144,14 @@ class GivenTarget(Target):
                 slot.__delete__(container)
 
     def look(self, branches: Sequence[Any]) -> Any:
-        """What lies in the slot of the present call's argument; None if nothing does."""
+        """What lies in the slot of the present call's argument; None if it is empty."""
         branch = branches[self.number]
         container = table_of(branch) if self.table else branch
         return Target(self.kind, container, self.key, self.name).read() if self.kind != DELETED else None
 
 
 class HeldSlot:
-    """What containers and objects hold, to be put back.
-
-    Args:
-        branches: They.
-    """
+    """What containers and objects hold, to be put back."""
 
     def __init__(self, branches: Sequence[Any]) -> None:
         parts = [part for branch in branches for part in parts_of(branch)]
@@ -211,9 +197,8 @@ class Bound(NamedTuple):
     def put(self, branches: Sequence[Any] = (), *, ran: bool = False) -> Any:
         """Bind all; returns what the callable returned.
 
-        Args:
-            branches: The containers and objects among the arguments.
-            ran: The callable has bound it already, to what lies in the recording's memory.
+        If the callable ``ran``, it has bound all already, to values in the recording's memory. ``branches``
+        are the containers and objects among the arguments.
         """
         for target, part in zip(self.targets, self.parts, strict=True):
             if isinstance(target, GivenTarget):
@@ -229,5 +214,5 @@ class Bound(NamedTuple):
 
 
 def returned(value: Any) -> Any:
-    """What the callable returned, of what may be bound to slots as well."""
+    """What the callable returned, without the values it bound to slots."""
     return value.value if type(value) is Bound else value

@@ -15,12 +15,7 @@ _CPU = torch.device("cpu")
 
 
 def device_of(call: Call, reached: Iterable[Any]) -> torch.device:
-    """That of a tensor on a GPU among the arguments, else among what the call can reach, else the CPU.
-
-    Args:
-        call: The arguments.
-        reached: What can be reached, found as it is asked for.
-    """
+    """The device of a tensor on a GPU among the arguments, else among what is reached, else the CPU."""
     # To look takes as long as some hundred operations: not where there can be no tensor on a GPU.
     state = reached if torch.cuda.is_initialized() else ()
     with plain_functions():  # to look at a tensor is not to use it

@@ -1,7 +1,7 @@
 """Results that are more than tensors in containers: arguments that were taken apart, and own objects.
 
-Before a result is taken apart, an argument in it is replaced by which argument it is, and an object that the
-call has made by what it holds. A replay hands out the argument of its own call, and makes another object.
+Before a result is taken apart, an argument in it is replaced by its number, and an object that the call has
+made by what it holds. A replay hands out the argument of its own call, and makes another object.
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ _WHOLE = None
 
 
 class GivenBranch:
-    """An argument that was taken apart, in a result.
-
-    Args:
-        number: Which branch of the arguments it is.
-        value: It, as the callable has it.
-    """
+    """An argument that was taken apart, in a result: its number among the branches, and itself."""
 
     __slots__ = ("number", "value")
 
@@ -39,13 +34,7 @@ class GivenBranch:
 
 
 class Made(NamedTuple):
-    """An object that the call has made.
-
-    Attributes:
-        kind: Its class.
-        names: Its attributes, and its members.
-        values: What lies in them.
-    """
+    """An object that the call has made: its class, its attributes and members, and what lies in them."""
 
     kind: type
     names: tuple[Name, ...]
@@ -53,10 +42,10 @@ class Made(NamedTuple):
 
 
 class Marking:
-    """Replaces what a result has of arguments and of objects.
+    """Replaces arguments and objects in a result.
 
     Args:
-        number_of: Which branch of the arguments something is; None if it is none.
+        number_of: Gives the number of a branch of the arguments; None for anything else.
         is_outside: Whether something was there before the call.
     """
 
@@ -120,7 +109,7 @@ def is_named(kind: type) -> bool:
 
 
 def is_output(value: Any) -> bool:
-    """Whether something is a dict of its fields and no other members, as outputs in transformers are."""
+    """Whether something is a dict of its fields and no other members, like the outputs in transformers."""
     kind = type(value)
     if not (issubclass(kind, dict) and is_dataclass(kind)):
         return False

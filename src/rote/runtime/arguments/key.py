@@ -47,7 +47,7 @@ class Key(NamedTuple):
         common: How tensors share memory, containers that are one object with an earlier one, and
             :class:`OfState`.
         ambient: The state around the call.
-        added: Attributes of one's own that each tensor has, if a call has asked tensors for such.
+        added: Names of the attributes that users added to each tensor, if a call has asked tensors for such.
     """
 
     spec: Spec
@@ -55,6 +55,9 @@ class Key(NamedTuple):
     common: tuple[Any, ...]
     ambient: Ambient
     added: tuple[tuple[str, ...], ...] | None = None
+
+
+_NONE: Mapping[type, Opening] = {}
 
 
 class Call(NamedTuple):
@@ -69,7 +72,7 @@ class Call(NamedTuple):
         foreign: Name of a tensor that cannot be placed (a subclass, sparse, nested), or None.
         again: Containers that are one object with an earlier one.
         openings: Which classes of arguments are taken apart.
-        opened: Those that were in this call.
+        opened: The classes that were in this call.
         state: Random generators outside that the key looks at, as it does at those among the arguments.
     """
 
@@ -81,12 +84,12 @@ class Call(NamedTuple):
     foreign: str | None = None
     again: tuple[tuple[int, int], ...] = ()
     openings: Openings | None = None
-    opened: Mapping[type, Opening] | None = None
+    opened: Mapping[type, Opening] = _NONE
     state: tuple[tuple[GeneratorPlace, torch.Generator], ...] = ()
 
     @property
     def added(self) -> tuple[tuple[str, ...], ...] | None:
-        """Attributes of one's own that each tensor has; None if the key does not tell."""
+        """Names of the attributes that users added to each tensor; None if the key does not tell."""
         return self.key.added
 
     def names(self) -> list[str]:
@@ -110,10 +113,10 @@ class Call(NamedTuple):
     def generators(self) -> dict[int, torch.Generator]:
         """The random generators that were taken apart: by branch, those outside by numbers below 0.
 
-        Each is there once. A default one is not: it is drawn from in other ways, too, and the key tells which
-        it is.
+        Each is there once. A default one is left out: it is drawn from in other ways, too, and the key tells
+        which one it is.
         """
-        if not self.opened or torch.Generator not in self.opened:
+        if torch.Generator not in self.opened:
             return {}
         found = [*enumerate(self.branches()), *[(~n, each) for n, (_, each) in enumerate(self.state)]]
         numbers: dict[int, int] = {}
@@ -124,14 +127,14 @@ class Call(NamedTuple):
         return {number: of[number] for number in numbers.values()}
 
     def branch_names(self) -> list[str]:
-        """Name of every one of them."""
+        """Name of every branch."""
         args, kwargs = self.spec.children
         return ["", *branch_names(args, "args"), *branch_names(kwargs, "kwargs")]
 
     def is_changed(self) -> bool:
         """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
         leaves: list[Any] = []
-        spec = flatten(self.given, leaves, self.opened)
+        spec = flatten(self.given, leaves, self.opened if self.openings is not None else None)
         return spec != self.spec or not all(map(_is_as_it_was, leaves, self.leaves, self.kinds))
 
 
@@ -140,13 +143,7 @@ def _is_as_it_was(now: Any, was: Any, kind: str) -> bool:
 
 
 def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | None = None) -> Call:
-    """Take a call's arguments apart and compute its key.
-
-    Args:
-        args: Positional arguments.
-        kwargs: The others, by name.
-        openings: Which classes of arguments are taken apart.
-    """
+    """Take a call's arguments apart and compute its key; ``openings`` says which classes are taken apart."""
     leaves: list[Any] = []
     opened = openings.open if openings is not None else None
     spec = flatten((args, kwargs), leaves, opened)
@@ -163,7 +160,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | Non
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if asked else None
     key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
     return Call(
-        spec, tuple(leaves), kinds, key, (args, kwargs), foreign, again, openings, opened,
+        spec, tuple(leaves), kinds, key, (args, kwargs), foreign, again, openings, opened or _NONE,
         state=tuple([(place, each) for place, each, _ in state]),
     )  # fmt: skip
 
@@ -172,7 +169,7 @@ class OfState(NamedTuple):
     """The part of a key about random generators outside.
 
     Attributes:
-        told: What there is to each, by the name of its slot.
+        told: What each says of itself, by the name of its slot.
         first: For each, after those among the arguments, the first that is the same one.
     """
 
@@ -220,7 +217,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
 
 
 def is_known_by_identity(leaf: Any) -> bool:
-    """Whether the key has a plain leaf itself, so that what it holds may change; otherwise it has a copy."""
+    """Whether the key has a plain leaf itself, whose contents may change, and no copy of it."""
     return isinstance(leaf, (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType))
 
 
@@ -230,7 +227,7 @@ def _plain_token(leaf: Any) -> tuple[Any, ...] | None:
 
 
 def _foreign(leaf: torch.Tensor) -> str:
-    """What a tensor is that cannot be placed."""
+    """What kind of tensor it is that cannot be placed."""
     kind = "tensor" if type(leaf) is torch.Tensor else type(leaf).__name__
     with plain_functions():  # to look at a tensor of the user's class is not to use it
         if is_wrapped(leaf):
@@ -297,7 +294,7 @@ def overlaps(tensors: list[torch.Tensor]) -> list[list[int]]:
 def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
     """Which tensor arguments share memory, how they lie relative to each other, and which are one object.
 
-    The last is seen by ``q is k``, with which attention takes another way.
+    A program sees the last by ``q is k``, where attention takes another way.
     """
     pointers = [tensor.untyped_storage()._cdata for tensor in tensors]
     if len(set(pointers)) == len(pointers):
@@ -334,7 +331,7 @@ def explain_key(was: Key, call: Call) -> str:
 
 
 def _explain_state(was: tuple[Any, ...], now: tuple[Any, ...]) -> str | None:
-    """What differs of random generators outside, if something does but which of them are one."""
+    """What differs in the random generators outside, unless it is which of them are one."""
     before, after = (
         dict([each for part in parts if type(part) is OfState for each in part.told]) for parts in (was, now)
     )
@@ -359,7 +356,7 @@ def _explain_structure(was: list[str], now: list[str]) -> str:
 
 
 def remedy_of_key(was: Key, call: Call) -> str:
-    """What to do about the difference that :func:`explain_key` tells of; nothing if the rule says it."""
+    """What to do about the difference that :func:`explain_key` tells; nothing if the rule says it."""
     if was.spec != call.key.spec:
         return ""
     pairs = zip(was.tokens, call.key.tokens, strict=False)
@@ -376,7 +373,7 @@ ONE_OBJECT = "Pass one and the same object, or the tensors in it (in tuples, lis
 
 
 def _explain_token(was: Any, now: Any) -> str:
-    """What is to be said behind the name of an argument."""
+    """The text behind the name of an argument."""
     before, after = _show(was), _show(now)
     if before != after:
         return f" was {before} and is {after}"

@@ -2,10 +2,10 @@
 
 Dicts, lists, tuples, named tuples and dataclass instances are branches; everything else is a leaf, and so are
 named tuples and dataclass instances with further attributes. Instances of a class that is open
-(:mod:`.opened`) are branches, too.
-A dict subclass that is also a dataclass (the output classes of ``transformers``) is rebuilt by its
-constructor; other dataclasses are filled field by field, so that ``__post_init__`` does not run twice.
-The structure is a nested tuple, so that it can be hashed and compared without a class of its own.
+(:mod:`.opened`) are branches, too. A dict subclass that is also a dataclass (the output classes of
+``transformers``) is rebuilt by its constructor; other dataclasses are filled field by field, so that
+``__post_init__`` does not run twice. The structure is a nested tuple, so it can be hashed and compared
+without a class of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ArgumentBranch(NamedTuple):
     Attributes:
         kind: Which of :data:`_MAKE` makes it.
         cls: Its class, or what else it is made with.
-        names: Under what its children lie in it; of what only counts them, their number.
+        names: The keys of its children; where it only counts them, their number.
         children: Their structures.
     """
 
@@ -72,10 +72,7 @@ class ArgumentBranch(NamedTuple):
 def flatten(value: Any, leaves: list[Any], opened: Mapping[type, Opening] | None = None) -> Spec:
     """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure.
 
-    Args:
-        value: The value.
-        leaves: Where its leaves go.
-        opened: Classes whose instances are branches; where it is given, views of dicts are such, too.
+    Instances of the ``opened`` classes are branches; where these are given, views of dicts are, too.
     """
     parts = _parts(value, opened)
     if parts is None:
@@ -133,8 +130,8 @@ def _fields_of(value: Any, kind: type[Any]) -> tuple[str, ...] | None:
 def repeated(spec: Spec, value: Any) -> tuple[tuple[int, int], ...]:
     """Which branches are one object with an earlier one: the numbers of both, outermost first.
 
-    Branches that cannot change are left out: whether two equal tuples are one object says nothing. Objects
-    that have their attributes in one dict stand there by the complements of their numbers.
+    Branches that cannot change are left out: that two equal tuples are one object says nothing. Objects that
+    have their attributes in one dict stand there by the complements of their numbers.
     """
     first: dict[int, int] = {}
     pairs: list[tuple[int, int]] = []
@@ -208,11 +205,9 @@ _NOTHING: Any = object()
 
 
 class _Builder:
-    """Builds a value of a structure, and its branches as often as there were.
+    """Builds a value of a structure from leaves in the order of :func:`flatten`.
 
-    Args:
-        leaves: In the order in which :func:`flatten` met them.
-        again: Branches that are one object with an earlier one (:func:`repeated`).
+    ``again`` are the branches that are one object with an earlier one (:func:`repeated`).
     """
 
     def __init__(self, leaves: Iterator[Any], again: Iterable[tuple[int, int]] = ()) -> None:
@@ -278,41 +273,32 @@ class _Filler(_Builder):
 
 
 def unflatten(spec: Spec, leaves: Iterator[Any], again: Iterable[tuple[int, int]] = ()) -> Any:
-    """Build a value of the given structure.
-
-    Args:
-        spec: The structure.
-        leaves: In the order in which :func:`flatten` met them.
-        again: Branches that are one object with an earlier one (:func:`repeated`).
-    """
+    """Build a value of the given structure; arguments as in :class:`_Builder`."""
     return _Builder(leaves, again).build(spec)
 
 
 def rebuilt(spec: Spec, value: Any, leaves: Iterator[Any], again: Iterable[tuple[int, int]] = ()) -> Any:
-    """A value with other leaves, and branches of its own; arguments as in :func:`unflatten`."""
+    """A value with other leaves, and branches of its own; arguments as in :class:`_Builder`."""
     return _Rebuilder(leaves, again).build(spec, value)
 
 
 def filled(spec: Spec, value: Any, leaves: Iterator[Any], again: Iterable[tuple[int, int]] = ()) -> Any:
     """A value with other leaves, laid into the containers and objects that it consists of.
 
-    Args:
-        spec: Its structure, or that of it with what is bound beside it, which is made.
-        value: The value, with the objects that :class:`~.handed.Made` stands for.
-        leaves: In the order in which :func:`flatten` met them.
-        again: Branches that are one object with an earlier one (:func:`repeated`).
+    The structure may have values bound beside it, which are made. The value has the objects themselves that
+    :class:`~.handed.Made` stands for.
     """
     return _Filler(leaves, again).build(spec, value)
 
 
 def _names(spec: ArgumentBranch) -> Iterable[Any]:
-    """Under what the children of a branch lie in it."""
+    """The keys of a branch's children."""
     named = spec.kind in ("dict", "defaultdict", "dataclass", "made")
     return spec.names if named else range(len(spec.children))
 
 
 def _lay(spec: Spec, value: Any, name: Any, child: Any) -> None:
-    """Lay something into a branch, past what its class makes of that."""
+    """Lay something into a branch, past its class's own ways to set it."""
     if spec.kind == "made":
         put_member(value, name, child)
         return

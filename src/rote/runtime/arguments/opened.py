@@ -1,12 +1,12 @@
-"""Objects of classes of one's own among the arguments: known by identity, or taken apart by what calls read.
+"""Objects of the user's classes among the arguments: known by identity, or taken apart by what calls read.
 
 An object that comes in every call is known by its identity, and what a call reads of it is under guard. Where
 another object of the same class comes in its place, the class is opened: the attributes that calls have read
 of its instances become leaves of the key, like the members of a dict. What no call reads has no part in the
 key. A class is closed again where a call does something for which it matters which object it is.
 
-So are PyTorch's random generators: the key has their device, and what calls ask of them. What is drawn from
-them depends on their state, which is no part of it.
+PyTorch's random generators are opened, too: the key has their device, and what calls ask of them. The numbers
+drawn from them depend on their state, which is no part of the key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ..objects import has_parts_in_c, members, module_of
-from .places import GeneratorPlace, Places
+from .places import GeneratorPlace, Places, table_of
 
 _CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
 _CONTAINERS = (OrderedDict, dict, list, tuple)
@@ -59,14 +59,6 @@ def slots_of(kind: type) -> dict[str, Any]:
     return found
 
 
-def table_of(value: Any) -> dict[str, Any] | None:
-    """The dict with an object's attributes; None if it has slots alone."""
-    try:
-        return object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
-
-
 def parts_of(value: Any) -> list[Any]:
     """A container; of an object the dict with its attributes as well."""
     table = table_of(value)
@@ -74,12 +66,7 @@ def parts_of(value: Any) -> list[Any]:
 
 
 class Opening:
-    """How instances of a class are taken apart.
-
-    Args:
-        kind: The class.
-        names: The attributes that are leaves; None for all that an instance has, in order.
-    """
+    """How instances of a class are taken apart: by these attributes, or by all in order."""
 
     __slots__ = ("_holds", "_names", "_slots")
 
@@ -93,7 +80,7 @@ class Opening:
         return self._names is None or name in self._names
 
     def look(self, value: Any) -> tuple[tuple[Name, ...], list[Any]]:
-        """Names and values of an object's attributes, as far as it has them, and of all members."""
+        """Names and values of all members of an object, and of the opened attributes that it has."""
         if not self._holds:
             return self._attributes(value)
         keys = members.keys(value) if isinstance(value, dict) else range(members.length(value))
@@ -116,21 +103,17 @@ DEVICE, SEED, DEFAULT = "device", "initial_seed()", "is_default"
 
 
 class OfGenerators(Opening):
-    """How random generators are taken apart.
+    """How random generators are taken apart: by what calls have asked of them, and two more."""
 
-    Args:
-        names: What calls have asked of them.
-    """
-
-    __slots__ = ()
+    __slots__ = ("_told",)
 
     def __init__(self, names: Iterable[str] | None) -> None:
         super().__init__(torch.Generator, {DEVICE, DEFAULT, *(names or ())})
+        self._told = tuple(sorted({DEVICE, DEFAULT, *(names or ())}))
 
     def look(self, value: Any) -> tuple[tuple[Name, ...], list[Any]]:
-        """What there is to a generator, and which default one it is."""
-        assert self._names is not None
-        return self._names, [told_of(value, name) for name in self._names]
+        """What a generator says of itself, and which default one it is."""
+        return self._told, [told_of(value, name) for name in self._told]
 
 
 def told_of(generator: torch.Generator, name: str) -> Any:
@@ -141,7 +124,7 @@ def told_of(generator: torch.Generator, name: str) -> Any:
 
 
 def is_default(generator: torch.Generator) -> bool:
-    """Whether it is one from which PyTorch draws where it is given none."""
+    """Whether it is a generator from which PyTorch draws where it is given none."""
     if generator.device.type == "cpu":
         return address_of(generator) == _OF_HOST
     return any([address_of(generator) == address_of(each) for each in torch.cuda.default_generators])
@@ -161,7 +144,7 @@ def opening_of(kind: type, names: Iterable[str] | None) -> Opening:
 
 
 def _told(opening: Opening, generator: torch.Generator) -> tuple[Any, ...]:
-    """What there is to a generator, with names."""
+    """What a generator says of itself, with names."""
     names, values = opening.look(generator)
     return tuple(zip(names, values, strict=True))
 
@@ -183,25 +166,19 @@ def attribute_of(value: Any, name: str, table: dict[str, Any] | None, slots: dic
 
 def member_of(value: Any, name: Name) -> Any:
     """An attribute or a member that an object has, as it lies in it."""
-    if type(name) is tuple:
+    if isinstance(name, tuple):
         return members.member(value, name[1])
-    assert isinstance(name, str)
     return attribute_of(value, name, table_of(value), slots_of(type(value)))
 
 
 def put_member(value: Any, name: Name, new: Any) -> None:
-    """Lay something into an attribute or a member of an object, past what its class makes of that."""
-    if type(name) is tuple:
+    """Lay something into an attribute or a member of an object, past its class's own ways to set it."""
+    if isinstance(name, tuple):
         members.put(value, name[1], new)
-        return
-    assert isinstance(name, str)
-    slot = slots_of(type(value)).get(name)
-    if slot is not None:
+    elif (slot := slots_of(type(value)).get(name)) is not None:
         slot.__set__(value, new)
     else:
-        table = table_of(value)
-        assert table is not None
-        table[name] = new
+        object.__getattribute__(value, "__dict__")[name] = new
 
 
 def made_of(kind: type, names: Iterable[Name], values: Iterable[Any]) -> Any:
@@ -270,7 +247,7 @@ class Openings:
         open: How, by class; what a call has of it stays as it is.
         closed: Classes whose instances are known by their identity for good, and why.
         of_tensors: A call has asked a tensor for an attribute that is not PyTorch's: keys tell which it has.
-        places: Where random generators lie outside that keys look at.
+        places: The slots of random generators outside that keys look at.
     """
 
     def __init__(self) -> None:
@@ -300,9 +277,9 @@ class Openings:
             known.add(name)
 
     def meet(self, values: list[Any]) -> bool:
-        """Objects come that are in no key; whether a class is open by that.
+        """Objects come that are in no key; returns whether that opens a class.
 
-        It is if an earlier instance is gone, or if there are too many of them.
+        It does if an earlier instance is gone, or if there are too many of them.
         """
         fresh: set[type] = set()
         for value in values:
@@ -334,7 +311,7 @@ class Openings:
             self.open = {**self.open, kind: opening_of(kind, self._read.get(kind, set()))}
 
     def look(self) -> tuple[tuple[GeneratorPlace, torch.Generator, tuple[Any, ...]], ...]:
-        """The generators in the slots that keys look at, what there is to each, with its slot's number."""
+        """The generators in the slots that keys look at, what each says of itself, and its slot's number."""
         opening = self.open.get(torch.Generator)
         if opening is None or not self.places.open:
             return ()
@@ -343,21 +320,21 @@ class Openings:
         return tuple([(place, each, (number, *_told(opening, each))) for number, place, each in there])
 
     def learn(self) -> None:
-        """A call is over: what it has read of open classes is known from the next one on."""
+        """A call is over: the attributes it read of open classes are leaves from the next one on."""
         for kind, opening in self.open.items():
             names = self._read.get(kind, set())
             if not all([opening.has(name) for name in (names if names is not None else (None,))]):
                 self.open = {**self.open, kind: opening_of(kind, names)}
 
     def close(self, kind: type, why: str) -> None:
-        """It matters which object an instance of a class is."""
+        """It matters which object an instance of a class is: its instances are no longer taken apart."""
         self.closed[kind] = why
         if kind is torch.Generator:
             self.places.clear()
         self.open = {each: opening for each, opening in self.open.items() if each is not kind}
 
     def close_all(self, why: str) -> None:
-        """What is open cannot be taken apart."""
+        """The open classes cannot be taken apart."""
         for kind in list(self.open):
             self.close(kind, why)
 

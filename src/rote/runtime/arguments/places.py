@@ -1,7 +1,7 @@
 """Where random generators lie outside that are replaced: state that the key looks at, as at an argument.
 
-A slot in which calls find another generator than before is one of these. Which object lies in it is no
-condition then: the recording draws from one of its own, as for arguments. Slots are attributes of objects,
+A slot in which calls find another generator than before is such a place. Then it is no condition which object
+lies in it: the recording draws from one of its own, as for arguments. Slots are attributes of objects,
 globals and variables of functions around.
 """
 
@@ -18,14 +18,7 @@ from ..state import ATTRIBUTE, CELL, ITEM, lying_in
 
 
 class GeneratorPlace(NamedTuple):
-    """A slot outside.
-
-    Attributes:
-        kind: How it is read.
-        container: Gives what it is in; None if that is gone.
-        key: Under what it lies there.
-        name: What the user would write.
-    """
+    """A slot outside; its container is asked for, and may be gone."""
 
     kind: str
     container: Callable[[], Any]
@@ -33,7 +26,7 @@ class GeneratorPlace(NamedTuple):
     name: str
 
     def now(self) -> torch.Generator | None:
-        """The generator that lies there; None if none does."""
+        """The generator that lies there; None if there is none."""
         container = self.container()
         try:
             found = lying_in(self.kind, container, self.key) if container is not None else None
@@ -43,14 +36,9 @@ class GeneratorPlace(NamedTuple):
 
 
 def place_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> GeneratorPlace | None:
-    """The slot, if it is one that can be looked at without keeping alive what is large.
+    """The slot, if it can be looked at without keeping alive what is large.
 
-    Args:
-        kind: How it is read.
-        container: What it is in.
-        key: Under what it lies there.
-        owner: The object whose attributes the container is, if it is not itself.
-        name: What the user would write.
+    If the container is the dict of an object's attributes, ``owner`` is that object.
     """
     whose = container if owner is None else owner
     if kind == CELL and type(container) is CellType:
@@ -60,13 +48,13 @@ def place_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> Gene
     if isinstance(whose, type) or not type(whose).__weakrefoffset__:
         return None
     alive = weakref.ref(whose)
-    if kind == ITEM and _attributes_of(whose) is container:
-        return GeneratorPlace(kind, lambda: _attributes_of(alive()), key, name)
+    if kind == ITEM and table_of(whose) is container:
+        return GeneratorPlace(kind, lambda: table_of(alive()), key, name)
     return GeneratorPlace(kind, alive, key, name) if kind == ATTRIBUTE and whose is container else None
 
 
-def _attributes_of(value: Any) -> dict[str, Any] | None:
-    """The dict with an object's attributes; None if it has none, or is gone."""
+def table_of(value: Any) -> dict[str, Any] | None:
+    """The dict with an object's attributes; None if it has slots alone."""
     try:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -79,23 +67,16 @@ def _is_namespace(value: Any) -> bool:
 
 
 class Places:
-    """The slots that are known, and those that keys look at.
-
-    Attributes:
-        open: The latter.
-    """
+    """The slots that are known, of which keys look at the open ones."""
 
     def __init__(self) -> None:
         self.open: tuple[GeneratorPlace, ...] = ()
         self._met: dict[tuple[str, int, Any], tuple[GeneratorPlace, Callable[[], Any]]] = {}
 
     def meet(self, address: tuple[str, int, Any], place: GeneratorPlace, generator: torch.Generator) -> bool:
-        """A call finds a generator in a slot; whether it is another one than that which was met there.
+        """A call finds a generator in a slot; returns whether another one was met there before.
 
-        Args:
-            address: Kind, container and key of the slot.
-            place: The slot.
-            generator: What lies there.
+        The address is the kind, container and key of the slot.
         """
         known = self._met.get(address)
         same_slot = known is not None and known[0].container() is place.container()

@@ -13,11 +13,7 @@ NOT_MINE: Any = object()
 
 
 class Source:
-    """Collects lines and constants, and compiles them once.
-
-    Args:
-        name: Of the function, as it shows in tracebacks and profiles.
-    """
+    """Collects lines and constants, and compiles them once; the name shows in tracebacks and profiles."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -35,7 +31,7 @@ class Source:
         return known
 
     def call(self, function: Callable[[], Any]) -> str:
-        """The text of a call; of one that is prepared it is the call itself, which is quicker."""
+        """The text of a call; of a prepared one its inner call, which is quicker."""
         if isinstance(function, partial) and not function.keywords:
             arguments = [self.constant(each) for each in function.args]
             return f"{self.constant(function.func)}({', '.join(arguments)})"

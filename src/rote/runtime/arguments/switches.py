@@ -1,12 +1,13 @@
 """PyTorch's global switches: asked by name, or all at once as words of memory.
 
 A dozen switches that decide which kernels run take half a microsecond to ask, one by one. All but those of a
-thread (grad mode, autocast) lie in one object of PyTorch's that is there as long as the process, and a table
-behind it. So their words are read beside those of a guard (:mod:`..fingerprint.words`), at a nanosecond
-each; where one differs, the switches are asked by name.
+thread (grad mode, autocast) lie in one object of PyTorch's that lives as long as the process, and a table
+behind it. So their words are read beside those of a guard (:mod:`..fingerprint.words`), at a nanosecond each;
+where one differs, the switches are asked by name.
 
-Where the object lies PyTorch says; where the switches lie in it is known for some versions, and what is found
-there has to be what the accessors say. The table's nodes are made once and never freed, and it counts them.
+PyTorch says where the object lies. Where the switches lie in it is known for some versions, and the values
+found there have to be what the accessors say. The table's nodes are made once and never freed, and it counts
+them.
 """
 
 from __future__ import annotations
@@ -38,9 +39,6 @@ def read_switches() -> tuple[Any, ...]:
 class Switches:
     """The switches as a key has them.
 
-    Args:
-        values: What :func:`read_switches` returned.
-
     Attributes:
         words: Words that say of all switches whether one has changed since :meth:`holds` was asked.
     """
@@ -55,7 +53,7 @@ class Switches:
         return bool(_words())
 
     def holds(self) -> bool:
-        """Whether they are what they were; each is asked by name."""
+        """Whether they are as the key has them; each is asked by name."""
         if read_switches() != self._values:
             return False
         self.words = stage(_words())

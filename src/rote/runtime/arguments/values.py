@@ -23,12 +23,7 @@ _ZONES = frozenset({type(None), datetime.timezone})
 
 
 def value_token(leaf: Any, token: Callable[[Any], tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
-    """What an object is compared by; None if it is not known by its value.
-
-    Args:
-        leaf: The object.
-        token: Describes a member; None if that is not known by its value.
-    """
+    """What an object is compared by; None if it is not known by its value. ``token`` describes a member."""
     kind = type(leaf)
     if kind in _SAME_TEXT or (kind in _TIMES and type(leaf.tzinfo) in _ZONES):
         return kind, repr(leaf)

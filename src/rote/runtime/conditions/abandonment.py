@@ -6,8 +6,8 @@ that keeps the memory. Containers know no weak references, so the garbage collec
 object, and who refers to that. Where more references are counted than were found, somebody holds it in C, or
 in a local variable.
 
-That looks at every object of the process, once for each level of references. It is asked where a call has to
-be traced because an object was replaced.
+The search looks at every object of the process, once for each level of references. It runs where a call has
+to be traced because an object was replaced.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ _PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 def abandoned(values: list[Any]) -> list[bool]:
-    """Whether each of some objects is held by guards only, or by what nobody else holds.
+    """Whether each of some objects is held by guards only, or by others that nobody else holds.
 
-    Args:
-        values: The objects. Nobody may refer to them for the sake of the question but this list.
+    Nobody but this list may refer to the objects for the sake of the question.
     """
     search = _Search(values)
     return [search.is_free(id(value)) for value in values]
@@ -81,7 +80,7 @@ class _Search:
         return isinstance(referrer, Entry) or type(referrer).__module__.startswith(_PACKAGE)
 
     def is_free(self, key: int) -> bool:
-        """Whether nobody holds an object, and none of those that refer to it."""
+        """Whether nobody holds an object, nor any of the objects that refer to it."""
         seen, queue = {key}, [key]
         while queue:
             at = queue.pop()

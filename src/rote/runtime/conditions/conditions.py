@@ -1,10 +1,10 @@
 """Conditions: what has to be as it was for a recording to answer, slot by slot.
 
-Each class compares slots of one kind, with a handful of loops of C over parallel lists. Where objects are
-compared by identity, a plain value that is equal takes the place of the one that was there.
+Each class compares slots of one kind, with a handful of loops in C over parallel lists. Where objects are
+compared by identity, an equal plain value may take the place of the one that was there.
 
 The same conditions serve the search for a recording, which asks them all (:mod:`.guards`), the explanation,
-which asks for the slots that differ, and the replay, which asks those of them that no word of memory answers
+which asks for the slots that differ, and the replay, which asks those that no word of memory answers
 (:mod:`.quick`).
 """
 
@@ -42,11 +42,11 @@ from ..state import (
 from .paths import SlotPlace
 
 _GONE = (KeyError, IndexError, ValueError, AttributeError)
-"""What is raised where a slot is no more."""
+"""Raised where a slot is no more."""
 _EXACT = frozenset({str, int, bool, type(None)})
 """Types whose values are the same if they are equal and of one type."""
 _COMPARED = (str, bytes, int, bool, type(None), type)
-"""Types of which two members that are equal are the same, in sets that have no other types; 0.0 is -0.0."""
+"""In a set of one of these types, equal members are the same member; not so of floats: 0.0 equals -0.0."""
 
 _Loop = Callable[[list[Any], list[Any]], Iterable[Any]]
 """Of containers and keys."""
@@ -69,8 +69,7 @@ _LYING: dict[str, _Loop] = {
 class Condition:
     """Slots that are compared in one way; unless a class has a quicker one, each by itself.
 
-    Args:
-        entries: The slots, with what lay in them; of :class:`Said` and :class:`Lying` of one kind.
+    The slots of :class:`Said` and :class:`Lying` are of one kind.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -84,7 +83,7 @@ class Condition:
         return all([same(entry.value, now_in(entry)) for entry in self.entries])
 
     def differing(self) -> Iterator[SlotPlace]:
-        """The slots that do not, with what lies there."""
+        """The slots that hold something else, with what lies there."""
         return _differing(self.entries)
 
     def is_kept(self, place: int) -> bool:
@@ -101,7 +100,7 @@ class Condition:
 
 
 class Said(Condition):
-    """Containers have as many members as they had, the keys that they had, in order, or still have not."""
+    """Containers have as many members, the same keys or the same order as before, or still lack a key."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         super().__init__(entries)
@@ -180,7 +179,7 @@ class Lying(Condition):
 
 
 class Contents(Condition):
-    """Slots hold what has the content that they held."""
+    """Slots hold objects whose content is what it was."""
 
     @override
     def is_kept(self, place: int) -> bool:
@@ -189,7 +188,7 @@ class Contents(Condition):
 
 
 class Plain(Condition):
-    """Sets hold the plain members that they held, functions that change say what they said, which is plain.
+    """Sets hold the plain members that they held; functions give the plain answers that they gave.
 
     Models have a dozen such sets (which outputs a class records, which weights are kept in float32). To mark
     each and to compare the marks takes longer than to compare their members, with their types and in order.
@@ -233,9 +232,7 @@ slots that each compares apart."""
 def conditions_of(entries: Iterable[Entry], watched: set[tuple[int, int]]) -> list[Condition]:
     """What has to hold of some slots.
 
-    Args:
-        entries: The slots.
-        watched: Identities and addresses of tensors that are watched themselves.
+    The tensors with the ``watched`` identities and addresses are watched elsewhere.
     """
     found = defaultdict[tuple[type[Condition], str], list[Entry]](list)
     for entry in entries:
@@ -274,14 +271,14 @@ def _class_for(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] |
 
 
 def _exactly(value: Any) -> tuple[Any, ...]:
-    """What tells plain values from those that are equal to them; of sets in their order."""
+    """A form that tells plain values from others that are equal to them; of sets in their order."""
     if type(value) in (tuple, set, frozenset):
         return type(value), [*map(type, value)], [*value]
     return type(value), value
 
 
 def _plain_in(entry: Entry) -> Any:
-    """The set that lies in a slot, or of which all members are under guard; or what a function says."""
+    """The set in a slot, or the set whose members are all under guard; or the answer of a function."""
     if entry.kind == ASKED:
         return entry.container(*entry.key)
     return entry.container if entry.kind == BULK else entry.container[entry.key]

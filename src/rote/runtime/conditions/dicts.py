@@ -1,17 +1,18 @@
 """Dicts under guard, and containers that are to be empty: asked as a whole, not slot by slot.
 
-A dict whose version is the recorded one holds what it held. The versions, and the lengths of what is empty,
-are words of memory (:mod:`..fingerprint.words`), one in each container. A model of 150 parameters has 2,000
-such containers. In a loop that keeps them in the processor's caches that is 3 us; for a caller who waits for
-the device after each call they come from memory, and take 100 us and more (H200's host).
+A dict whose version is the recorded one holds what it held. The versions, and the lengths of empty
+containers, are words of memory (:mod:`..fingerprint.words`), one in each. A model of 150 parameters has 2,000
+such containers. In a loop that keeps them in the processor's caches, reading them takes 3 us; for a caller
+who waits for the device after each call they come from memory, which takes 100 us and more (H200's host).
 
 So where there are many, and PyTorch can watch dicts (since Python 3.12), they are watched once they have kept
 still for some calls, and the epoch (:mod:`..fingerprint.epoch`) says in one question whether any has changed.
-It may end for what concerns others: then the words decide, as before.
+It may end for a change elsewhere: then the words decide, as before.
 
-What cannot be watched is an empty dict: ``update`` fills it from another one without a notice. So their
-lengths are always read. The tables of hooks, ordered dicts, notice their ``update``. (``dict.update(table,
-...)`` goes past an ordered dict's own, which leaves a table that says it has members and lists none.)
+An empty dict cannot be watched: ``update`` fills it from another one without a notice. So the lengths of
+empty containers are always read. The tables of hooks, ordered dicts, notice their ``update``.
+(``dict.update(table, ...)`` goes past an ordered dict's own, which leaves a table that says it has members
+and lists none.)
 
 A dict that changes again and again and yet holds what is under guard, a namespace in which other things
 happen, is *busy*: it is looked into slot by slot from then on. A few changes are none: modules are imported
@@ -46,10 +47,10 @@ _EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
 """Types whose truth value is whether they have a member."""
 
 _NUMBERED = (dict, defaultdict)
-"""Types of which a version says everything; of an ordered one it does not say the order."""
+"""Types whose version says everything; that of an ordered dict does not say the order."""
 
 MANY = 128
-"""Containers that can be watched from which they are."""
+"""Containers from which on they are watched, where that is possible."""
 
 SETTLED = 8
 """Calls for which they have to have kept still. Who watches a dict that changes all the time has no epoch."""
@@ -63,10 +64,10 @@ class SeenDicts(NamedTuple):
     """Containers as they were at one moment.
 
     Attributes:
-        versions: Of the dicts.
+        versions: The versions of the dicts.
         changing: The words that the epoch speaks for.
         portions: The same, as they are read.
-        lengths: Those that it does not.
+        lengths: The words that it does not speak for.
     """
 
     versions: list[int]
@@ -139,15 +140,10 @@ class Dicts:
         return was
 
     def adopt(self, was: SeenDicts | None, now: SeenDicts) -> bool:
-        """The plain guard has held.
-
-        Args:
-            was: What was known before it was asked.
-            now: What was read before it was asked.
+        """The plain guard has held between two looks: the later one is what is known now.
 
         Returns:
-            Whether that is what is known now; otherwise there are dicts that are busy, and have to be sorted
-            out (:meth:`cover`).
+            False if there are busy dicts, which have to be sorted out first (:meth:`cover`).
         """
         if was is None or was.versions == now.versions:
             self._seen = now
@@ -171,7 +167,7 @@ class Dicts:
 
     @property
     def known(self) -> bool:
-        """Whether anything is."""
+        """Whether the containers were looked at since the last change."""
         return self._seen is not None
 
     @property
@@ -220,13 +216,13 @@ class Dicts:
 
 
 def _says_empty(entry: Entry) -> bool:
-    """Whether a container has no member, as a slot says; or there is a key that it has not, nor any other."""
+    """Whether a slot says that a container has no member, or lacks one key and all others."""
     says = entry.kind in (LENGTH, MEMBERS) or (entry.kind == DEFINED and not entry.container)
     return says and isinstance(entry.value, Content) and not entry.value.value
 
 
 def _behind(container: Any) -> Any:
-    """The dict in which the members of a container lie; what is no dict if there is none."""
+    """The dict in which the members of a container lie; something else if there is none."""
     if container is ENVIRONMENT:  # decoding all of it takes 15 us
         return getattr(container, "_data", None)
     return container

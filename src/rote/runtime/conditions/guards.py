@@ -54,7 +54,7 @@ class Guard:
         externals: Tensors that the recording reads in place, by storage handle.
         parameters: Parameters among the arguments, by storage handle, with their names.
         gradients: Gradients the recording may read: parameter name, parameter, gradient.
-        readers: For each storage handle the user's line that read it first.
+        readers: The user's line that first read each storage, by handle.
         arrays: Addresses of numpy arrays whose content is read again at every replay (not under guard).
         looked: Tensors that are not read, but asked for their shape, type, or whether they require grad.
         flags: Whether a tensor requires grad matters without gradients too.
@@ -80,6 +80,7 @@ class Guard:
     ) -> None:
         self._arrays = arrays
         self._snapshot = snapshot
+        self._reads = snapshot.reads if snapshot.reads is not None else Reads({})
         self._iterates = any([isinstance(entry.value, Position) for entry in snapshot.entries.values()])
         self._followed: Followed | None = None
         self._moving = frozenset[int]()  # objects that were followed
@@ -145,9 +146,9 @@ class Guard:
         """The guard over other objects that lie in the place of those that were read, and read the same.
 
         Returns:
-            It, if it holds; None if nothing is moved, or something else is not what it was.
+            It, if it holds; None if nothing is moved, or something else has changed.
         """
-        if self._snapshot.reads is None or self.tensors.dead:
+        if self.tensors.dead:
             return None
         whole = self._unfolded()
         pairs = whole._pairs()
@@ -171,7 +172,7 @@ class Guard:
 
     @cached_property
     def _known(self) -> KnownPaths:
-        return KnownPaths.from_slots(self.entries, self._snapshot.reads or Reads({}))
+        return KnownPaths.from_slots(self.entries, self._reads)
 
     def _copy(self) -> Guard:
         """The same guard, with slots and names of its own."""
@@ -179,6 +180,7 @@ class Guard:
         for name in ("_bare_containers", "_known"):
             other.__dict__.pop(name, None)
         snapshot.entries, snapshot.parents, snapshot.labels = {}, [*snapshot.parents], [*snapshot.labels]
+        snapshot.reads = None  # the guard has its own; these would keep alive what was replaced
         other._snapshot = snapshot
         return other
 
@@ -187,7 +189,7 @@ class Guard:
         if self._followed is None:
             return self
         other = self._copy()
-        other._snapshot.reads, other._followed, other._moving = self.reads, None, self._followed.objects
+        other._reads, other._followed, other._moving = self.reads, None, self._followed.objects
         own = [entry for entry in self.entries if entry.kind != FOLLOWED]
         other.entries = [*own, *self._followed.entries]
         other._compile()
@@ -195,11 +197,10 @@ class Guard:
 
     def _follow(self, pairs: Pairs) -> Guard:
         """A guard about the objects that lie in the place of others."""
-        other, found, reads = self._copy(), pairs.found, self._snapshot.reads
-        assert reads is not None
+        other, found = self._copy(), pairs.found
         other.entries = [pairs.follow(entry) for entry in self.entries]
+        other._reads = Reads.of(map(pairs.follow, self._reads), self._reads.pinned)
         snapshot = other._snapshot
-        snapshot.reads = Reads.of(map(pairs.follow, reads), reads.pinned)
         snapshot.labels = [
             label.name if isinstance(label, Read) and pairs.follow(label) is not label else label
             for label in snapshot.labels
@@ -217,9 +218,8 @@ class Guard:
         return other
 
     def _fold(self, moving: AbstractSet[int]) -> None:
-        """Other objects lie in the place of some again and again: what is read of them is compared apart."""
-        snapshot, known, reads = self._snapshot, self._known, self._snapshot.reads
-        assert reads is not None
+        """Objects are replaced again and again in some slots: what is read of them is compared apart."""
+        snapshot, known, reads = self._snapshot, self._known, self._reads
         inner = [entry for entry in self.entries if id(entry.container) in moving]
         rest = [entry for entry in self.entries if id(entry.container) not in moving]
         roots = [entry for entry in rest if id(entry.value) in moving]
@@ -230,7 +230,7 @@ class Guard:
             Entry(*each[:4], snapshot.node(-1, each.name)) for each in of_them if each.address not in listed
         ]
         others = [each for each in reads if id(each.container) not in moving and id(each.value) not in moving]
-        snapshot.reads = Reads.of(others, reads.pinned)
+        self._reads = Reads.of(others, reads.pinned)
         ids = frozenset({*known.of, *known.holders}.difference(moving))
         self._followed = Followed(
             roots, inner, moving, KnownPaths({}, {}, reads.pinned, {}, ids), snapshot.name_of
@@ -250,21 +250,19 @@ class Guard:
         self.tensors = self.tensors.again(follow)
 
     @property
-    def reads(self) -> Reads | None:
-        """What was read of the objects that are under guard, if that is known."""
-        reads = self._snapshot.reads
-        if self._followed is None or reads is None:
-            return reads
-        return Reads.of([*reads, *self._followed.reads], reads.pinned)
+    def reads(self) -> Reads:
+        """What was read of the objects that are under guard."""
+        if self._followed is None:
+            return self._reads
+        return Reads.of([*self._reads, *self._followed.reads], self._reads.pinned)
 
     def covers(self, reads: Reads) -> bool:
         """Whether everything that a call read is under guard here."""
-        known = self.reads
-        return known is None or reads.slots.keys() <= known.slots.keys()
+        return reads.slots.keys() <= self.reads.slots.keys()
 
     @property
     def ignores(self) -> bool:
-        """Whether a call may change slots without being noticed by the guard, or find other objects there."""
+        """Whether a call may change slots, or find other objects there, without the guard noticing."""
         return self._iterates or self._followed is not None
 
     @property
@@ -289,7 +287,7 @@ class Guard:
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
 
     def replaced(self) -> list[Any]:
-        """The objects under guard that no longer lie where they lay, as far as they may keep others alive."""
+        """The objects under guard that were replaced where they lay, and that may keep others alive."""
         slots = [entry for entry in self._all_entries if _keeps_others(entry.value)]
         return [entry.value for entry in slots if read(entry) is not entry.value]
 
@@ -316,7 +314,7 @@ class Guard:
         return Difference(name, show(was), show(now), moved, None, group, entry.key, scheduler)
 
     def _deepest(self, place: SlotPlace) -> SlotPlace:
-        """What differs in a slot: of another object of the same class, what is read of that."""
+        """What differs in a slot; where another object of the same class lies there, what differs in that."""
         if place.entry.kind == FOLLOWED:
             inner = place.entry.container.difference()
         else:

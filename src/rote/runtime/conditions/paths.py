@@ -5,15 +5,15 @@ answers for the one that was there if everything that was read of that is the sa
 other one by the same path. Objects found in it may be others, likewise. So objects are *paired*, each with
 the one in whose place it lies, and two paths that led to one object have to lead to one object again.
 
-Which object something is may matter itself: it is compared by ``is``, looked up, handed to C, written to,
+The identity of an object may matter itself: it is compared by ``is``, looked up, handed to C, written to,
 handed out, referred to weakly, or found in a way that is no slot. Such objects are *pinned* while a call is
 traced (:meth:`..reads.trace.trace.Trace.pin`), and are in no pair.
 
-Where other objects lie in a slot again and again, a guard does not become one about each of them: what is
-read of them is compared at each call (:class:`Followed`).
+Where objects in a slot are replaced again and again, no new guard is made for each: what is read of them is
+compared at each call (:class:`Followed`).
 
-What does not change has no reads of its own: members of tuples, what methods, partials and functions are
-made of. That is paired part by part.
+Immutable parts have no reads of their own: members of tuples, and what methods, partials and functions are
+made of. They are paired part by part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 _KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
 _COMPOSED = frozenset({FunctionType, MethodType, partial})
 _ALONE = frozenset({Content, TensorMark, Position, int, float, bool, str, bytes, type(None), type})
-"""Types of what lies in slots and is known by what it is."""
+"""Types of values that are compared by themselves, not by what is read of them."""
 _PLAIN_KEYS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
@@ -45,7 +45,7 @@ class SlotPlace(NamedTuple):
     """Something that was read, and what is read there now.
 
     Attributes:
-        entry: The slot, or that in which it was found.
+        entry: The slot, or the slot in which it was found.
         suffix: What is written behind the name of the slot.
         was: What lay there, as the guard keeps it.
         now: What lies there.
@@ -58,14 +58,14 @@ class SlotPlace(NamedTuple):
 
 
 class KnownPaths(NamedTuple):
-    """What a guard knows of the objects that were read.
+    """What a guard knows of the objects that were read, all by identity.
 
     Attributes:
-        of: The slots under guard, by the identity of what they lie in.
-        holders: All slots that were read, by the identity of what lay in them.
-        pinned: Identities of objects in whose place no other will do.
-        owners: Identities of functions, methods and tuples, by the identity of what they are made of.
-        others: Identities of objects that are known besides.
+        of: The slots under guard in each container.
+        holders: All slots that were read, by the object that lay in them.
+        pinned: Objects in whose place no other will do.
+        owners: Functions, methods and tuples, by each part they are made of.
+        others: Objects that are known besides.
     """
 
     of: Mapping[int, list[Entry]]
@@ -95,15 +95,15 @@ class KnownPaths(NamedTuple):
 
 
 class Pairs:
-    """Pairs objects that were read with those that lie in their place.
+    """Pairs objects that were read with the objects that lie in their place.
 
     Args:
         known: What was read.
-        inside: Identities of objects that are paired with themselves where they are still there, to be read.
+        inside: Identities of objects that are read, and paired with themselves, even where they still lie.
 
     Attributes:
         found: By the identity of each object that was there: it, and the one in its place.
-        difference: What is not the same, if there is such a thing.
+        difference: The first place that differs, if any does.
     """
 
     def __init__(self, known: KnownPaths, inside: frozenset[int] = frozenset()) -> None:
@@ -115,7 +115,7 @@ class Pairs:
         self.difference: SlotPlace | None = None
 
     def agree(self, places: Sequence[SlotPlace]) -> bool:
-        """Whether what is read from some places on is what it was."""
+        """Whether reading from some places on gives what it gave."""
         left = [*reversed(places)]
         while left:
             place = left.pop()
@@ -140,12 +140,12 @@ class Pairs:
         return True
 
     def instead(self, value: Any) -> Any:
-        """What lies in the place of an object; itself if that is not another one."""
+        """What lies in the place of an object; itself if it has not been replaced."""
         pair = self.found.get(id(value))
         return value if pair is None else pair[1]
 
     def follow(self, slot: _Slot) -> _Slot:
-        """A slot of an object, or one in which it lies, as that of the one in its place; else itself."""
+        """A slot of an object, or one in which it lies, as a slot of the object in its place; else itself."""
         if id(slot.container) not in self.found and id(slot.value) not in self.found:
             return slot
         return slot._replace(container=self.instead(slot.container), value=self.instead(slot.value))
@@ -175,7 +175,7 @@ class Pairs:
         return True
 
     def _parts(self, was: Any, now: Any) -> list[tuple[str, Any, Any]] | None:
-        """What lies in two objects for good, with what one writes to get it; None if they differ."""
+        """The immutable parts of two objects, with what one writes to get them; None if they differ."""
         kind = type(was)
         if kind is not type(now) or id(now) in self._taken:
             return None
@@ -200,7 +200,7 @@ _MADE_OF = {MethodType: ("__func__", "__self__"), partial: ("func", "args", "key
 
 
 def _made_of(value: Any) -> list[tuple[str, Any]]:
-    """What an object has for good, with what one writes to get it."""
+    """The immutable parts of an object, with what one writes to get them."""
     kind = type(value)
     if issubclass(kind, tuple):
         held, names = members.values(value), getattr(kind, "_fields", None)
@@ -213,7 +213,7 @@ def _made_of(value: Any) -> list[tuple[str, Any]]:
 
 
 def _owners(values: Sequence[Any]) -> dict[int, list[int]]:
-    """What is made of what, of all that some values are made of."""
+    """The owners of each part, of all that some values are made of."""
     found, met, left = defaultdict[int, list[int]](list), set[int](), [*values]
     while left:
         value = left.pop()
@@ -241,7 +241,7 @@ def _as_entry(noted: Entry | Read) -> Entry:
 
 
 class Followed:
-    """Slots in which other objects lie again and again, and what is read of those.
+    """Slots in which objects are replaced again and again, and what is read of those objects.
 
     Args:
         roots: The slots.
@@ -284,7 +284,7 @@ class Followed:
         return [Read(*entry[:4], 0, self._names(entry), Names()) for entry in self.entries]
 
     def holds(self) -> bool:
-        """Whether all is as it was in what lies there now; it is about that from then on."""
+        """Whether the objects that lie there now read the same; from then on it is about these."""
         pairs = Pairs(self._inside, self.objects)
         found = pairs.agree([SlotPlace(entry, "", entry.value, read(entry)) for entry in self.roots])
         if not (found and pairs.are_one_to_one()):
@@ -298,5 +298,5 @@ class Followed:
         return True
 
     def difference(self) -> SlotPlace:
-        """What was not as it was when it was asked last."""
+        """What differed when it was asked last."""
         return self._difference or SlotPlace(self.roots[0], "", self.roots[0].value, read(self.roots[0]))

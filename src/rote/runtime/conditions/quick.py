@@ -3,9 +3,8 @@
 A module has some ten containers and perhaps two slots that matter, and a guard over each slot costs the more
 the larger the model is. So the containers are asked whether they changed at all: a dict whose version is the
 recorded one holds what it held. That covers attributes, parameters, buffers, children, hooks and globals;
-what is left are lists, closure cells, and what is compared by content: sets, most of them. A
-dict that changes and yet holds what is under guard (a namespace in which other things happen) is looked into
-slot by slot from then on.
+lists, closure cells and values compared by content (sets, most of them) are left. A dict that changes and yet
+holds what is under guard (a namespace in which other things happen) is looked into slot by slot from then on.
 
 A version says nothing about the tensors themselves, which may be given other memory where they lie
 (``.data = ...``). So they are read word by word, and the versions and lengths of containers with them
@@ -51,7 +50,7 @@ _data_ptr = torch.Tensor.data_ptr
 _INLINED = 6
 """Portions of words up to which they are read by the text of the replay itself."""
 _OF_KEYS = (BULK, DEFINED, LENGTH, MEMBERS, ORDER)
-"""Kinds of slots that say what a container has, and nothing of what is in its members."""
+"""Kinds of slots that say which members a container has, and nothing about them."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -61,15 +60,11 @@ asked by name 0.8 us."""
 
 
 class QuickGuard:
-    """Checks a guard.
-
-    Args:
-        guard: What decides in the end.
-        switches: Switches that have to hold as well.
+    """Checks a guard, which decides in the end, and switches that have to hold as well.
 
     Attributes:
-        words: Where the words of each stage are and what they were, if they are all there is to be asked;
-            otherwise words that never are what they were.
+        words: Where the words of each stage are and what they were, if they are all there is to ask;
+            otherwise words that never match.
     """
 
     def __init__(self, guard: Guard, switches: Switches | None = None) -> None:
@@ -131,7 +126,7 @@ class QuickGuard:
     # ------------------------------------------------------------------ checking
 
     def write(self, source: Source) -> None:
-        """Write that a call is refused unless :meth:`holds`, whose stages are written out if they are all."""
+        """Write that a call is refused unless :meth:`holds`; the stages are written out if they are all."""
         constant = source.constant
         if not self.holds() or not self._is_short:
             source.refuse(f"not {constant(self.holds)}()")
@@ -156,7 +151,7 @@ class QuickGuard:
         return self._is_read or (self._asked_same() and self._others_same()) or self._ask()
 
     def _ask(self) -> bool:
-        """The plain guard decides; if it holds, what there was before it looked is what is compared with."""
+        """The plain guard decides; if it holds, the words read before it looked are the known ones."""
         if self._switches is not None and not self._switches.holds():
             return False  # and nothing is forgotten: they may be set for a part of the calls
         was = self._dicts.forget()
@@ -178,7 +173,7 @@ class QuickGuard:
         self._is_apart, self.words = False, NEVER[1:] * self._depth
 
     def _join(self) -> None:
-        """Containers are there as objects are: what is known of both is read at once."""
+        """The guard keeps containers alive as it does objects, so the words of both are read at once."""
         heads, members = self._held.stages()
         switches = self._switches.words if self._switches is not None else NOTHING
         heads = joined(joined(self._dicts.words, switches), heads)
@@ -191,7 +186,7 @@ class QuickGuard:
         self._show()
 
     def _show(self) -> None:
-        """Let the text that was written read the words, if it has as many stages."""
+        """Let the written text read the words, if it has as many stages."""
         if self._is_short and len(self._stages) == self._depth:
             self.words = tuple([part for _, *parts in self._stages for part in parts])
 
@@ -213,5 +208,5 @@ class QuickGuard:
         return self._metadata(*tensors) and list(map(_data_ptr, tensors)) == self._addresses
 
     def _others_same(self) -> bool:
-        """Whether what is not read word by word is as it was."""
+        """Whether the slots that are not read word by word are as they were."""
         return not any(self._dicts.empties) and all([condition.holds() for condition in self._left])

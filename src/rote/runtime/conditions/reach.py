@@ -1,11 +1,11 @@
 """What objects lead to, as the garbage collector sees it: more than a call uses, without names and order.
 
 This is asked where too much does no harm: whether a tensor of the state may share memory with an argument
-that is about to be copied, on which device a callable may work, who else holds an object. What a recording
-depends on is what its calls read (:mod:`..reads`), and never this.
+that is about to be copied, on which device a callable may work, who else holds an object. A recording depends
+on what its calls read (:mod:`..reads`), and never on this.
 
-What does not work: an object that C alone leads to, without telling the collector of it, is not found. Nor is
-one that nothing but a global of an installed package leads to, if none of the code that names it has run.
+What does not work: an object is not found that C alone leads to without telling the collector, nor one that
+only a global of an installed package leads to, if no code that names it has run.
 """
 
 from __future__ import annotations
@@ -33,23 +33,20 @@ _LEAVES = frozenset({
 """Types of objects that lead nowhere, or everywhere."""
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-"""What the path of code has in it that was installed."""
+"""Parts of the path of installed code."""
 
 _SEARCHING = frozenset({
     *("globals", "locals", "vars", "eval", "exec", "getattr", "__dict__", "__globals__", "f_globals"),
     *("modules", "import_module", "__import__", "attrgetter"),
 })  # fmt: skip
-"""Names in code that gets at what it does not name."""
+"""Names in code that reaches objects it does not name."""
 
 
 def reached(roots: Iterable[Any]) -> Iterator[Any]:
-    """Everything that some objects lead to, each once, but for plain values.
+    """Everything that some objects lead to, each once, except plain values.
 
-    The user's functions and modules lead to all that they name, whether they have ever run or not. Those of
-    installed packages lead to what they hold: all packages together are the whole process.
-
-    Args:
-        roots: The objects.
+    The user's functions and modules lead to all that they name, whether they have ever run or not. Functions
+    and modules of installed packages lead to what they hold: all packages together are the whole process.
     """
     left, seen = [*roots], dict[int, Any]()
     while left:
@@ -70,7 +67,7 @@ def named_in(code: types.CodeType, namespace: dict[str, Any]) -> list[Any]:
 
 
 def tensors_by_memory(values: Iterable[Any]) -> dict[int, torch.Tensor]:
-    """Those of some objects that are tensors with memory, by the handle of their storage."""
+    """The tensors with memory among some objects, by the handle of their storage."""
     with plain_functions():  # to look at a tensor is not to use it
         tensors = [each for each in values if issubclass(type(each), torch.Tensor) and has_memory(each)]
         return {each.untyped_storage()._cdata: each for each in tensors}
@@ -82,7 +79,7 @@ class Slot(NamedTuple):
     Attributes:
         kind: How it is written.
         container: The object, or the dict with its attributes.
-        key: Under what it lies there.
+        key: Its key there.
         value: What lies there.
         suffix: What one writes behind the name of the object.
     """

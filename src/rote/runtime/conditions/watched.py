@@ -49,11 +49,7 @@ class Watched(NamedTuple):
             return cls(entry, name, site, tensor.data_ptr(), tensor.requires_grad, _looks_of(tensor))
 
     def difference(self, tensor: torch.Tensor | None) -> Difference | None:
-        """What is not as it was.
-
-        Args:
-            tensor: The tensor; None if it has died.
-        """
+        """What differs of the tensor, which is None if it has died."""
         found = read(self.entry) if self.entry is not None else tensor
         if tensor is None or found is not tensor:
             return self._moved(f"the tensor at {self.address:#x}", show_tensor(found))
@@ -72,11 +68,6 @@ class Watched(NamedTuple):
 
 class WatchedTensors:
     """A condition on tensors; the death of one of them ends it.
-
-    Args:
-        places: What is known of each.
-        tensors: The tensors; None for one that has died.
-        flags: Whether it matters which of them require grad.
 
     Attributes:
         references: The tensors.
@@ -102,11 +93,7 @@ class WatchedTensors:
         self._looks = [list(column) for column in columns] or [[] for _ in _LOOKS]
 
     def again(self, follow: Callable[[Entry], Entry | None]) -> WatchedTensors:
-        """The same, of the tensors in the slots in which they lie now.
-
-        Args:
-            follow: Gives the slot for one that was; None if the tensor is not looked for in a slot.
-        """
+        """The same tensors, in the slots in which they lie now; without a slot if ``follow`` gives None."""
         places = [
             place if place.entry is None else place._replace(entry=follow(place.entry))
             for place in self._places
@@ -156,14 +143,14 @@ class WatchedTensors:
         return {(id(tensor), address) for reference, address in found if (tensor := reference()) is not None}
 
     def differences(self) -> list[Difference]:
-        """What is not as it was, tensor by tensor."""
+        """What differs, tensor by tensor."""
         pairs = zip(self._places, self.references, strict=True)
         found = [place.difference(reference()) for place, reference in pairs]
         return [each for each in found if each is not None]
 
 
 def _notice(tensors: WatchedTensors) -> Callable[[object], None]:
-    """What is told when one of some tensors dies."""
+    """What is called when one of some tensors dies."""
     reference = weakref.ref(tensors)
 
     def died(_: object) -> None:

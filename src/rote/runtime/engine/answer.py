@@ -15,7 +15,7 @@ class Answer(Result):
 
     Attributes:
         recording: What was replayed or recorded.
-        in_vain: What to say of the next calls if they are not traced, where more is known than the reasons.
+        in_vain: The reason for later calls that are not traced, where one is known that tells more.
     """
 
     recording: Recording | None = None

@@ -1,7 +1,7 @@
 """Which of a key's recordings answers a call, and what to do if only the arguments lie elsewhere.
 
-A recording answers a call if its state is the present one and the arguments lie where it needs them. One that
-uses arguments in place is asked before one that copies them. What the key knows about places
+A recording answers a call if its state is the present one and the arguments lie where it needs them. A
+recording that uses arguments in place is asked before one that copies them. What the key knows about places
 (:class:`~..program.placement.Guesses`) decides what the next recording uses in place.
 """
 
@@ -35,12 +35,7 @@ from .subject import Limits
 
 
 class Choice:
-    """Chooses among the recordings of one key.
-
-    Args:
-        recordings: The key's list; the order is that of last use.
-        limits: Bounds.
-    """
+    """Chooses among the recordings of one key, whose list is in the order of last use."""
 
     def __init__(self, recordings: list[Recording], limits: Limits) -> None:
         self.guesses = Guesses(limits.guess)
@@ -66,8 +61,8 @@ class Choice:
         """No recording answers: make one that can be recorded at once if only arguments lie elsewhere.
 
         Returns:
-            The recording, if there is one, and why the call is not replayed. ``RT503`` among the reasons says
-            that no recording can answer the call.
+            That recording, if any, and why the call is not replayed. ``RT503`` among the reasons says that no
+            recording can answer the call.
         """
         for recording in list(self._recordings):
             lost = [spot for spot in recording.spots if not spot.holds(call.leaves)]
@@ -95,14 +90,14 @@ class Choice:
         return [reason(rules.BACKWARD_PENDING, text)]
 
     def _sharing(self, call: Call, site: Site) -> list[Reason]:
-        """A recording would answer but for an argument that shares memory with state."""
+        """Whether a recording would answer but for an argument that shares memory with state."""
         for recording in self._recordings:
             if recording.recorded and recording.meets(call) and recording.holds():
                 return sharing_reasons(call, recording.shared(call), site)
         return []
 
     def better(self, recording: Recording, call: Call) -> Recording | None:
-        """A recording to record for mutated arguments that are copied and keep coming from the same place."""
+        """A recording that uses mutated arguments in place, where they keep coming from one place."""
         memory, guesses = recording.memory, self.guesses
         inputs = memory.inputs if memory is not None else None
         if inputs is None or not inputs.written or not guesses.enabled or guesses.extra >= PLACES:
@@ -119,32 +114,25 @@ class Choice:
         return other
 
     def spots(self, recording: Recording, call: Call, site: Site) -> tuple[Spot, ...] | Reason:
-        """What a recording that is about to be made uses in place.
+        """What a recording that is about to be made uses in place; or why nothing can be recorded.
 
         Where a result may require grad, the graph needs what it saved until its backward, which the memory of
         arguments does not promise; then all of them are copied.
-
-        Args:
-            recording: What is recorded.
-            call: The call that is recorded.
-            site: The caller's line.
-
-        Returns:
-            The spots; or why nothing can be recorded.
         """
-        recording.track(keeps_graph=may_track(recording, call))
-        tracked = recording.keeps_graph or (torch.is_grad_enabled() and recording.may_meet_gradients)
+        recording.keeps_graph = may_track(recording, call)
+        unseen = bool(recording.root.edges)  # a way still unseen may read a tensor that requires grad
+        tracked = recording.keeps_graph or (torch.is_grad_enabled() and unseen)
         if tracked and recording.bound and recording.depends_on_sharing:
             name = call.names()[recording.bound[0].members[0]]
             text = f"{name} shares memory with a tensor made outside the call, and a result requires grad"
             return reason(rules.ALIASED_MUTATION, text, site)
         if tracked:
-            recording.use_in_place(())
+            recording.bound = ()
             return ()
         return self.guesses.spots(call, recording.bound, recording.accesses.written, recording.persistent)
 
     def forget_old(self, most: int) -> None:
-        """Forget recordings that were only observed, the oldest first, if there are too many.
+        """Forget the oldest of too many recordings that were only observed.
 
         Bound recordings are counted apart: a caller may have one for each of its buffers.
         """
@@ -164,7 +152,7 @@ class Choice:
         self._recordings.remove(recording)
 
     def drop_dead(self, recording: Recording) -> None:
-        """Before a recording: release others that were made for tensors which have died since."""
+        """Before a recording: release others made for tensors that have died since."""
         for other in list(self._recordings):
             dead = any(spot.seen.storage() is None for spot in other.spots)
             if dead and other is not recording and other.recorded and not other.busy:
@@ -207,13 +195,8 @@ def shares_state(recording: Recording, call: Call, reached: Iterable[Any]) -> bo
     """Whether an argument that would be copied shares memory with state, as it is now.
 
     What :meth:`Recording.fits` knows was true when the guard was made. A tensor that the recording does not
-    touch may have been rebound to other memory since (``.data = ...``), which no guard watches; that matters
+    touch may have been rebound to other memory since (``.data = ...``), which no guard watches. That matters
     where Python is about to run on copies of the arguments.
-
-    Args:
-        recording: The recording.
-        call: The arguments.
-        reached: What the callable can reach besides.
     """
     state = reachable(tensors_by_memory(reached), parameters_of(call), recording.guard.watch())
     in_place = {spot.members[0] for spot in recording.spots}
@@ -233,9 +216,9 @@ def bind(
     Args:
         accesses: What calls of this state touch; the shared tensors are added.
         call: The observed call, on the caller's own tensors.
-        observed: What it was.
-        state: The tensors the callable can reach, by storage handle.
-        guesses: Unless it writes, whether to use the argument in place is a guess.
+        observed: What the call did.
+        state: The tensors that the callable can reach, by storage handle.
+        guesses: Where the call writes nothing, to use an argument in place is a guess.
         site: The caller's line.
     """
     bound = list[Spot]()

@@ -12,10 +12,8 @@ from ..autograd.graph import line_that_calls, line_that_reads
 from ..capture import rate_reason
 from ..recording import Recording
 from ..state import Difference
+from .steadiness import SHOWN
 from .subject import Limits
-
-SHOWN = 3
-
 
 FROZEN_OR_NOT = "Nothing has to be done if it is seldom: each way of freezing has a recording of its own."
 
@@ -23,13 +21,7 @@ FROZEN_OR_NOT = "Nothing has to be done if it is seldom: each way of freezing ha
 def guard_reasons(
     recordings: list[Recording], codes: Collection[CodeType], site: Site | None
 ) -> list[Reason]:
-    """Compare the state with that of the recording used last, or of the observation made last.
-
-    Args:
-        recordings: The recordings of the key, the last one first.
-        codes: Code that the callable runs.
-        site: The caller's line.
-    """
+    """Compare the state with that of the recording used last, or else of the last observation."""
     known = [recording for recording in recordings if recording.recorded] or recordings
     if not known:
         return []

@@ -1,42 +1,40 @@
 """What tracing may cost: one ledger for each callable, in seconds.
 
 A traced call takes longer than a plain one, many times as long where operations are small. That pays if
-what it met comes again, and nobody knows whether it will. So what tracing takes is bounded by what the
-calls themselves take. A program that settles is recorded within its first calls. One that never settles
+the same call comes again, and nobody knows whether it will. So the time of tracing is bounded by the time
+of the calls themselves. A program that settles is recorded within its first calls. One that never settles
 runs plainly, and is looked at again as often as the bound allows.
 
-**What is free.** Of the first ``FREE_CALLS`` calls ``FREE_TRACES`` may be traced in vain: they recorded
-nothing. As many more are free after a call that was replayed ``PAYS`` times since: a program has to begin
-somewhere. Each further instance of a method adds as many calls, and one that is traced in vain, up to
-``FREE_WRAPPERS`` of them: a network of thirty graphed layers makes thirty calls before the first one comes
-again.
+**What is free.** A program has to begin somewhere: of the first ``FREE_CALLS`` calls ``FREE_TRACES`` may be
+traced in vain, recording nothing. Their count begins anew after ``PAYS`` replays. Each further instance of a
+method adds as many calls, and one trace in vain, up to ``FREE_WRAPPERS`` instances: a network of thirty
+graphed layers makes thirty calls before the first one comes again.
 
 **What is earned.** Each plain call earns a share of its time: ``SHARE`` of it until call ``EARLY_CALLS``,
 then ``LATE_SHARE``. A replay earns ``REINVESTED`` of what it saves, as a contest has measured it
-(:mod:`..recording.contest`); until there is one, as replays took that came the general way, which are
-slower. What is earned is kept up to ``MOST`` traced calls: a program that was replayed for a week may not
-trace for a day.
+(:mod:`..recording.contest`); until there is one, by the time of replays that came the general way, which are
+slower. No more is kept than ``MOST`` traced calls cost: a program that was replayed for a week may not trace
+for a day.
 
 **What is spent.** A traced call costs its time less that of a plain one. A call that was looked at, and
 then ran plainly, costs the time until it was left alone. A call is traced if the next one like it is paid
-for: so the bound holds at any time, and not only in the end.
+for, so the bound holds at any time, and not only in the end.
 
 **What a new key needs.** Once nothing is free, a key has to come twice before it is traced. Else keys that
-never come again would spend what is earned, and those that do would wait.
+never come again would spend what is earned, and keys that do would wait.
 
 **Rests.** To find out that a call is not to be traced takes tens of microseconds. So where nothing is
-replayed, calls are left alone for as long as it takes to earn what the next look and the next traced call
-cost; where something was replayed, but not lately, for as long as it takes to earn the look. Hot paths are
-asked all the same.
+replayed, calls are left alone until they have earned the next look and the next traced call; where something
+was replayed, but not lately, until they have earned the look. Hot paths are asked all the same.
 
 With ``keep=True``, in strict mode and under verification nothing is bounded: a plain call is an error
 there, or not what was asked for. Processes of one group may decide differently; what they have to launch
 together is not recorded.
 
-What does not work: to count calls instead of seconds. A traced call takes 3 times as long as a plain one,
-or 100 times; a count that suits the one is too slow or too dear for the other. To wait for the device: a
-pipeline of calls comes to a halt. The host's time of a call that only queues work is too short, which errs
-for plain calls.
+What does not work: to count calls instead of seconds (a traced call takes 3 times as long as a plain one, or
+100 times; a count that suits the one is too slow or too dear for the other); to wait for the device (a
+pipeline of calls comes to a halt). The host's time of a call that only queues work is too short, which errs
+in favour of plain calls.
 """
 
 from __future__ import annotations
@@ -76,10 +74,7 @@ REMEMBERED = 256
 class Ledger:
     """What the traced calls of one callable have cost, and what its other calls have earned.
 
-    The wrappers of one method on all its instances share one.
-
-    Args:
-        bounded: False if calls are always traced.
+    The wrappers of one method on all its instances share one. An unbounded ledger allows every trace.
     """
 
     def __init__(self, *, bounded: bool = True) -> None:
@@ -140,7 +135,7 @@ class Ledger:
         self._earn_by_replays()
 
     def time_replay(self, seconds: float) -> None:
-        """A replay took so long, with all that was done for it."""
+        """A replay took this long, with all that was done for it."""
         if not self._compared:
             self._replay_s = seconds if not self._replay_s else (self._replay_s + seconds) / 2
 
@@ -169,8 +164,7 @@ class Ledger:
     def admits(self, key: int) -> bool:
         """Whether the first traced call of a key may be made.
 
-        Args:
-            key: Its hash. If two keys have the same, one is traced too soon.
+        The key comes as its hash. If two keys have the same hash, one is traced too soon.
         """
         if self._is_free():
             return True
@@ -185,11 +179,11 @@ class Ledger:
         return True
 
     def rest(self) -> int:
-        """Calls that need not be looked at, where nothing is replayed: no more could come of it."""
+        """Calls that need no look where nothing is replayed, since nothing more could come of it."""
         return self._calls_that_earn(max(self._trace_s - self._earned_s, self._look_s))
 
     def rest_from_looks(self) -> int:
-        """The same, where something may be replayed: calls that pay for the look."""
+        """Calls that pay for the look, where something may be replayed."""
         return self._calls_that_earn(self._look_s)
 
     def _calls_that_earn(self, seconds: float) -> int:

@@ -21,12 +21,7 @@ from .states import LifeEvent
 
 @dataclass(frozen=True)
 class Refused:
-    """A call that is not recorded although it could be.
-
-    Attributes:
-        why: The reason.
-        event: What makes it so for good, if anything does.
-    """
+    """A call that is not recorded although it could be; the event ends the key's life, if there is one."""
 
     why: Reason
     event: LifeEvent | None = None
@@ -41,19 +36,9 @@ def prepare(
     exclusive: bool,
     site: Site,
 ) -> Plan | Refused:
-    """Complete a plan, so that the call records from the start of the tree.
+    """Complete a plan, so that the call records from the start of the tree; or say why it has to run eagerly.
 
-    Args:
-        recording: What is to be recorded.
-        call: The call that records it.
-        spots: The arguments that are used in place.
-        plan: How the call would run.
-        account: Whose budget counts.
-        exclusive: Give the recording memory that no other one writes.
-        site: The caller's line.
-
-    Returns:
-        The plan; or why the call has to run eagerly instead.
+    An exclusive recording gets memory that no other one writes.
     """
     why = paused(recording, site)
     if why is not None:
@@ -68,11 +53,11 @@ def prepare(
     opened: list[Plan] = []
 
     def allocate() -> None:
-        recording.hold(None)  # the memory of a first try
+        recording.memory = None  # the memory of a first try
         inputs = StaticInputs.like(call, spots, recording.accesses.written)
         memory = RecordingMemory(inputs, Stands(call), holding)
         capture = _open(memory, recording, call, make_room, abandons=True)
-        recording.hold(memory)
+        recording.memory = memory
         opened.append(replace(plan, inputs=inputs, stands=memory.stands, capture=capture))
 
     why = with_room(allocate, make_room, site)

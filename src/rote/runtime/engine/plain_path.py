@@ -1,7 +1,7 @@
 """The hot path of a key that runs eagerly for good: one generated function that says so.
 
-Such a key gains nothing from rote and is not to lose much by it either: arguments and surroundings are
-checked as in :mod:`..replay.generated`, the call is counted with its reasons, the caller runs the callable.
+Such a key gains nothing from rote and should lose little. Arguments and surroundings are checked as in
+:mod:`..replay.generated`, the call is counted with its reasons, and the caller runs the callable.
 """
 
 from __future__ import annotations
@@ -19,14 +19,6 @@ from .states import State
 
 class PlainPath:
     """Answers the calls of one key with PLAINLY.
-
-    Args:
-        entry: The key.
-        call: One of its calls.
-        lock: The wrapper's lock.
-        counts: The wrapper's counts.
-        tally: Counts reasons.
-        sorts: The order of the keywords does not matter.
 
     Attributes:
         call: The function, of positional and keyword arguments: PLAINLY, or NOT_MINE for another key.
@@ -60,5 +52,5 @@ class PlainPath:
 
     @staticmethod
     def possible(entry: Specialization, call: Call) -> bool:
-        """Whether the key runs eagerly, and its calls can be told by what is given."""
+        """Whether the key runs eagerly, and its calls can be told by their arguments."""
         return entry.life.state is State.EAGER and Admission.possible(call)

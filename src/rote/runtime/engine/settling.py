@@ -1,6 +1,6 @@
 """What a traced call teaches: whether it was steady, and what becomes of its recording.
 
-Runs after the callable has returned. Whatever it decides, the caller gets the result of one plain call.
+This runs after the callable has returned. Whatever it decides, the caller gets the result of one plain call.
 """
 
 from __future__ import annotations
@@ -46,22 +46,9 @@ if TYPE_CHECKING:
 MAX_OBSERVED = 8
 """Recordings of a key that were observed but never recorded; the oldest is forgotten beyond that."""
 
-SHOWN = 3
-"""Changes of the state that are given as reasons."""
-
 
 class Settling:
-    """Settles one traced call.
-
-    Args:
-        key: The key.
-        recording: The recording the call belonged to, if one was known.
-        call: The arguments.
-        plan: How the call ran.
-        observed: What it did.
-        noted: What it read and wrote outside of itself.
-        site: The caller's line.
-    """
+    """Settles one traced call."""
 
     def __init__(
         self,
@@ -91,7 +78,9 @@ class Settling:
         self._slots = {target.address for target in observed.template.targets}
         self._made = steadiness.bound_containers(observed)
         self._read = noted.reads
-        self._moved: list[Difference] = []  # what is not as it was when the call read it
+        self._guard = recording.guard.python if recording is not None else None
+        self._after: Snapshot | None = None  # what was read as it is after the call, once it was looked at
+        self._moved: list[Difference] = []  # what of it the call has changed
 
     def learn(self, watch: GradientWatch, dice: HostRandom, guards: list[Reason], *, held: bool) -> Answer:
         """Judge the call and return its result.
@@ -102,7 +91,7 @@ class Settling:
             guards: Why no recording fitted.
             held: The guard of the recording held before the call, and looks at everything.
         """
-        found, after = self._judge(watch, dice, held=held)
+        found = self._judge(watch, dice, held=held)
         difference = self._observed.difference or self._compare_result()
         if difference is None:
             self._look_astray()
@@ -117,21 +106,19 @@ class Settling:
             return self._capture_failed(value, self._observed.failed)
         if found:
             return self._unsteady(value, found + guards)
-        self._remember(after, watch)
+        recording = self._remember(watch)
         if difference is not None:
-            return self._differed(value, [difference, *guards])
-        return self._agreed(value, guards)
+            return self._differed(recording, value, [difference, *guards])
+        return self._agreed(recording, value, guards)
 
     # ------------------------------------------------------------------ judging
 
-    def _judge(
-        self, watch: GradientWatch, dice: HostRandom, *, held: bool
-    ) -> tuple[list[Reason], Snapshot | None]:
-        """Reasons against recording, and what was read as it is after the call, if that was looked at."""
+    def _judge(self, watch: GradientWatch, dice: HostRandom, *, held: bool) -> list[Reason]:
+        """Reasons against recording."""
         observed, site = self._observed, self._site
-        changes, after = self._changes(held=held)
-        if after is not None:
-            watch.name(after.names_of_tensors())
+        changes = self._changes(held=held)
+        if self._after is not None:
+            watch.name(self._after.names_of_tensors())
         self._effects, self._effects_key, gradients = steadiness.gradient_reasons(
             observed, watch, list(self._key.executed.globals), site
         )
@@ -141,8 +128,7 @@ class Settling:
         found += steadiness.unknown_reasons(self._noted, site, recorded=self._plan.capture is not None)
         refrozen = observed.use.refrozen(observed.storages)
         if refrozen:
-            after = after if after is not None else self._look_again()
-            found = steadiness.freezing_reasons(refrozen, after, site) or found
+            found = steadiness.freezing_reasons(refrozen, self._look_again(), site) or found
         restored = self._restore_arguments(changed=bool(changes))
         found = found or restored
         found += steadiness.container_reasons(observed, self._read, site)
@@ -152,52 +138,50 @@ class Settling:
         found += observed.blockers
         found += gradients
         if found:
-            return found, after
-        found, after = self._judge_externals(watch, after)
+            return found
+        found = self._judge_externals(watch)
         pointers = set(observed.arrays)
         if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
-            after = after if after is not None else self._look_again()
-            found += steadiness.array_reasons(observed, after.arrays)
-            found += steadiness.overlap_reasons(after.arrays, observed, self._call)
-        return found, after
+            ranges = self._look_again().arrays
+            found += steadiness.array_reasons(observed, ranges)
+            found += steadiness.overlap_reasons(ranges, observed, self._call)
+        return found
 
-    def _judge_externals(
-        self, watch: GradientWatch, after: Snapshot | None
-    ) -> tuple[list[Reason], Snapshot | None]:
+    def _judge_externals(self, watch: GradientWatch) -> list[Reason]:
         """Why tensors made outside cannot be read in place: nobody would notice when they are replaced."""
-        observed, trusted = self._observed, self._key.trusted
-        guard = self._recording.guard.python if self._recording is not None else None
-        known = guard.handles if guard is not None and after is None else set[int]()
-        known = known | trusted | (set(after.tensors) if after is not None else set())
+        observed, trusted = self._observed, self._key.subject.trusted
+        if self._after is None and self._guard is not None:
+            known = self._guard.handles | trusted
+            if not steadiness.unknown_externals(observed, known, watch, self._call):
+                return []
+        known = set(self._look_again().tensors) | trusted  # this path may read what no earlier one read
         unknown = steadiness.unknown_externals(observed, known, watch, self._call)
-        if unknown and after is None:  # this path reads tensors that no earlier one read
-            after = self._look_again()
-            known = set(after.tensors) | trusted
-            unknown = steadiness.unknown_externals(observed, known, watch, self._call)
         if unknown and self._noted.scripts:
             known = known | steadiness.scripted_constants(observed, self._noted.scripts)
             unknown = steadiness.unknown_externals(observed, known, watch, self._call)
-        return steadiness.external_reasons(observed, unknown), after
+        return steadiness.external_reasons(observed, unknown)
 
-    def _changes(self, *, held: bool) -> tuple[list[Difference], Snapshot | None]:
-        """What of that which was read the call has changed, and all of it as it is now if that was needed."""
-        guard = self._recording.guard.python if self._recording is not None else None
-        if held and guard is not None:
-            if not guard.holds():
-                return guard.explain()[:SHOWN], self._look_again()
-            if guard.covers(self._read):
-                return [], None
-        after = self._look_again()
-        return self._moved[:SHOWN], after
+    def _changes(self, *, held: bool) -> list[Difference]:
+        """What the call changed of what it read."""
+        if held and self._guard is not None:
+            if not self._guard.holds():
+                found = self._guard.explain()[: steadiness.SHOWN]
+                self._look_again()
+                return found
+            if self._guard.covers(self._read):
+                return []
+        self._look_again()
+        return self._moved[: steadiness.SHOWN]
 
     def _look_again(self) -> Snapshot:
-        """What this call or an earlier one of the recording has read, as it is now."""
-        lines = {effect.address: effect.site for effect in self._noted.effects}
-        reads = self._read.joined(self._recording.reads if self._recording is not None else None)
-        written = steadiness.written_arrays(self._observed)
-        again = look_again(reads, self._key.executed, lines, written)
-        self._moved = again.changed
-        return again.snapshot
+        """What this call or an earlier one of the recording has read, as it is now; looked at once."""
+        if self._after is None:
+            lines = {effect.address: effect.site for effect in self._noted.effects}
+            reads = self._read.joined(self._guard.reads if self._guard is not None else None)
+            written = steadiness.written_arrays(self._observed)
+            again = look_again(reads, self._key.executed, lines, written)
+            self._moved, self._after = again.changed, again.snapshot
+        return self._after
 
     def _compare_result(self) -> Reason | None:
         node, template = self._node, self._observed.template
@@ -215,7 +199,7 @@ class Settling:
         return why
 
     def _look_astray(self) -> None:
-        """A call of which nothing was noted went another way than the known one: it is not recorded."""
+        """A call without notes of its own went another way than the known one: it is not recorded."""
         known = self._plan.known
         self._strayed = known is not None and known.end is not self._node
         for node in self._observed.recorded if self._strayed else ():
@@ -225,7 +209,8 @@ class Settling:
         """What is known of another call that finds everything as this one did.
 
         Code that C calls is followed from the second call on. What is put into slots or made of arguments,
-        what is written for somebody to read, how generators are set: the notes of the call itself tell that.
+        what is written to streams and how generators are set differ from call to call, so such calls are
+        noted each time.
         """
         noted, template = self._noted, self._observed.template
         unclear = noted.late or noted.missing or noted.unseen or noted.scripts or noted.output
@@ -235,17 +220,13 @@ class Settling:
         return Known(noted, self._node)
 
     def _sets_generators(self) -> bool:
-        """Whether the call sets generators from outside, or may do so where a value leads elsewhere."""
+        """Whether the call sets generators from outside, or may do so where another value is read."""
         observed = self._observed
         known = self._call.generators() or observed.generators.outside
         return bool(self._observed.settings or (len(observed.nodes) > 1 and known))
 
     def _restore_arguments(self, *, changed: bool) -> list[Reason]:
-        """Python state that got hold of a static input is given the caller's tensor instead.
-
-        Args:
-            changed: Something that was read is not what it was.
-        """
+        """Python state that got hold of a static input is given the caller's tensor instead."""
         call, inputs, noted = self._call, self._observed.inputs, self._noted
         if inputs is None or not (noted.effects or noted.unseen or noted.late or changed):
             return []  # what is bound anew is bound with the result
@@ -316,23 +297,23 @@ class Settling:
 
     # ------------------------------------------------------------------ verdicts
 
-    def _remember(self, after: Snapshot | None, watch: GradientWatch) -> None:
+    def _remember(self, watch: GradientWatch) -> Recording:
         """Keep what the call touches, with a guard over the state as it is now if that was looked at."""
         recording = self._recording
         if recording is None:
-            recording = self._recording = self._begin(
-                after if after is not None else self._look_again(), watch
-            )
+            recording = self._recording = self._begin(self._look_again(), watch)
             self._key.recordings.insert(0, recording)
             self._key.choice.forget_old(MAX_OBSERVED)
         else:
             concerned, more = self._note_accesses(recording.accesses, watch)
-            if after is None and (more or (concerned and not recording.keeps_gradients)):  # as no path before
-                after = self._look_again()
-            if after is not None:
-                recording.protect(after, parameters_of(self._call), watch, concerned=concerned)
+            if more or (concerned and not recording.keeps_gradients):  # as no path before
+                self._look_again()
+            if self._after is not None:
+                recording.protect(self._after, parameters_of(self._call), watch, concerned=concerned)
         recording.persistent.update(places_of_written(recording.accesses, self._call))
-        recording.expect(estimate_of(self._observed.storages, self._call, self._plan.backend))
+        needed = estimate_of(self._observed.storages, self._call, self._plan.backend)
+        recording.estimate = max(recording.estimate, needed)
+        return recording
 
     def _begin(self, after: Snapshot, watch: GradientWatch) -> Recording:
         """The first call that found this state."""
@@ -371,7 +352,7 @@ class Settling:
         return concerned, accesses.asked.note_looks(looked, set(externals), flags=use.flags)
 
     def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:
-        """The tensors of the state, but for those that the call itself has put there, by storage handle."""
+        """The tensors of the state by storage handle, without those that the call itself has put there."""
         return {
             handle: tensor
             for handle, entries in after.tensors.items()
@@ -380,7 +361,7 @@ class Settling:
         }
 
     def _has_put(self, entry: Entry | Slot) -> bool:
-        """Whether a slot is one that the call binds, or in a container that it binds."""
+        """Whether the call binds a slot, or a container in which it is."""
         slot = (entry.kind, id(entry.container), entry.key)
         return slot in self._slots or id(entry.container) in self._made
 
@@ -396,11 +377,10 @@ class Settling:
             found = [why for why in found if why.code != rules.GRADIENT_LEAVES.code]
         return Answer(value, EAGER, found)
 
-    def _differed(self, value: Any, found: list[Reason]) -> Answer:
+    def _differed(self, recording: Recording, value: Any, found: list[Reason]) -> Answer:
         """The tree now holds what this call did; it counts as seen once."""
         self._discard()
-        if self._recording is not None:
-            self._recording.know(None)
+        recording.known = None
         for node in self._observed.nodes:
             node.seen = 1
         self._note_end(self._observed.template.bare())
@@ -412,10 +392,9 @@ class Settling:
         self._key.give_up(LifeEvent.CAPTURE_FAILED, why)
         return Answer(value, EAGER, [why])
 
-    def _agreed(self, value: Any, guards: list[Reason]) -> Answer:
-        key, plan, observed, recording = self._key, self._plan, self._observed, self._recording
-        assert recording is not None
-        recording.know(self._what_is_known())
+    def _agreed(self, recording: Recording, value: Any, guards: list[Reason]) -> Answer:
+        key, plan, observed = self._key, self._plan, self._observed
+        recording.known = self._what_is_known()
         for node in observed.nodes:
             node.seen += 1
         self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
@@ -429,11 +408,12 @@ class Settling:
         if not settled:
             if key.life.state is State.OBSERVING and plan.root.seen >= plan.warmup:
                 key.life.happen(LifeEvent.AGREED)
-            result = Answer(value, EAGER, guards or [], recording)
+            result = Answer(value, EAGER, guards, recording)
         else:
-            key.life.happen(LifeEvent.AGREED) if key.life.state is State.OBSERVING else None
+            if key.life.state is State.OBSERVING:
+                key.life.happen(LifeEvent.AGREED)
             key.life.happen(LifeEvent.RECORDED)
-            recording.know(None)  # replays need it no more, and it holds what was read
+            recording.known = None  # replays need it no more, and it holds what was read
             recording.written_out.update(dict.fromkeys(self._noted.output))
             if recording.gradients.copies:
                 for effect in self._node.effects:
@@ -479,8 +459,7 @@ class Settling:
             recording.gradients.copy_from_now()
         recording.gradients.add(self._node.effects)
         accesses = recording.accesses
-        facts = describe_inputs(self._call, memory.inputs.spots, accesses.written, accesses.sites)
-        recording.describe(facts)
+        recording.facts = describe_inputs(self._call, memory.inputs.spots, accesses.written, accesses.sites)
         return True
 
     def _note_end(self, template: Template) -> None:
@@ -510,16 +489,7 @@ def crowded(recording: Recording, limits: Limits, site: Site) -> Reason | None:
 
 
 def drop_surplus(key: Specialization, recording: Recording, site: Site) -> list[Reason]:
-    """Drop recordings that can never be valid again, and the oldest where there are too many.
-
-    Args:
-        key: The key.
-        recording: The one that has just been observed or recorded.
-        site: The caller's line.
-
-    Returns:
-        What to say of those that were too many.
-    """
+    """Drop recordings that can never be valid again, and the oldest where there are too many; returns why."""
     for old in [other for other in key.recordings if other.gone and other is not recording]:
         key.choice.drop(old)
     most = key.limits.max_recordings

@@ -1,12 +1,12 @@
 """What is done when a recording would need more memory than there is, or than it may have.
 
-Three ways it can end, each with its own reason: a budget that the recording alone exceeds (before, by the
+It can end in three ways, each with its own reason: a budget that the recording alone exceeds (before, by the
 estimate; after, by what it holds), a device without memory, and a recording that is evicted again and again.
 
-The *estimate* is known from the observed calls: the most bytes that tensors made in a call had at one time,
-plus the bytes of those alive at its end, plus the arguments. Once recorded, results that died share memory
-and results that live have their own, so the two terms together bound what a plan of lifetimes needs. Not in
-it: what a kernel takes for itself, rounding by the allocator, and gaps in the plan.
+The *estimate* comes from the observed calls: the most bytes that tensors made in a call had at one time, plus
+the bytes of those alive at its end, plus the arguments. Once recorded, results that died share memory and
+results that live have their own, so the two terms together bound what a plan of lifetimes needs. It leaves
+out what a kernel takes for itself, rounding by the allocator, and gaps in the plan.
 """
 
 from __future__ import annotations
@@ -26,13 +26,7 @@ from ..recording import Recording
 
 
 def estimate_of(storages: StorageTable, call: Call, backend: Backend | None) -> int:
-    """Bytes that a recording of an observed call is expected to need.
-
-    Args:
-        storages: The storages of the call.
-        call: Its arguments.
-        backend: The device that is recorded.
-    """
+    """Bytes that a recording of an observed call is expected to need."""
     device = backend.device.type if backend is not None else "cpu"
     placed = sum(
         extent(leaf)[1] - extent(leaf)[0]
@@ -52,11 +46,7 @@ def too_large(recording: Recording, backend: Backend, account: Account, site: Si
 
 
 def settle(recording: Recording, site: Site) -> Reason | None:
-    """After a recording: evict others until the limits hold.
-
-    Returns:
-        Why the recording cannot be kept: it holds more than a limit allows even with all others evicted.
-    """
+    """After a recording: evict others until the limits hold; returns why it cannot be kept even so."""
     if recording.memory is None:
         return None
     holding = recording.memory.holding
@@ -70,7 +60,7 @@ def settle(recording: Recording, site: Site) -> Reason | None:
 def keep(
     holding: Holding, session: Session, make_room: Callable[[], None] | None, site: Site
 ) -> Reason | None:
-    """Freeze what was captured; if that cannot be, say why."""
+    """Freeze what was captured; returns why that cannot be done."""
     act = functools.partial(holding.keep, session)
     try:
         return with_room(act, make_room or (lambda: None), site)
@@ -79,7 +69,7 @@ def keep(
 
 
 def was_evicted(recording: Recording, site: Site | None) -> list[Reason]:
-    """Why a call is not replayed although it was recorded, if the recording was evicted."""
+    """Why a call is not replayed, if its recording was evicted."""
     why = recording.evictions.why
     if why is None:
         return []
@@ -118,14 +108,5 @@ def with_room(act: Callable[[], None], make_room: Callable[[], None], site: Site
 
 
 def room_maker(estimate: int, holding: Holding) -> Callable[[], None]:
-    """Frees memory for a recording by evicting others.
-
-    Args:
-        estimate: Bytes that it is expected to need.
-        holding: What it holds.
-    """
-
-    def make_room() -> None:
-        BUDGETS.of(holding.backend).make_room(max(estimate, 1), holding)
-
-    return make_room
+    """Evicts others for a recording that needs so many bytes; its own holding stays."""
+    return lambda: BUDGETS.of(holding.backend).make_room(max(estimate, 1), holding)

@@ -1,7 +1,7 @@
 """A key and everything known about it: its life, its recordings, its limits.
 
-Variants differ in the Python state they are valid in: the parameters bound to the callable, a flag on a
-module, whether gradients exist. They are tried in order of last use.
+Recordings differ in the Python state in which they are valid: the parameters bound to the callable, a flag on
+a module, whether gradients exist. They are tried in order of last use.
 """
 
 from __future__ import annotations
@@ -41,27 +41,20 @@ from .opening import Refused, extend, prepare
 from .settling import Settling
 from .shortage import was_evicted
 from .states import Life, LifeEvent, State
+from .steadiness import SHOWN
 from .subject import Subject
 from .walked import Walked
 
 _log = logging.getLogger("rote")
 
-SHOWN = 3
-"""Reasons of a traced call that are said again of calls which are left alone."""
-
 OFTEN = 2
-"""Calls that bind a slot to something else, from which on it is bound in all of them."""
+"""Calls that bind a slot to something else until it is bound in all of them."""
 MAX_PENDING = 8
 """Recordings of one state whose results may wait for their backward at once; further calls run eagerly."""
 
 
 class Specialization:
-    """One key of a graphed callable.
-
-    Args:
-        subject: The callable.
-        call: The first call with this key.
-    """
+    """One key of a graphed callable, from its first call on."""
 
     def __init__(self, subject: Subject, call: Call) -> None:
         self.description = describe_key(call)
@@ -76,14 +69,13 @@ class Specialization:
         self.name = subject.name
         self.executed = subject.executed
         self.limits = subject.limits
-        self.trusted = subject.trusted
         self.log = subject.log
         self.function = subject.function
         self._pick = subject.pick
         self._backend: Backend | None = None
         self._ledger = subject.ledger
         self.choice = Choice(self.recordings, self.limits)
-        self._eager_reasons: list[Reason] = []
+        self.eager_reasons: list[Reason] = []  # why the key runs eagerly for good
         self._last_reasons: list[Reason] = []  # of the last traced call
         self._generated: dict[Recording, HotPath] = {}
         self._bound: Counter[tuple[str, int, Any]] = Counter()
@@ -92,12 +84,10 @@ class Specialization:
 
     def _anchor(self, leaf: Any) -> Any:
         """Keep the identity of an argument meaningful: notice its death, or keep it alive."""
-        entry = weakref.ref(self)
+        counts = self.counts  # not the key itself: its anchors would keep it alive
 
         def died(_: Any) -> None:
-            alive = entry()
-            if alive is not None:
-                alive.counts.dead = True
+            counts.dead = True
 
         try:
             return weakref.ref(leaf, died)
@@ -117,7 +107,7 @@ class Specialization:
     # ------------------------------------------------------------------ a call
 
     def prepare(self, call: Call) -> Backend:
-        """The device the key runs on: that of its arguments, else of the tensors it can reach."""
+        """The backend of the device of the arguments, else of the tensors that the key can reach."""
         if self._backend is None:
             self._backend = self._pick(device_of(call, self.reach(call)))
         return self._backend
@@ -131,15 +121,15 @@ class Specialization:
         return self._backend is other._backend
 
     def would_replay(self, call: Call) -> tuple[Recording | None, list[Reason]]:
-        """For strict mode: what would replay this call wholly from graphs, or reasons against."""
+        """What would replay this call wholly from graphs, for strict mode; or reasons against."""
         if self.life.state is State.EAGER:
-            return None, self._eager_reasons
+            return None, self.eager_reasons
         recording = self.choice.find(call)
         if recording is None:
             return None, self._guard_reasons() or self.choice.against(call)
         if not recording.recorded:
             waiting = [reason(rules.NOT_YET, "the key is still being observed")]
-            return None, self._eager_reasons or was_evicted(recording, user_site()) or waiting
+            return None, self.eager_reasons or was_evicted(recording, user_site()) or waiting
         return recording, strict_reasons(recording, self.limits)
 
     def run(self, call: Call, caller: FrameType) -> Answer:
@@ -150,7 +140,7 @@ class Specialization:
                 self.refuse(recording.occupancy.ended)
                 break
         if self.life.state is State.EAGER:
-            return Answer(PLAINLY, EAGER, self._eager_reasons)
+            return Answer(PLAINLY, EAGER, self.eager_reasons)
         if torch.is_grad_enabled() and saving_is_hooked():
             text = "saved-tensor hooks are in force around the call"
             return Answer(PLAINLY, EAGER, [reason(rules.SAVED_HOOKS, text, user_site(caller))])
@@ -174,7 +164,7 @@ class Specialization:
         return self._trace(recording, call, user_site(caller), found)
 
     def _left_alone(self) -> Answer:
-        """The call would be traced, and that is not paid for."""
+        """The call would be traced, but the ledger cannot pay for that."""
         if self._last_reasons:
             self._tell(self._last_reasons[0])
         return Answer(PLAINLY, EAGER, [*self._last_reasons, reason(rules.TRACING_COSTS, str(self._ledger))])
@@ -182,14 +172,14 @@ class Specialization:
     # ------------------------------------------------------------------ replay
 
     def replay(self, recording: Recording, call: Call, caller: FrameType) -> Answer:
-        """Replay a recording that fits; where that leads to what is not recorded, go on from there."""
+        """Replay a recording that fits; where it reaches a value that is not recorded, go on from there."""
         backend, memory = self.prepare(call), recording.memory
         if memory is None:
             raise InternalError(f"{self.name}: a recording without memory was to be replayed")
         inputs = memory.inputs
         backend.enter_call()
         untouched = recording.gradients.stand()
-        if not untouched and not recording.withdraw_gradients():
+        if not untouched and not recording.gradients.withdraw(branches=bool(recording.root.edges)):
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)
@@ -199,17 +189,19 @@ class Specialization:
             inputs.copy_back(call.leaves)
             recording.give_generators(call)
             return Answer(PLAINLY, EAGER, [raised(recording, backend, error, user_site(caller))])
-        if not done.finished:
+        if done.template is None:
             return self._go_on(recording, memory, call, done, user_site(caller))
         recording.give_generators(call)
         node = done.node
-        assert node.template is not None
-        recording.note_writes(node.counted)  # the result notes the versions of what its backward needs
-        value = result_of(node.template, inputs, call, node.backward, node.counted)
+        recording.accesses.count_writes(
+            node.counted
+        )  # the result notes the versions of what its backward needs
+        value = result_of(done.template, inputs, call, node.backward, node.counted)
         if not (untouched and recording.gradients.stand()):
             recording.show_gradients(node.effects)
         backend.leave_call()
-        recording.count_replay()
+        recording.replays += 1
+        recording.strays = False
         return Answer(value, REPLAYED, [], recording)
 
     def _stop_sharing_gradients(self, recording: Recording, call: Call, site: Site) -> Answer:
@@ -224,7 +216,7 @@ class Specialization:
     ) -> Answer:
         """The host read a value that leads nowhere recorded: run Python from there."""
         self.counts.lessons += 1
-        recording.stray()
+        recording.strays = True
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
         if shares_state(recording, call, self.reach(call)):
@@ -262,7 +254,7 @@ class Specialization:
                 self.give_up(opened.event, opened.why)
             return Answer(PLAINLY, EAGER, [opened.why])
         evicted = was_evicted(recording, site)
-        recording.evictions.take()
+        recording.evictions.why = None
         answer = self._execute(recording, call, opened, site, found)
         return replace(answer, reasons=[*evicted, *answer.reasons])
 
@@ -347,7 +339,7 @@ class Specialization:
     def _run_traced(
         self, traced: TracedCall, recording: Recording | None, plan: Plan, hooks: TraceHooks | None = None
     ) -> Observation:
-        """Run the callable; what is recorded has leaves of its own instead of the parameters."""
+        """Run the callable; a recorded graph ends in leaves of its own instead of the parameters."""
         grad = torch.is_grad_enabled() or (recording is not None and may_track(recording))
         if plan.capture is None or recording is None or not grad:
             return traced.run(hooks)
@@ -424,11 +416,6 @@ class Specialization:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""
         return guard_reasons(self.recordings, self.executed.globals, site)
 
-    @property
-    def eager_reasons(self) -> list[Reason]:
-        """Why the key runs eagerly, if it does."""
-        return self._eager_reasons
-
     # ------------------------------------------------------------------ limits
 
     def differ(self) -> None:
@@ -438,15 +425,13 @@ class Specialization:
 
     def give_up(self, event: LifeEvent, why: Reason) -> None:
         """Run this key eagerly from now on, release its recordings and say so once."""
-        self._eager_reasons = [why]
+        self.eager_reasons = [why]
         self.release()
         self.life.happen(event)
-        self._tell(
-            why, logging.INFO if event is LifeEvent.LOST else logging.WARNING
-        )  # lost: nothing to be done
+        self._tell(why, logging.INFO if event is LifeEvent.LOST else logging.WARNING)  # nothing to be done
 
     def _tell(self, why: Reason, level: int = logging.WARNING) -> None:
-        """The key is left alone, for a while or for good; that is said once."""
+        """The key is left alone, for a while or for good; say so once."""
         if not self._told:
             self._told = True
             _log.log(level, "%s runs eagerly for %s: %s", self.name, self.description, why)

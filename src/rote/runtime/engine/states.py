@@ -1,9 +1,9 @@
 """The life of a key, as a table. Everything that changes a key's state is in this file.
 
-A key is *observing* until it was observed often enough; then the next call is *recording*, and if that call
-agrees with the observation, later calls are *replaying*. What cannot be recorded, or loses against plain
-calls, is *eager* from then on. Calls that never agree are observed again and again, as seldom as tracing
-has to be (:mod:`.ledger`).
+A key is *observing* until it was observed often enough. The next call is *recording*. If that call agrees
+with the observations, later calls are *replaying*. A key that cannot be recorded, or that loses against plain
+calls, is *eager* from then on. Calls that never agree are observed again and again, as seldom as the ledger
+(:mod:`.ledger`) allows.
 """
 
 from __future__ import annotations
@@ -35,45 +35,23 @@ class LifeEvent(Enum):
     LOST = "replays are slower than plain calls"
 
 
+_ENDS = dict.fromkeys(
+    (LifeEvent.LIMIT, LifeEvent.CAPTURE_FAILED, LifeEvent.REFUTED, LifeEvent.LOST), State.EAGER
+)
+_BACK = dict.fromkeys((LifeEvent.DIFFERED, LifeEvent.GUARD_FAILED), State.OBSERVING)
+
 TABLE: dict[State, dict[LifeEvent, State]] = {
-    State.OBSERVING: {
-        LifeEvent.AGREED: State.RECORDING,
-        LifeEvent.DIFFERED: State.OBSERVING,
-        LifeEvent.LIMIT: State.EAGER,
-        LifeEvent.GUARD_FAILED: State.OBSERVING,
-        LifeEvent.CAPTURE_FAILED: State.EAGER,
-        LifeEvent.REFUTED: State.EAGER,
-        LifeEvent.LOST: State.EAGER,
-    },
-    State.RECORDING: {
-        LifeEvent.RECORDED: State.REPLAYING,
-        LifeEvent.DIFFERED: State.OBSERVING,
-        LifeEvent.CAPTURE_FAILED: State.EAGER,
-        LifeEvent.GUARD_FAILED: State.OBSERVING,
-        LifeEvent.LIMIT: State.EAGER,
-        LifeEvent.REFUTED: State.EAGER,
-        LifeEvent.LOST: State.EAGER,
-    },
+    State.OBSERVING: {LifeEvent.AGREED: State.RECORDING, **_BACK, **_ENDS},
+    State.RECORDING: {LifeEvent.RECORDED: State.REPLAYING, **_BACK, **_ENDS},
     State.REPLAYING: {
-        LifeEvent.RECORDED: State.REPLAYING,
-        LifeEvent.AGREED: State.REPLAYING,
-        LifeEvent.DIFFERED: State.OBSERVING,
-        LifeEvent.GUARD_FAILED: State.OBSERVING,
-        LifeEvent.LIMIT: State.EAGER,
-        LifeEvent.CAPTURE_FAILED: State.EAGER,
-        LifeEvent.REFUTED: State.EAGER,
-        LifeEvent.LOST: State.EAGER,
+        LifeEvent.RECORDED: State.REPLAYING, LifeEvent.AGREED: State.REPLAYING, **_BACK, **_ENDS
     },
     State.EAGER: {},
-}
+}  # fmt: skip
 
 
 class Life:
-    """Where a key is.
-
-    Attributes:
-        state: Where it is.
-    """
+    """Where a key is."""
 
     def __init__(self) -> None:
         self.state = State.OBSERVING

@@ -52,10 +52,10 @@ PURE = (
     "Call it outside, and pass in what it gives; or, if it gives the same for the same arguments: "
     "rote.pure({})."
 )
-"""What to do about functions and classes in C of which nothing is known."""
+"""What to do about unknown functions and classes in C."""
 
 SHOWN = 3
-"""Reasons of one kind that are given."""
+"""Reasons of one kind that are given, and changes of the state."""
 
 _TENSOR = "a tensor at "
 
@@ -70,7 +70,7 @@ _SWITCHING = (
     "set_grad_enabled", "_set_grad_enabled", "set_default_dtype", "set_default_device", "set_detect_anomaly",
     "use_deterministic_algorithms", "set_float32_matmul_precision", "set_device", "set_autocast_enabled",
 )  # fmt: skip
-"""Functions that change modes, and no more than one of which is named by most callables."""
+"""Functions that change modes; most callables name one at most."""
 
 
 def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site) -> list[Reason]:
@@ -99,12 +99,9 @@ def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> 
 
 
 def unknown_reasons(noted: Noted, site: Site, *, recorded: bool) -> list[Reason]:
-    """What the call did of which nobody knows what it depends on.
+    """What the call did that depends on something unknown.
 
-    Args:
-        noted: What was noted of the call.
-        site: The caller's line.
-        recorded: It was to be recorded, so code that was not followed counts.
+    Code that was not followed counts if the call was to be recorded.
     """
     known = [each for each in noted.unseen if not each.unknown]
     found = [_unknown_reason(unknown)] if (unknown := [each for each in noted.unseen if each.unknown]) else []
@@ -120,7 +117,7 @@ def unknown_reasons(noted: Noted, site: Site, *, recorded: bool) -> list[Reason]
 
 
 def _unknown_reason(unknown: list[UnseenCode]) -> Reason:
-    """All functions and classes in C of which nothing is known, with the line that declares them."""
+    """All unknown functions and classes in C, with the line that declares them pure."""
     first, *others = unknown
     also = ", ".join([f"{each.name} at {each.site}" for each in others])
     text = f"the call {first.text}" + (f"; nor of {also}" if also else "")
@@ -195,11 +192,7 @@ def surroundings_reasons(
 def argument_reasons(outcome: Observation, call: Call, effects: Iterable[Effect], site: Site) -> list[Reason]:
     """What the call did to the containers in its arguments; arguments that cannot be placed together.
 
-    Args:
-        outcome: What the call did.
-        call: Its arguments.
-        effects: What is said of it already.
-        site: The caller's line.
+    ``effects`` are reported elsewhere already.
     """
     found: list[Reason] = []
     for members in group_members(call):
@@ -227,7 +220,7 @@ def argument_reasons(outcome: Observation, call: Call, effects: Iterable[Effect]
 
 
 def _each_requires_grad(tensors: list[torch.Tensor]) -> bool:
-    """Whether several tensors over common memory have gradients; what is passed twice is one."""
+    """Whether several tensors over common memory have gradients; a tensor passed twice is one."""
     return len({id(tensor) for tensor in tensors}) > 1 and any(tensor.requires_grad for tensor in tensors)
 
 
@@ -321,13 +314,9 @@ def overlap_reasons(ranges: Iterable[tuple[int, int]], outcome: Observation, cal
 
 
 def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatch, call: Call) -> list[int]:
-    """Numbers of the external tensors whose holder was not found: their replacement would go unnoticed.
+    """Numbers of the external tensors whose holder was not found: nobody would notice their replacement.
 
-    Args:
-        outcome: The call.
-        known: Storage handles of the tensors in reachable state.
-        watch: Gradients count as reachable.
-        call: So do parameters among the arguments.
+    Tensors with ``known`` storage handles are reachable; so are gradients, and parameters among arguments.
     """
     storages = outcome.storages
     known = known | set(parameters_of(call))
@@ -352,7 +341,7 @@ def scripted_constants(outcome: Observation, scripts: Iterable[Any]) -> set[int]
 def external_reasons(outcome: Observation, unknown: list[int]) -> list[Reason]:
     """Why unreachable external tensors block a recording."""
     found: list[Reason] = []
-    for number in unknown[:3]:
+    for number in unknown[:SHOWN]:
         operation, site = outcome.storages.external_sites[number]
         shape = list(outcome.storages.externals[number].shape)
         text = f"{operation} read a {shape} tensor made outside the call"
@@ -390,7 +379,7 @@ def escape_reasons(
         gc.collect()
         left = _unaccounted(storages, allowed, tracked, call)
     found: list[Reason] = []
-    for number in sorted(left)[:3]:
+    for number in sorted(left)[:SHOWN]:
         operation, site = storages.sites[number]
         text = f"a result of {operation} is still alive after the call"
         found.append(reason(rules.TENSOR_ESCAPES, text, site))

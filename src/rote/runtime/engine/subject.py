@@ -53,8 +53,8 @@ class Subject:
 
     Attributes:
         function: The callable.
-        name: How it is called in messages.
-        executed: Code it was seen to run, shared by all keys.
+        name: Its name in messages.
+        executed: Code that it was seen to run, shared by all keys.
         limits: Bounds.
         pick: Chooses the backend from the devices in use.
         log: Counts backward passes.
@@ -76,12 +76,7 @@ class Subject:
     closed: bool = False
 
     def follow(self, call: Call, meet: Callable[[Any], None] = lambda tensor: None) -> Trace:
-        """Note what the callable reads and writes outside of itself, from now on.
-
-        Args:
-            call: The arguments.
-            meet: Is told of tensors that are found outside.
-        """
+        """Note what the callable reads and writes outside of itself; ``meet`` is told of tensors there."""
         roots = [*self.roots, *self.executed.owners()]
         leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
         roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
@@ -90,7 +85,7 @@ class Subject:
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.
 
-        A graph without Python code depends on no Python state. Other code reaches that of the callable, and
+        A graph without Python code depends on no Python state. Python code reaches the callable's state, and
         what its contexts keep.
         """
         kept = kept_storages(walk.results, frozenset())

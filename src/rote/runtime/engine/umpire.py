@@ -25,11 +25,7 @@ from .states import LifeEvent, State
 class Timed:
     """Stands for the value of a call that has not run, as PLAINLY does; :meth:`run` runs and times it.
 
-    Args:
-        contest: Gets the time.
-        backend: Has the clock.
-        upstream: Where a walk back leaves the call.
-        spent: Seconds that rote has taken for the call already.
+    ``spent`` are the seconds that rote has taken for the call already.
     """
 
     __slots__ = ("_backend", "_contest", "_spent", "_upstream")
@@ -50,13 +46,7 @@ class Timed:
 
 
 class Umpire:
-    """Makes those calls of one wrapper that are timed.
-
-    Args:
-        counts: Of the wrapper's calls.
-        tally: Counts reasons.
-        finish: Takes the result of a call that came the general way.
-    """
+    """Makes the timed calls of one wrapper."""
 
     def __init__(self, counts: Counts, tally: Tally, finish: Callable[[Specialization, Result], Any]) -> None:
         self._counts = counts
@@ -76,8 +66,8 @@ class Umpire:
 
         Args:
             entry: The key of the call.
-            call: The arguments.
-            args: The same, as they were given.
+            call: The arguments, taken apart.
+            args: The arguments as they were given.
             kwargs: The same.
             caller: The caller's frame.
             since: When the call came, by ``perf_counter``.
@@ -93,14 +83,14 @@ class Umpire:
             return NOT_MINE
         contest = recording.contest
         turn, due = contest.turn(recording.replays, walks=_is_walked(entry))
-        recording.compare_at(due)
+        recording.due = due
         if contest.figures is not None:
             entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
         if turn is Turn.LOST:
             text = f"{contest.figures}, so the key runs plainly"
             entry.give_up(LifeEvent.LOST, reason(rules.SLOWER, text, user_site(caller)))
         elif turn is Turn.REPLAY:
-            return self._replay(entry, recording, contest, call, args, kwargs, caller, spent)
+            return self._replay(entry, recording, call, args, kwargs, caller, spent)
         elif turn in (Turn.WARM, Turn.PLAIN):
             entry.counts.calls += 1
             text = "a plain call was made, to compare replays with"
@@ -116,7 +106,6 @@ class Umpire:
         self,
         entry: Specialization,
         recording: Recording,
-        contest: Contest,
         call: Call,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -124,10 +113,11 @@ class Umpire:
         spent: float,
     ) -> Any:
         """Replay as any other call would, by the hot path if there is one."""
-        counts, backend, path = self._counts, entry.prepare(call), entry.generated(recording)
+        counts, contest = self._counts, recording.contest
+        backend, path = entry.prepare(call), entry.generated(recording)
         upstream = Upstream.of(call, backend.device)
         before = counts.replayed
-        recording.compare_at(NEVER)  # or the hot path would leave the call to us
+        recording.due = NEVER  # or the hot path would leave the call to us
         following = recording.replays + 1
         try:
             if path is None:
@@ -149,7 +139,7 @@ class Umpire:
             following = contest.retract(recording.replays)
             return NOT_MINE
         finally:
-            recording.compare_at(following)
+            recording.due = following
 
 
 def _is_walked(entry: Specialization) -> bool:
@@ -165,10 +155,10 @@ def _due(entry: Specialization, call: Call) -> Recording | None:
     if recording is None or not recording.recorded or recording.replays < recording.due:
         return None
     if entry.limits.keep or (_is_walked(entry) and not tells_passes()):
-        recording.compare_at(NEVER)
+        recording.due = NEVER
         return None
     if _is_apart(entry.prepare(call), recording):
-        recording.compare_at(recording.replays + FIRST_ROUND)
+        recording.due = recording.replays + FIRST_ROUND
         return None
     return recording
 

@@ -1,4 +1,4 @@
-"""A key of walking a recorded graph back: what is replayed and nothing else takes the hot path.
+"""A key of walking a recorded graph back, with the hot path that answers its plain replays.
 
 A walk is a call like any other, made by autograd, on a thread of its own where the device is a GPU. What its
 wrapper does around a call of the forward (:mod:`...api.paths`) is done here: once a walk was replayed, a
@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 class Walked:
-    """Makes the walks of one key.
-
-    Args:
-        entry: The key.
-    """
+    """Makes the walks of one key."""
 
     def __init__(self, entry: Specialization) -> None:
         self._entry = entry
@@ -45,7 +41,7 @@ class Walked:
         """Make a walk that is a plain replay; the device's lock is not held.
 
         Returns:
-            What :meth:`make` would have had as value; NOT_MINE if it has to decide.
+            The value that :meth:`make` would have; NOT_MINE if it has to decide.
         """
         hot = self._hot  # another thread may release it meanwhile
         return hot.call(args, {}) if hot is not None else NOT_MINE
@@ -79,7 +75,7 @@ class Walked:
         entry, log = self._entry, self._entry.log
         if log.strict and strict_reasons(recording, entry.limits):
             return
-        recording.compare_at(NEVER)  # walks are not measured against plain ones
+        recording.due = NEVER  # walks are not measured against plain ones
         self._hot = entry.generate(recording, call, None, log, log.finish, sorts=False) or self._hot
 
     def holdings(self) -> list[Holding]:

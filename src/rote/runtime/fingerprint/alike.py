@@ -1,16 +1,17 @@
 """Tensors that look like one seen before, told in one call of C++.
 
 To ask a tensor for its class, type, device, layout, sizes and strides, one after the other, takes 0.5 us, and
-to look such a description up takes as long again. Most tensors of a call look like another one that is at
-hand: the result of an element-wise operation like its operand, an operand like the result that it was. So a
-description carries a check of all of it at once (what ``torch.compile`` guards inputs with), and is only made
-anew for a tensor that fails it.
+to look such a description up takes as long again. Most tensors of a call look like another one at hand: the
+result of an element-wise operation like its operand, an operand like the result that it was. So a description
+carries a check of all of it at once (``torch.compile`` guards inputs with it), and is only made anew for a
+tensor that fails it.
 
 No check may see a nested tensor: it has no sizes, and the error that says so is lost between C++ and Python,
-which ends the process. Who checks asks ``tensor.is_nested`` before.
+which ends the process. Whoever checks asks ``tensor.is_nested`` before.
 
-The checks see of a tensor what the dispatcher sees. In the handler of a mode that is all but whether it is
-lazily conjugated, negated or zero; whoever cares calls :func:`..pytorch.torch_private.resolve_lazily` first.
+The checks see of a tensor what the dispatcher sees. In the handler of a mode that does not include whether it
+is lazily conjugated, negated or zero; where that matters, call
+:func:`..pytorch.torch_private.resolve_lazily` first.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def _no(tensor: torch.Tensor) -> bool:
 
 
 class Alike:
-    """Base of descriptions of tensors: knows those that it describes. It holds none of them alive.
+    """Base of descriptions of tensors: knows the tensors that it describes, and keeps none of them alive.
 
     Attributes:
-        check: Says whether a tensor is like the last one that was found to be. If it says no, another one
-            of the checks may say yes.
+        check: Says whether a tensor is like the last one that was found to be. If it says no, another check
+            may say yes.
     """
 
     __slots__ = ("_checks", "check")
@@ -45,7 +46,7 @@ class Alike:
         self._checks: list[Callable[..., bool]] = []
 
     def knows(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor has the description of one that was added. If not, it may have it all the same."""
+        """Whether a tensor has the description of one that was added; if not, it may have it all the same."""
         for check in self._checks:
             if check(tensor):
                 self.check = check

@@ -7,7 +7,7 @@ or each reader would be a change to the others.
 
 Where those numbers can be read in the dicts themselves (:func:`.layout.find_version`), this is not needed.
 
-Threads may read at once: what is late then makes the next reading differ, never agree.
+Threads may read at once: a late one makes the next reading differ, never agree.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What lies in closures' cells, in lists, in functions and classes, and of which class an object is.
+"""What closures' cells, lists, functions and classes hold, and of which class an object is.
 
 A cell and a function are a few words in memory, one of which is the address of what they hold. A list is its
-length and the address of its members' addresses. So whether a slot of them holds what it held is a question
-of words (:mod:`.words`), like everything that is said of tensors and dicts, and costs a nanosecond where
-asking by name takes fifty. That matters most when the caches are cold, which they are for a caller who waits
-for the device after each call: a list that is asked in Python touches its type, its methods and its members.
+length and the address of its members' addresses. So whether such a slot holds what it held is a question of
+words (:mod:`.words`), as it is for tensors and dicts, and costs a nanosecond where asking by name takes
+fifty. That matters most when the caches are cold, which they are for a caller who waits for the device after
+each call: a list that is asked in Python touches its type, its methods and its members.
 
-An address says what is held only as long as that is alive: the guard keeps plain values, and watches the
-tensors that are read. Of lists only those are read here whose length is under guard as well, so that members
-are looked for in memory that is still there.
+An address says what is held only while that is alive: the guard keeps plain values, and watches the tensors
+that are read. Only lists whose length is under guard as well are read here, so that members are looked for
+in memory that is still there.
 
 What does not work: to read the tables of sets, too. Of the calls in ``benchmarks/words.py`` it took less than
 1 % off any (``nvidia-h200/2026-11-23-words.json``).
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import CellType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .layout import find_attributes, find_cell, find_items, find_lengths, place_of_table
 from .words import Stage, expecting, places, word, words_at
@@ -36,6 +36,15 @@ class HeldWords(Protocol):
         ...
 
 
+class _ListHead(NamedTuple):
+    """A list under guard, its length, and the words with its length and with its members' address."""
+
+    container: list[Any]
+    length: int
+    length_at: int
+    items_at: int
+
+
 class Held:
     """Slots that are read word by word."""
 
@@ -44,12 +53,12 @@ class Held:
         self._items, self._length = find_items(), find_lengths().get(list)
         self._places: list[int] = []
         self._wanted: list[int | Callable[[], int]] = []
-        self._lists: dict[int, tuple[list[Any], int]] = {}
+        self._lists: dict[int, _ListHead] = {}
         self._members: list[tuple[int, int]] = []
         self._wanted_members: list[Callable[[], int]] = []
 
     def take_cell(self, cell: CellType, slots: HeldWords, place: int) -> bool:
-        """Take on what a cell holds, which is one of some slots; False if cells cannot be read."""
+        """Take on what a cell holds, one of some slots; False if cells cannot be read."""
         if self._cell is None:
             return False
         self._places += places(id(cell), [self._cell])
@@ -86,13 +95,14 @@ class Held:
         """Take on the length of a list; False if it is no list, or lists cannot be read."""
         if type(container) is not list or self._items is None or self._length is None:
             return False
-        self._lists[id(container)] = container, length  # pyright: ignore[reportUnknownArgumentType]
+        head = _ListHead(container, length, self._length, self._items)
+        self._lists[id(container)] = head  # pyright: ignore[reportUnknownArgumentType]
         return True
 
     def take_member(self, container: Any, key: Any, slots: HeldWords, place: int) -> bool:
-        """Take on a member of a list whose length has been taken on, which is one of some slots."""
+        """Take on a member, one of some slots, of a list whose length has been taken on."""
         known = self._lists.get(id(container))
-        if known is None or type(key) is not int or not 0 <= key < known[1]:
+        if known is None or type(key) is not int or not 0 <= key < known.length:
             return False
         self._members.append((id(container), key))
         self._wanted_members.append(partial(slots.identity, place))
@@ -103,10 +113,9 @@ class Held:
         at = list(self._places)
         words = [each if isinstance(each, int) else each() for each in self._wanted]
         starts: dict[int, int] = {}
-        for key, (container, length) in self._lists.items():
-            assert self._items is not None and self._length is not None
-            starts[key] = word(id(container), self._items)
-            at += places(key, [self._length, self._items])
-            words += [length, starts[key]]
+        for key, head in self._lists.items():
+            starts[key] = word(key, head.items_at)
+            at += places(key, [head.length_at, head.items_at])
+            words += [head.length, starts[key]]
         inside = [places(starts[key], [index])[0] for key, index in self._members]
         return expecting(at, words), expecting(inside, [each() for each in self._wanted_members])

@@ -42,7 +42,7 @@ def watch(tensors: list[torch.Tensor]) -> WatchedWords | None:
 
 @cache
 def find_owners() -> Owners | None:
-    """Find where the words lie that say who holds a tensor and its gradient; None where not all are found."""
+    """Find the words that say who holds a tensor and its gradient; None where not all are found."""
     layout, sizes = find_layout(), sizes_of_objects()
     if layout is None or sizes is None:
         return None
@@ -52,7 +52,7 @@ def find_owners() -> Owners | None:
 
 @cache
 def find_lengths() -> dict[type, int]:
-    """For each type of container whose length is found, the word of its object that it is."""
+    """For each type of container, the word of its object that is the length, where that is found."""
     found: dict[type, int] = {}
     for kind in (dict, OrderedDict, defaultdict, list, set) if sizes_of_objects() is not None else ():
         make: Any = partial(defaultdict, None) if kind is defaultdict else kind
@@ -79,7 +79,7 @@ def find_cell() -> int | None:
 
 @cache
 def find_attributes() -> dict[tuple[type, str], int]:
-    """The words of objects that are the addresses of attributes: those that are found."""
+    """The words of objects that are the addresses of attributes, where they are found."""
     found: dict[tuple[type, str], int] = {}
     for (kind, name), make in _WITH.items() if sizes_of_objects() is not None else ():
         samples = [make(_Held(number)) for number in range(4)]
@@ -91,11 +91,7 @@ def find_attributes() -> dict[tuple[type, str], int]:
 
 
 class _Held:
-    """What a sample holds, another one in each.
-
-    Args:
-        number: Which it is.
-    """
+    """What a sample holds, another one in each."""
 
     def __init__(self, number: int) -> None:
         self.name = f"_Held{number}"
@@ -129,8 +125,8 @@ _WITH: dict[tuple[type, str], Callable[[_Held], Any]] = {
 def place_of_table(kind: type) -> int | None:
     """The word that is the address of the dict with the attributes of an instance; None if there is none.
 
-    It may lie before the object (seen in Python 3.11 to 3.13). Whether it is what it says has to be looked at
-    in each object: some keep their attributes elsewhere.
+    It may lie before the object (seen in Python 3.11 to 3.13). Each object has to be asked whether the word
+    is that address: some keep their attributes elsewhere.
     """
     if sizes_of_objects() is None:
         return None
@@ -150,8 +146,8 @@ _BEFORE = -3
 def find_items() -> int | None:
     """The word of a list that is the address of its members' addresses; None where that is not found.
 
-    Of a list's words after the first two (references and type) all others are numbers of members, so what is
-    too large for that is an address, and may be followed.
+    After the first two words of a list (references and type), all others are numbers of members. A word that
+    is too large for that is an address, and may be followed.
     """
     if sizes_of_objects() is None:
         return None
@@ -174,7 +170,7 @@ def find_version() -> int | None:
 
     Such a number (PEP 509) is what PyTorch reads before Python 3.12
     (:func:`..pytorch.torch_private.dict_version`). It is kept up in 3.12; in 3.13 not every store to an
-    attribute changes it. :func:`state_of` says what of it concerns the dict.
+    attribute changes it. :func:`state_of` says which part of it concerns the dict.
     """
     if sizes_of_objects() is None or sys.version_info >= (3, 13):
         return None
@@ -187,7 +183,7 @@ def find_version() -> int | None:
 
 
 def state_of(version: int) -> int:
-    """The state of a dict, of its version: in 3.12 the last eight bits say who watches it."""
+    """The state of a dict, taken from its version: in 3.12 the last eight bits say who watches it."""
     return version >> 8 if sys.version_info >= (3, 12) else version
 
 
@@ -244,7 +240,7 @@ def shows_changes(layout: Layout) -> bool:
 
 
 def _both() -> tuple[torch.Tensor, torch.Tensor]:
-    """A tensor of which autograd keeps nothing, and one of which it does."""
+    """A tensor for which autograd keeps nothing, and one for which it does."""
     return _sample(3), _sample(2).requires_grad_().requires_grad_(False)
 
 
@@ -315,7 +311,7 @@ def _search_owners(layout: Layout, sizes: Sizes) -> Owners | None:
 
 
 def _sample(dimensions: int) -> torch.Tensor:
-    """A tensor no two of whose numbers are the same, nor those of another sample at the same place."""
+    """A tensor without two equal numbers, nor one that another sample has at the same place."""
     storage = torch.zeros(1 << 15, dtype=torch.complex64, device="cpu").untyped_storage()
     sizes = [11 + dimensions + 7 * position for position in range(dimensions)]
     strides = [211 + dimensions - 41 * position for position in range(dimensions)]

@@ -6,24 +6,25 @@ on the host of an H200, a dereferenced weak reference takes 15 ns, an address 63
 C++ 67: 150 us for a thousand tensors. Calls that take many of them do not help: the one by which PyTorch
 compares the addresses of its own graphs takes 64 ns for each.
 
-But a tensor is a handful of words in memory: an object that points to an implementation, that to a storage,
-that to the data; between them sizes, strides, type and flags. numpy gathers words from anywhere at one
-nanosecond each, and a comparison of the bytes says whether anything is new. So here the words are read where
-they lie, in the order in which each says that the next ones are still there: the object (alive, or the weak
-reference of the guard would have told), its implementation, then autograd's flags. With the implementation
-its storage is read. That may be another one by now, but not gone: a weak reference keeps the words of a
-storage that has died, without its memory. (One to the implementation would keep it from being exchanged.)
+But a tensor is a handful of words in memory: an object that points to an implementation, which points to a
+storage, which points to the data; between them sizes, strides, type and flags. numpy gathers words from
+anywhere at one nanosecond each, and a comparison of the bytes says whether anything is new. So the words are
+read where they lie, in the order in which each says that the next ones are still there: the object (alive, or
+the weak reference of the guard would have told), its implementation, then autograd's flags. With the
+implementation its storage is read. That may be another one by now, but not gone: a weak reference keeps the
+words of a storage that has died, without its memory. (One to the implementation would keep it from being
+exchanged.)
 
 Above a bare replay, on the host of an H200, a call with 8, 108 and 1,008 parameters under guard takes 5, 10
-and 34 us with words, and 43, 72 and 219 without (``benchmarks/results/nvidia-h200/2026-11-22*.json``). What
-each use of them takes off a call is measured by ``benchmarks/words.py``; what took nothing off is gone.
+and 34 us with words, and 43, 72 and 219 without (``benchmarks/results/nvidia-h200/2026-11-22*.json``).
+``benchmarks/words.py`` measures what each use of them takes off a call; uses that took nothing off are gone.
 
-Nothing about where the words lie is taken for granted (:mod:`.layout`): it is found by samples, every kind of
+Nothing about where the words lie is taken for granted (:mod:`.layout`): samples find them, every kind of
 change has to show, and of each tensor the words have to say what its public attributes say; otherwise it is
 asked by name. And where a word differs, the plain guard decides.
 
 Containers have words that say enough of them: a dict numbers its states (up to Python 3.12), and one that is
-to be empty has its length. They are there as the guard keeps them alive, so they are read with the objects.
+to be empty has its length. The guard keeps them alive, so they are read with the objects.
 
 What does not work: the versions of tensors (``.data`` and ``requires_grad_`` leave them), weak references to
 storages (whoever swaps weights keeps the other ones). Without the lock of the interpreter none of it is safe:
@@ -47,7 +48,7 @@ BYTES = 8
 
 
 class _Everything:
-    """All memory as an array of words, without the first one. Only what is known to be there is read."""
+    """All memory as an array of words, without the first one. Only words known to be there are read."""
 
     __array_interface__: ClassVar = {
         "data": (BYTES, True),
@@ -114,7 +115,7 @@ def words_at(indices: Sequence[int]) -> list[int]:
 
 
 def expecting(indices: Sequence[int], words: Sequence[int]) -> Stage:
-    """A stage that is what it was where it has these words."""
+    """A stage that matches where these words are."""
     where = numpy.array(indices, dtype=numpy.intp)
     return EVERYTHING.__getitem__, where, numpy.array(words, dtype=numpy.uint64).tobytes()
 
@@ -123,7 +124,7 @@ NOTHING: Stage = stage([])
 """A stage without words."""
 
 NEVER: Stage = (EVERYTHING.__getitem__, numpy.array([], dtype=numpy.intp), b"never")
-"""A stage that is never what it was."""
+"""A stage that never matches."""
 
 
 def read(address: int, length: int) -> list[int]:
@@ -144,11 +145,11 @@ class Layout(NamedTuple):
         size: Words of an implementation.
         body: In the object, the address of the implementation.
         storage: In the implementation, the address of the storage.
-        autograd: The address of what autograd keeps, if there is something.
+        autograd: In the implementation, the address of what autograd keeps, if anything.
         dimensions: Their number.
         sizes: The first size; as many may follow as lie before the first stride.
         strides: The first stride.
-        offset: Where it begins in the storage.
+        offset: Where the tensor begins in the storage.
         kinds: Type, flags and dispatch keys.
         memory: In the storage, the address of its memory.
         flags: In what autograd keeps, whether a gradient is required.
@@ -219,9 +220,8 @@ def is_readable(layout: Layout, tensor: torch.Tensor) -> bool:
 class NotedWords:
     """Words of memory as they are at this moment.
 
-    Args:
-        stages: Indices of the words. What the first stage reads has to be there; if its words are what they
-            were, so is what the next one reads.
+    The words of the first stage have to be there. If they are what they were, the next stage's are there,
+    too.
     """
 
     def __init__(self, *stages: Sequence[int]) -> None:
@@ -237,12 +237,9 @@ class NotedWords:
 
 
 class Words(NotedWords):
-    """What some tensors are at this moment. They have to be alive whenever that is asked.
+    """What some tensors are at this moment; they are not kept alive, and have to live whenever it is asked.
 
-    Args:
-        layout: Where to look.
-        tensors: Tensors that can be read (:func:`is_readable`). They are not kept alive.
-        flags: Whether they require a gradient matters.
+    They have to be readable (:func:`is_readable`); ``flags`` if it matters whether they require a gradient.
     """
 
     def __init__(self, layout: Layout, tensors: Sequence[torch.Tensor], *, flags: bool = True) -> None:
@@ -262,25 +259,13 @@ class Words(NotedWords):
 
 
 class WatchedWords:
-    """Words of some tensors, which are not kept alive.
-
-    Args:
-        noted: The words.
-        tensors: Those that have to be alive when they are read.
-    """
+    """Words that are read only while some tensors live, which are not kept alive."""
 
     def __init__(self, noted: NotedWords, tensors: Iterable[torch.Tensor]) -> None:
         self._noted = noted
-        self._alive = True
-        itself = weakref.ref(self)
-
-        def died(_: object) -> None:
-            watched = itself()
-            if watched is not None:
-                watched._alive = False
-
-        self._references = [weakref.ref(tensor, died) for tensor in tensors]
+        died = self._died = list[object]()
+        self._references = [weakref.ref(tensor, died.append) for tensor in tensors]
 
     def same(self) -> bool:
         """Whether all are there, and the words are what they were."""
-        return self._alive and self._noted.same()
+        return not self._died and self._noted.same()

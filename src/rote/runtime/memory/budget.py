@@ -1,22 +1,22 @@
 """The ceiling: what recordings hold on a device is measured after each new one, and the least valuable go.
 
 A limit holds for every device by itself, for the whole process (``rote.set_budget``) or for the recordings of
-one wrapper (``budget=``). What counts is what is really held: the backend's regions (chunks of the host's
-pool, pools of CUDA's allocator with all they have reserved) and the static inputs. It is measured when a
-recording has been made, so while one is being made the ceiling may be exceeded by what that call needs, which
-a plain call would need as well.
+one wrapper (``budget=``). It counts what is really held: the backend's regions (chunks of the host's pool,
+pools of CUDA's allocator with all they have reserved) and the static inputs. It is measured when a recording
+has been made. While one is being made the ceiling may be exceeded by what that call needs, which a plain call
+would need as well.
 
-What a recording is worth is what its replays save: replays times operations. Earlier replays count half
-after ``HALF_LIFE`` calls, so an early favourite does not stay for ever. Ageing happens when a recording is
-made, not when one is replayed: the hot path pays nothing.
+A recording is worth what its replays save: replays times operations. Earlier replays count half after
+``HALF_LIFE`` calls, so an early favourite does not stay for ever. Worth ages when a recording is made, not
+when one is replayed: the hot path pays nothing.
 
 How memory comes back differs. On the host a recording frees its outputs at once and its chunk with the last
 user. CUDA's allocator gives a pool back only as a whole, when no graph uses it; evicting one recording of a
 shared pool frees nothing on the device. So where there is a limit, pools are *slabs*: once a shared pool has
-grown past an eighth of the limit, the next recording opens a new one, and what is evicted is a slab with all
-its recordings. A recording that needs more than a slab has a pool to itself. Within a slab recordings still
-share their intermediates. A wrapper with a budget of its own shares with no other, or its neighbours' memory
-would stay on its bill.
+grown past an eighth of the limit, the next recording opens a new one, and a slab is evicted with all its
+recordings. A recording that needs more than a slab has a pool to itself. Within a slab recordings still share
+their intermediates. A wrapper with a budget of its own shares with no other, or its neighbours' memory would
+stay on its bill.
 
 What this does not count: what the driver takes for an instantiated graph (about 100 KB for some hundred
 nodes), cuBLAS's workspace, results that were handed out and Python's own memory. A pool that a recording has
@@ -41,6 +41,9 @@ from .victims import Item, choose, held, shares
 HALF_LIFE = 512
 """Calls after which a replay counts half."""
 
+_PROCESS = "rote.set_budget"
+"""Whose the process's limit is, in messages."""
+
 SLABS = 8
 """Pools that a limit is divided into where memory comes back only by the pool."""
 
@@ -57,13 +60,7 @@ class Excess(NamedTuple):
 
 
 class DeviceBudget:
-    """The recordings of one device.
-
-    Used under the backend's lock.
-
-    Args:
-        backend: The device.
-    """
+    """The recordings of one device, used under the backend's lock."""
 
     def __init__(self, backend: Backend) -> None:
         self.limit: int | None = None
@@ -83,7 +80,7 @@ class DeviceBudget:
         """The least that a recording of an account may hold, and whose limit that is."""
         limits = [
             (limit, whose)
-            for limit, whose in ((account.limit, _own(account)), (self.limit, _process()))
+            for limit, whose in ((account.limit, _own(account)), (self.limit, _PROCESS))
             if limit is not None
         ]
         return min(limits) if limits else None
@@ -91,10 +88,7 @@ class DeviceBudget:
     # ------------------------------------------------------------------ holding the ceiling
 
     def settle(self, fresh: Holding) -> Excess | None:
-        """A recording was made: age the others, and evict until every limit holds.
-
-        Args:
-            fresh: The new recording; it is in use, so it stays.
+        """A recording was made, and is in use: age the others, and evict until every limit holds.
 
         Returns:
             The limit that does not hold even so.
@@ -111,7 +105,7 @@ class DeviceBudget:
     def _hold(self, limit: int | None, fresh: Holding | None, account: Account | None) -> Excess | None:
         if limit is None:
             return None
-        whose = _own(account) if account is not None else _process()
+        whose = _own(account) if account is not None else _PROCESS
         evicted = False
         while (nbytes := self._held(account)) > limit:
             text = f"{format_size(nbytes)} were held where {whose} allows {format_size(limit)}"
@@ -123,11 +117,9 @@ class DeviceBudget:
         return Excess(nbytes, limit, whose) if nbytes > limit else None
 
     def make_room(self, needed: int, fresh: Holding | None) -> None:
-        """The device has no memory left: evict what is worth least until ``needed`` bytes came free.
+        """The device has no memory left: evict what is worth least until so many bytes came free.
 
-        Args:
-            needed: Bytes.
-            fresh: The recording in progress; it stays.
+        The recording in progress stays.
         """
         self._age()
         before = self._held(None)
@@ -238,10 +230,6 @@ def _item(holding: Holding, fresh: Holding | None = None) -> Item:
 
 def _own(account: Account) -> str:
     return f"the budget of {account.name}"
-
-
-def _process() -> str:
-    return "rote.set_budget"
 
 
 BUDGETS = Budgets()

@@ -30,12 +30,7 @@ class Evictable(Protocol):
 
 @dataclass(eq=False)
 class Account:
-    """What the recordings of one wrapper may hold.
-
-    Attributes:
-        name: The wrapper.
-        limit: Bytes that its recordings may hold on each device; None for no limit of its own.
-    """
+    """What the recordings of one wrapper may hold on each device; None for no limit of its own."""
 
     name: str
     limit: int | None = None
@@ -47,11 +42,7 @@ class Account:
 
 
 class Worth:
-    """How often a recording was replayed, recent replays counting more.
-
-    Args:
-        replays: Replays that are not to be counted: those before it was last recorded.
-    """
+    """How often a recording was replayed since it was last recorded, recent replays counting more."""
 
     def __init__(self, replays: int) -> None:
         self.score = 1.0  # it was asked for

@@ -1,7 +1,7 @@
 """Which recordings to release for their memory: a pure function of who holds what and what it is worth.
 
 Memory is given back by the *region* (a chunk of the host's pool, a pool of CUDA's allocator, the storages of
-one recording's outputs), and a region only when the last recording in it goes. So what is chosen is a set of
+one recording's outputs), and a region only when the last recording in it goes. So the choice is a set of
 recordings that free something together: all that hold one region, or one alone. Of all such sets the one with
 the least value for each byte it frees goes first.
 """
@@ -38,9 +38,7 @@ def held(items: Iterable[Item], sizes: Mapping[Hashable, int]) -> int:
 def choose(items: Sequence[Item], sizes: Mapping[Hashable, int]) -> list[int]:
     """The set of recordings to release next, as indices; empty if no set that may go frees anything.
 
-    Args:
-        items: The recordings among which to choose; no others hold their regions.
-        sizes: Bytes of each region.
+    No others hold their regions, whose bytes are ``sizes``.
     """
     holders = _holders(items)
     candidates = [members for members in holders.values() if len(members) > 1]
@@ -60,12 +58,9 @@ def choose(items: Sequence[Item], sizes: Mapping[Hashable, int]) -> list[int]:
 
 
 def shares(items: Sequence[Item], demands: Sequence[int], sizes: Mapping[Hashable, int]) -> list[int]:
-    """Bytes of each recording: its own, and of every region the part that its demand is of all demands there.
+    """Bytes of each recording: its own, and a part of every region in proportion to the demands there.
 
-    Args:
-        items: All recordings that hold the regions.
-        demands: Bytes each would need alone.
-        sizes: Bytes of each region.
+    The items are all recordings that hold the regions; a demand is the bytes each would need alone.
     """
     found = [float(item.own) for item in items]
     for region, members in _holders(items).items():
@@ -89,7 +84,7 @@ def _freed(
     holders: Mapping[Hashable, list[int]],
     sizes: Mapping[Hashable, int],
 ) -> int:
-    """Bytes given back when these go together: what is their own, and the regions nobody else holds."""
+    """Bytes given back when these go together: their own, and the regions nobody else holds."""
     leaving = set(members)
     freed = sum(items[index].own for index in members)
     regions: set[Hashable] = set().union(*(items[index].regions for index in members))

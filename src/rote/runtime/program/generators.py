@@ -25,7 +25,6 @@ from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call, address_of, is_default
-from ..backends.protocol import CopyingSegment
 from ..reads.trace import Setting
 from .operations import Drawn
 from .storages import StorageTable
@@ -40,12 +39,6 @@ class Reseed:
     def replay(self) -> None:
         """Set it."""
         self._generator.set_state(self._state)
-
-    def with_copies(
-        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-    ) -> CopyingSegment | None:
-        """None: it copies nothing."""
-        del inputs, outputs
 
 
 class Stands:

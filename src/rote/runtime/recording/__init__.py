@@ -5,10 +5,17 @@ from __future__ import annotations
 from .accesses import Accesses
 from .copies import Copies
 from .guard import StateGuard, reachable
-from .handing import Own, can_be_written, copy_of, hand_out, put_together, write_parts, write_together
-from .inputs import StaticInputs
-from .known import Known
-from .memory import RecordingMemory
+from .handing import (
+    Own,
+    Writing,
+    can_be_written,
+    copy_of,
+    hand_out,
+    put_together,
+    write_parts,
+    write_together,
+)
+from .inputs import RecordingMemory, StaticInputs
 from .outputs import make_template
 from .recording import Recording
-from .tree import Branch, Island, Node, Step
+from .tree import Branch, Island, Known, Node, Step

@@ -1,9 +1,10 @@
-"""Memory that lies outside of a call and that its operations touch: what they read, write and draw from."""
+"""Memory outside of a call that its operations read, write or draw from."""
 
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch.autograd.graph import increment_version
@@ -17,14 +18,14 @@ Handles = dict[int, weakref.ref[torch.Tensor]]
 
 
 class Asked:
-    """What Python asks of tensors made outside that no operation reads, and so no recording shows.
+    """What Python asks of tensors made outside that no operation reads, so that no recording shows it.
 
     ``[p for p in parameters if p.requires_grad]``, ``table.shape``, ``zero_grad()`` where there is nothing to
-    clear: the answers decide what a call does, and may be others at the next one.
+    clear: the answers decide what a call does, and may differ at the next one.
 
     Attributes:
-        slots: Tensors whose gradients they asked for or set, also those that are frozen and have none.
-        flags: They asked whether a tensor requires grad.
+        slots: Tensors whose gradients Python asked for or set, frozen ones included.
+        flags: Python asked whether a tensor requires grad.
     """
 
     def __init__(self) -> None:
@@ -32,14 +33,13 @@ class Asked:
         self.flags = False
         self._looked: dict[int, weakref.ref[torch.Tensor]] = {}
 
-    def copy(self) -> Asked:
-        """The same, for a recording with the same state."""
+    def __copy__(self) -> Asked:
         other = Asked()
         other.slots, other.flags, other._looked = dict(self.slots), self.flags, dict(self._looked)
         return other
 
     def looked(self) -> list[torch.Tensor]:
-        """The tensors that they asked for shape, type, or whether they require grad, as far as alive."""
+        """The living tensors that Python asked for shape, type, or whether they require grad."""
         return [tensor for reference in self._looked.values() if (tensor := reference()) is not None]
 
     def note_slots(self, slots: Slots) -> None:
@@ -48,12 +48,9 @@ class Asked:
         self.slots = {**alive, **self.slots}
 
     def note_looks(self, tensors: list[torch.Tensor], read: set[int], *, flags: bool) -> bool:
-        """Note what a call looked at; whether there is anything new in it.
+        """Note which tensors a call looked at, and whether it asked for flags; returns whether any is new.
 
-        Args:
-            tensors: Those made outside.
-            read: Handles of the storages that operations read: these are under guard anyway.
-            flags: It asked whether a tensor requires grad.
+        Tensors on storages that operations ``read`` are under guard anyway.
         """
         fresh = {
             id(tensor): weakref.ref(tensor)
@@ -73,7 +70,7 @@ class Accesses:
     Attributes:
         written: Arguments that are written, by leaf.
         externals: Tensors made outside that operations read or write.
-        writes: Those that they write.
+        writes: Those of ``externals`` that operations write.
         readers: The user's line that reads each of ``externals``.
         arrays: Addresses of numpy arrays that become tensors.
         written_arrays: Tensors on such arrays that a recorded call writes, by address.
@@ -97,17 +94,8 @@ class Accesses:
 
     def copy(self) -> Accesses:
         """The same, to grow apart."""
-        return Accesses(
-            set(self.written),
-            dict(self.externals),
-            dict(self.writes),
-            dict(self.readers),
-            set(self.arrays),
-            dict(self.written_arrays),
-            dict(self.sites),
-            dict(self.generators),
-            self.asked.copy(),
-        )
+        own = {each.name: copy(getattr(self, each.name)) for each in fields(self) if each.name != "_counted"}
+        return Accesses(**own)
 
     def note_external(self, tensor: torch.Tensor, site: Site, *, written: bool) -> None:
         """A call reads a tensor made outside, or writes it as well."""
@@ -118,14 +106,13 @@ class Accesses:
             self.writes[handle] = self.externals[handle]
 
     def alive(self) -> dict[int, torch.Tensor]:
-        """The tensors made outside, as far as they are alive, by storage handle."""
+        """The living tensors made outside, by storage handle."""
         return {handle: tensor for handle, ref in self.externals.items() if (tensor := ref()) is not None}
 
     def count_writes(self, counted: Counted) -> None:
         """After a replay: autograd must see that tensors made outside were written.
 
-        Args:
-            counted: Which of them a way through the call writes with a change of version.
+        ``counted`` says which of them a way through the call writes with a change of version.
         """
         if not self.writes:
             return

@@ -1,8 +1,8 @@
-"""Copies that the segments of a recording make themselves: which those are, and the text of a call with them.
+"""Copies that the segments of a recording make themselves, and the text of a call with them.
 
-The first segment may take the arguments where they lie, the last may leave the result in new memory, if the
-device has copies as a part of a segment (:mod:`..backends.cuda.nodes` says what that saves). What is no plain
-run of bytes, lies on another device or follows an island is copied as ever.
+The first segment may take the arguments where they lie, and the last may leave the result in new memory, if
+the device has copies as a part of a segment (:mod:`..backends.cuda.nodes` says what that saves). A tensor
+that is no plain run of bytes, lies on another device or follows an island is copied as ever.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch
 
 from ..arguments import Admission, Source
 from ..backends.protocol import CopyingSegment
-from ..program import copy_all
+from ..program import Reseed, copy_all
 from .handing import copy_of
 from .inputs import StaticInputs
-from .tree import Step
+from .tree import Island, Step
 
 _address_of = torch.Tensor.data_ptr
 
@@ -30,9 +30,9 @@ class Copies:
     """Writes the part of a hot path that moves data.
 
     Args:
-        source: Where to.
+        source: The function that is written.
         steps: What the recording replays.
-        device: Of the recording.
+        device: The recording's device.
         inputs: The recording's memory for each argument, by the name of the variable that holds the argument.
         outputs: The recording's memory of each tensor of the result that gets new memory.
     """
@@ -65,6 +65,8 @@ class Copies:
         for index, step in enumerate(self._steps):
             reads = inputs if index == 0 else {}
             writes = outputs if index == last else []
+            if isinstance(step, (Island, Reseed)):
+                continue
             segment = step.with_copies(list(reads.values()), writes)
             if segment is None:
                 continue
@@ -84,7 +86,8 @@ class Copies:
     def write_sharing_late(self, admission: Admission) -> bool:
         """Whether it is enough to ask how arguments share memory where they come from new addresses.
 
-        So it is where none does and the first segment takes them all: each has been alone where it is, then.
+        It is where no two share memory and the first segment takes them all: known addresses were apart
+        before.
         """
         taken = {admission.leaves[position] for position in admission.apart()}
         if len(taken) < 2 or admission.shares() or not taken.issubset(self._copied.get(0, ())):
@@ -93,7 +96,7 @@ class Copies:
         return True
 
     def prepare(self) -> None:
-        """Write: new memory, and where everything lies. If that is refused nothing has happened."""
+        """Write: new memory, and where everything lies. A call refused here has changed nothing."""
         source, constant = self._source, self._source.constant
         for name, make in self._makers.items():
             source.line(f"{name} = {source.call(make)}")
@@ -124,12 +127,7 @@ class Copies:
         return [self._inputs[name] for name in self._copied.get(0, ()) if name in self._inputs]
 
     def place(self, inputs: StaticInputs, leaves: list[str]) -> None:
-        """Write the copies of the arguments that no segment copies.
-
-        Args:
-            inputs: The recording's memory for arguments.
-            leaves: The variables that hold the leaves of the arguments.
-        """
+        """Write the copies of the arguments that no segment copies; ``leaves`` are their variables."""
         source, constant, pairs = self._source, self._source.constant, inputs.pairs()
         if pairs is None:
             source.line(f"{constant(inputs.place)}(({', '.join(leaves)},))")
@@ -145,8 +143,8 @@ class Copies:
     def launch(self, index: int) -> None:
         """Write the launch of a step; ``stream`` holds what the backend returned when the call was entered.
 
-        Where a launch is refused the call goes on without (the first one in a thread that has not used the
-        device yet, for example).
+        Where a launch is refused the call goes on without it (in a thread that has not used the device yet,
+        say).
         """
         source, constant = self._source, self._source.constant
         segment, replay = self._segments.get(index), f"{constant(self._steps[index].replay)}()"
@@ -167,7 +165,7 @@ class Copies:
 
 
 def _are_alone(extents: Sequence[int], addresses: Sequence[int]) -> bool:
-    """Whether no two pieces of memory overlap: of so many bytes, at these addresses (others may follow)."""
+    """Whether no pieces of memory of these sizes overlap at these addresses (more addresses may follow)."""
     ends = sorted(map(add, addresses, extents))
     return all(map(le, ends, sorted(addresses[: len(extents)])[1:]))
 

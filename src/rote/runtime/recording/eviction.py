@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 LONGEST_PAUSE = 32
 """Calls that a recording evicted again and again waits before it is made once more."""
 
 
+@dataclass
 class Evictions:
-    """Those of one recording.
+    """The evictions of one recording.
 
     Attributes:
         count: How many there were.
-        why: What the last one was for, until the recording is made again.
-        pause: Calls that run eagerly before it is.
+        why: The reason of the last one, until the recording is made again.
+        pause: Calls that run eagerly before that.
     """
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.why: str | None = None
-        self.pause = 0
+    count: int = 0
+    why: str | None = None
+    pause: int = 0
 
     def add(self, why: str) -> None:
-        """It was evicted; it is made again at once the first time, later then."""
+        """The recording was evicted. It is made again at once the first time, and later each further time."""
         self.count += 1
         self.why = why
         self.pause = min(2 ** (self.count - 1), LONGEST_PAUSE) - 1
 
     def waits(self) -> bool:
         """Whether the call that would record it again runs eagerly instead."""
-        if self.pause <= 0:
-            return False
         self.pause -= 1
-        return True
-
-    def take(self) -> str | None:
-        """What the last one was for; it is told once."""
-        why, self.why = self.why, None
-        return why
+        return self.pause >= 0

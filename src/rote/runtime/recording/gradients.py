@@ -21,12 +21,9 @@ Present = Sequence[tuple[weakref.ref[torch.Tensor], GradientSlot]]
 class ShownGradients:
     """The slots of one recording.
 
-    Args:
-        copies: Gradients are copied into memory of the caller's own: somebody holds earlier ones.
-
     Attributes:
         effects: The slots that replays fill.
-        copies: As above; :meth:`copy_from_now` sets it for good.
+        copies: Gradients are copied into memory of the caller's own, since somebody holds earlier ones.
     """
 
     def __init__(self, *, copies: bool = False) -> None:
@@ -36,7 +33,7 @@ class ShownGradients:
         self._notes = 0
 
     def stand(self) -> bool:
-        """Whether the slots are known to be as the last replay left them, and nobody's else."""
+        """Whether the slots are known to be as the last replay left them, and to be nobody else's."""
         return self._words is not None and self._words.same()
 
     def hold(self, present: Present) -> bool:

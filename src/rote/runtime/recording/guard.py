@@ -47,15 +47,7 @@ class StateGuard:
         *,
         concerned: bool,
     ) -> StateGuard:
-        """Guard the state as it is now.
-
-        Args:
-            snapshot: The Python state.
-            accesses: What calls of this state touch.
-            parameters: Parameters among the arguments.
-            watch: The gradient slots before the call.
-            concerned: The call reads or replaces some of them.
-        """
+        """Guard the state as it is now; ``concerned`` calls read or replace some of the gradient slots."""
         reach = reachable(snapshot.by_memory(), parameters, watch)
         externals, asked = accesses.alive(), accesses.asked
         arguments = {handle: parameters[handle] for handle in externals if handle in parameters}
@@ -73,7 +65,7 @@ class StateGuard:
         )
 
     def moved(self) -> StateGuard | None:
-        """If all holds for objects that lie in the place of others now: the guard over those."""
+        """The guard over objects that lie in the place of others now, if all holds for them."""
         python = self.python.moved()
         return replace(self, python=python) if python is not None else None
 

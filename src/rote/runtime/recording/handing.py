@@ -1,21 +1,21 @@
 """How a recorded result is handed to the caller: now, and in the lines of a generated function.
 
-A result may be: the caller's own argument or a view of it; an external tensor or a view of it; memory of the
-recording; a plain value. Only the third needs care, since the next replay writes there: the caller gets a
-copy, one per storage, so that results that share memory go on sharing it.
+A result may be the caller's own argument or a view of it, an external tensor or a view of it, memory of the
+recording, or a plain value. Only memory of the recording needs care, since the next replay writes there: the
+caller gets a copy, one per storage, so that results that share memory go on sharing it.
 
 A result whose autograd graph was consumed inside the call (the loss of a training step) comes back requiring
 grad, as in eager, and raises when ``backward`` is called on it again, as in eager.
 
-Each kind of leaf stands in one row of ``PARTS``: what makes it, and what writes the expression that makes it.
-A leaf without an expression is made by the general path; so is a result that has one.
+Each kind of leaf has one row in ``PARTS``: what makes it, and what writes the expression that makes it. A
+leaf without an expression is made by the general path, and so is the result that contains it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -44,11 +44,7 @@ Attach = Callable[[dict[int, torch.Tensor]], None]
 
 
 class Own(NamedTuple):
-    """What a callable that has just run has returned itself.
-
-    Attributes:
-        value: It. What keeps one of its containers knows that very one.
-    """
+    """The value that a callable which has just run returned itself; its containers are the caller's."""
 
     value: Any
 
@@ -61,7 +57,7 @@ class Making:
         template: The recorded result.
         copies: Copies of what lies in the recording's memory, by position.
         leaves: The argument leaves.
-        starts: For each of these that a view is taken of, where its group starts in the caller's storage.
+        starts: For each argument with a view in the result, where its group starts in the caller's storage.
         given: The containers and objects among the arguments.
         parts: The leaves that are made already.
     """
@@ -74,32 +70,33 @@ class Making:
     parts: list[Any] = field(default_factory=list[Any])
 
 
-class Writing(Protocol):
-    """What gives the expressions that leaves are made of."""
+@dataclass(frozen=True)
+class Writing:
+    """What the expressions of leaves are made of.
 
-    def argument(self, index: int) -> str:
-        """An argument leaf."""
-        ...
+    Attributes:
+        source: The function that is written.
+        leaves: The variables of the argument leaves.
+        copied: Gives the variable of a copy that a segment makes itself; None if none does.
+    """
 
-    def constant(self, value: Any) -> str:
-        """A value that the function holds."""
-        ...
+    source: Source
+    leaves: Sequence[str]
+    copied: Callable[[torch.Tensor], str | None]
 
-    def copy(self, position: int, leaf: OutputLeaf) -> str:
+    def copy(self, leaf: OutputLeaf) -> str:
         """A copy of what lies in the recording's memory."""
-        ...
+        constant, made = self.source.constant, self.copied(leaf.value)
+        if made is None and leaf.value.is_contiguous():
+            return f"{constant(leaf.value.clone)}()"
+        return made if made is not None else f"{constant(copy_of)}({constant(leaf.value)})"
 
 
 class Part(NamedTuple):
-    """How one kind of leaf is made.
-
-    Attributes:
-        make: Makes it; the second operand is its position.
-        write: Writes the expression that makes it; None where only :attr:`make` can.
-    """
+    """How one kind of leaf is made now, of its position and itself; and the expression for it, if any."""
 
     make: Callable[[Making, int, OutputLeaf], Any]
-    write: Callable[[Writing, int, OutputLeaf], str] | None = None
+    write: Callable[[Writing, OutputLeaf], str] | None = None
 
 
 def _empty(making: Making, position: int, leaf: OutputLeaf) -> torch.Tensor:
@@ -107,23 +104,19 @@ def _empty(making: Making, position: int, leaf: OutputLeaf) -> torch.Tensor:
     return leaf.value.detach() if zero else torch.empty_like(leaf.value)
 
 
+_ITSELF = Part(
+    lambda making, position, leaf: leaf.value,
+    lambda writing, leaf: writing.source.constant(leaf.value),
+)
+
 PARTS: Mapping[str, Part] = {
-    OWN: Part(
-        lambda making, position, leaf: making.copies[position],
-        lambda writing, position, leaf: writing.copy(position, leaf),
-    ),
+    OWN: Part(lambda making, position, leaf: making.copies[position], Writing.copy),
     PASSED: Part(
         lambda making, position, leaf: making.leaves[leaf.index],
-        lambda writing, position, leaf: writing.argument(leaf.index),
+        lambda writing, leaf: writing.leaves[leaf.index],
     ),
-    EXTERNAL_SAME: Part(
-        lambda making, position, leaf: leaf.value,
-        lambda writing, position, leaf: writing.constant(leaf.value),
-    ),
-    VALUE: Part(
-        lambda making, position, leaf: leaf.value,
-        lambda writing, position, leaf: writing.constant(leaf.value),
-    ),
+    EXTERNAL_SAME: _ITSELF,
+    VALUE: _ITSELF,
     GIVEN: Part(lambda making, position, leaf: making.given[leaf.index]),
     AGAIN: Part(lambda making, position, leaf: making.parts[leaf.index]),
     VIEW: Part(lambda making, position, leaf: view_of(leaf, making.template, making.copies)),
@@ -151,10 +144,10 @@ def hand_out(
     Args:
         template: The recorded result.
         leaves: The call's argument leaves.
-        starts: For each input leaf a view is taken of, where its group starts in the caller's storage.
+        starts: As in :class:`Making`.
         attach: Hangs the copies, by position, into the caller's autograd graph.
         branches: Gives the containers and objects among the arguments.
-        own: What the callable has returned, if it has just run: its containers are the caller's.
+        own: The callable's own result, if it has just run.
     """
     if attach is None and template.spec is None and template.leaves[0].kind == OWN:
         return _copies(template)[0]
@@ -172,14 +165,7 @@ def hand_out(
 
 
 def put_together(template: Template, parts: list[Any], given: list[Any], own: Own | None) -> Any:
-    """The caller's result, and what is bound with it, of its leaves.
-
-    Args:
-        template: The result, taken apart.
-        parts: Its leaves.
-        given: The containers and objects among the arguments.
-        own: What the callable has returned, if it has just run.
-    """
+    """The caller's result and what is bound with it, made of its leaves; ``own`` if the callable just ran."""
     if own is None:
         value = unflatten(template.spec, iter(parts), template.again)
     else:
@@ -216,12 +202,12 @@ def _is_plain(spec: Spec) -> bool:
 
 def write_parts(template: Template, writing: Writing) -> list[str]:
     """The expressions of the leaves of a result that can be written."""
-    rows = [(position, leaf, PARTS[leaf.kind].write) for position, leaf in enumerate(template.leaves)]
-    return [write(writing, position, leaf) for position, leaf, write in rows if write is not None]
+    rows = [(leaf, PARTS[leaf.kind].write) for leaf in template.leaves]
+    return [write(writing, leaf) for leaf, write in rows if write is not None]
 
 
 def write_together(source: Source, spec: Spec, parts: Iterator[str]) -> str:
-    """The expression of a result, of the expressions of its leaves."""
+    """The expression of a result, made of the expressions of its leaves."""
     if spec is None:
         return next(parts)
     kind, _, names, children = spec
@@ -238,10 +224,8 @@ def write_together(source: Source, spec: Spec, parts: Iterator[str]) -> str:
 
 def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
     """A copy of a result that shares memory with no other one."""
-    if not leaf.spent:
-        return copy_of(leaf.value)
-    # See Template.prepared(): one operation, not two.
-    if leaf.value.requires_grad and torch.is_grad_enabled():
+    prepared = leaf.value.requires_grad and torch.is_grad_enabled()  # Template.prepared(): one operation
+    if prepared or not leaf.spent:
         return copy_of(leaf.value)
     return spend(copy_of(leaf.value.detach()))
 
@@ -249,7 +233,7 @@ def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
 def _copies(template: Template) -> dict[int, torch.Tensor]:
     """A copy of every tensor in the recording's memory, one memory per storage.
 
-    They are inference tensors, or none, as the callable makes them: it may have set the mode itself.
+    A copy is an inference tensor if the recorded one is: the callable may have set the mode itself.
     """
     by_storage: dict[int, list[int]] = {}
     for position, leaf in enumerate(template.leaves):

@@ -1,9 +1,9 @@
 """Static inputs: memory of fixed address into which each call's tensor arguments are placed.
 
-Arguments that share memory keep sharing it: they are placed as one span. Parameters among the arguments are
-not placed, they are read where they lie (and are part of the key), and so are those that the recording uses
-in place (:mod:`..program.placement`). Inputs that the callable writes are copied back to the caller
-afterwards; of those in place autograd is told that they were written.
+Arguments that share memory go on sharing it: they are placed as one span. Parameters among the arguments are
+read where they lie (they are part of the key), and so are arguments that the recording uses in place
+(:mod:`..program.placement`). Inputs that the callable writes are copied back to the caller afterwards;
+autograd is told of writes to those in place.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from torch.autograd.graph import increment_version
 
 from ..arguments import Call
 from ..backends.protocol import Aliases
+from ..memory import Holding
 from ..program import (
     COUNTS_ALL,
     OTHER,
     Counted,
     Spot,
+    Stands,
     base_offset,
     copy_all,
     group_members,
@@ -36,8 +38,8 @@ class InputGroup:
 
     Attributes:
         members: Indices of the leaves.
-        static: For each member the tensor at a fixed address.
-        span: The flat static tensor under all members; ``None`` for a single member.
+        static: The tensor at a fixed address for each member.
+        span: The flat static tensor under all members; None for a single member.
     """
 
     members: list[int]
@@ -50,9 +52,9 @@ class StaticInputs:
     """The arguments of a recording.
 
     Attributes:
-        groups: Those that are copied.
+        groups: The arguments that are copied.
         written: First members of the groups that the callable writes.
-        spots: Those that are used in place.
+        spots: The arguments that are used in place.
     """
 
     groups: list[InputGroup]
@@ -67,12 +69,9 @@ class StaticInputs:
 
     @classmethod
     def like(cls, call: Call, spots: tuple[Spot, ...], written: set[int]) -> StaticInputs:
-        """Allocate memory for a call's tensor arguments, but for those in place, and copy them there.
+        """Allocate memory for a call's tensor arguments, except those in place, and copy them there.
 
-        Args:
-            call: The arguments.
-            spots: Those that are used in place.
-            written: First members of the groups that the callable writes; the set grows with its ways.
+        The set of ``written`` groups is shared: it grows with the ways of the recording.
         """
         in_place = {spot.members for spot in spots}
         copied = [members for members in group_members(call) if tuple(members) not in in_place]
@@ -98,12 +97,7 @@ class StaticInputs:
         return list(zip(self._simple, self._targets, strict=True)) if not self._others else None
 
     def copy_back(self, leaves: tuple[Any, ...], counted: Counted = COUNTS_ALL) -> None:
-        """Give the caller's tensors the values that the callable wrote into the static ones.
-
-        Args:
-            leaves: The call's arguments.
-            counted: Of which of them autograd counts a version.
-        """
+        """Give the caller's tensors what was written into the static ones; a new version where it counts."""
         counts = self.written if counted.inputs is None else self.written & counted.inputs
         if self.spots:
             members = [member for spot in self.spots if spot.members[0] in counts for member in spot.members]
@@ -166,11 +160,26 @@ class StaticInputs:
         return sum(group.static[0].untyped_storage().nbytes() for group in self.groups)
 
 
-def _is_simple(group: InputGroup) -> bool:
-    """One tensor, perhaps passed twice, that a copy of bytes fills.
+@dataclass(frozen=True)
+class RecordingMemory:
+    """Made before a recording is captured, and released with it.
 
-    Nothing overlaps, it has no gradient and real memory, and is no lazy conjugate: a copy of several tensors
-    at once takes none.
+    Attributes:
+        inputs: The static inputs.
+        stands: The generators that stand for those among the arguments.
+        holding: What the segments hold.
+    """
+
+    inputs: StaticInputs
+    stands: Stands
+    holding: Holding
+
+
+def _is_simple(group: InputGroup) -> bool:
+    """Whether a group is one tensor, perhaps passed twice, that a copy of bytes fills.
+
+    Nothing in it overlaps, it has real memory and no gradient, and is no lazy conjugate, which a copy of
+    several tensors at once does not take.
     """
     static, *others = group.static
     sizes = zip(static.shape, static.stride(), strict=True)
@@ -181,7 +190,7 @@ def _is_simple(group: InputGroup) -> bool:
 
 
 def _is_same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two of a group are the same elements, which one copy fills."""
+    """Whether two members of a group are the same elements, which one copy fills."""
     places = [(each.data_ptr(), each.shape, each.stride(), each.dtype) for each in (tensor, other)]
     return places[0] == places[1]
 
@@ -226,7 +235,7 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _seen_as(tensor: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
-    """New memory, holding the conjugate or the negative if a tensor's does: programs can ask for that."""
+    """New memory, lazily conjugated or negated as a tensor is: programs can ask for that."""
     if tensor.is_conj() and not memory.is_conj():
         memory = memory.conj()
     return negative_view(memory) if tensor.is_neg() and not memory.is_neg() else memory

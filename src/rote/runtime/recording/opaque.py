@@ -21,13 +21,7 @@ _COPY = "Return a copy (clone()), or take the view outside."
 
 
 def opaque_object(name: str, leaf: Any, site: Site) -> Reason:
-    """Why an object that is no container cannot be a result.
-
-    Args:
-        name: The part of the result.
-        leaf: The object.
-        site: The user's line.
-    """
+    """Why an object that is no container cannot be a result; ``name`` is its part of the result."""
     return reason(rules.OPAQUE_OUTPUT, f"{name} is a {type(leaf).__name__}", site, _instead_of(leaf))
 
 
@@ -50,14 +44,7 @@ def _instead_of(leaf: Any) -> str:
 
 
 def opaque_tensor(name: str, leaf: torch.Tensor, made: OutputLeaf, site: Site) -> Reason | None:
-    """Why a copy or a view would not be like a tensor of the result; None if it would.
-
-    Args:
-        name: The part of the result.
-        leaf: The tensor.
-        made: Where it comes from.
-        site: The user's line.
-    """
+    """Why a copy or a view would not be like a tensor of the result; None if it would."""
     found = _unlike(leaf, made)
     if found is None:
         return None

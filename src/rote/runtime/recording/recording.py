@@ -1,9 +1,9 @@
-"""A recording: the program of the calls that find one state, what must hold for it, and what it holds.
+"""A recording: the program of the calls that find one state, its guard, and the memory that it holds.
 
 It begins as what one observed call did. Each further call that finds the same state adds to it: ways through
-the tree, memory that is touched, and at last segments that replay them. The parts are objects of their own,
-and they change at different times: the tree and the accesses grow, the guard is made anew when a call reads
-more, the memory comes with a capture and goes with an eviction.
+the tree, memory that is touched, and at last segments that replay them. Its parts are objects of their own,
+and change at different times: the tree and the accesses grow, the guard is made anew when a call reads more,
+the memory comes with a capture and goes with an eviction.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import torch
 from ..arguments import TENSOR, Call, Target, address_of, has_branches, parts_of
 from ..autograd import Backward, Occupancy
 from ..autograd.graph import ParameterAliases
+from ..backends.protocol import Segment
 from ..memory import Holding
 from ..program import (
     OTHER,
-    Counted,
     GradientEffect,
     GradientWatch,
     InputFacts,
@@ -37,15 +37,14 @@ from .contest import FIRST_ROUND, Contest
 from .eviction import Evictions
 from .gradients import ShownGradients
 from .guard import Parameters, StateGuard
-from .known import Known
-from .memory import RecordingMemory
-from .tree import Branch, Island, Node
+from .inputs import RecordingMemory
+from .tree import Branch, Island, Known, Node
 
 
 class Recording:
     """What answers the calls of a key that find one state.
 
-    Args:
+    Attributes:
         root: The tree of what was observed.
         guard: The state.
         accesses: What the calls touch.
@@ -53,9 +52,7 @@ class Recording:
         persistent: Arguments that came from one place and were written, by leaf.
         gradients: The gradient slots that replays fill.
         estimate: Bytes that it is expected to need.
-
-    Attributes:
-        known: What a call does that finds all as an earlier one did; None where that is not clear.
+        known: What a call does that finds all as the last one did; None where that is not clear.
         memory: What it holds; None while nothing is captured.
         replays: How often it was replayed.
         strays: Its last replay met a value that leads nowhere recorded.
@@ -103,11 +100,7 @@ class Recording:
         self._released: list[Callable[[], None]] = []
 
     def sibling(self, spots: Iterable[Spot]) -> Recording:
-        """A recording of the same state and the same observations whose arguments may lie elsewhere.
-
-        Args:
-            spots: What lies where it lay.
-        """
+        """A recording of the same state and observations; of its arguments only these lie where they lay."""
         spots = tuple(spots)
         other = Recording(
             self.root.bare(),
@@ -131,47 +124,10 @@ class Recording:
         self.guard = StateGuard.of(snapshot, self.accesses, parameters, watch, concerned=concerned)
         self.gradients.forget()
 
-    def expect(self, nbytes: int) -> None:
-        """A call needed so many bytes."""
-        self.estimate = max(self.estimate, nbytes)
-
-    def know(self, known: Known | None) -> None:
-        """A call that finds all as the last one did does what that did; None: nobody knows what it does."""
-        self.known = known
-
-    def describe(self, facts: tuple[InputFacts, ...]) -> None:
-        """What the report says of the arguments."""
-        self.facts = facts
-
-    def use_in_place(self, spots: tuple[Spot, ...]) -> None:
-        """These arguments share memory with state, and have to be used where they lie."""
-        self.bound = spots
-
-    def track(self, *, keeps_graph: bool) -> None:
-        """Before a recording: whether a way through it may have results that require grad."""
-        self.keeps_graph = keeps_graph
-
     # ------------------------------------------------------------------ its life
 
-    def hold(self, memory: RecordingMemory | None) -> None:
-        """A capture begins, into this memory; None while there is none yet."""
-        self.memory = memory
-
-    def compare_at(self, replays: int) -> None:
-        """After so many replays the general path has to look at the contest."""
-        self.due = replays
-
-    def count_replay(self) -> None:
-        """It was replayed."""
-        self.replays += 1
-        self.strays = False
-
-    def stray(self) -> None:
-        """A replay met a value that leads nowhere recorded."""
-        self.strays = True
-
     def when_released(self, act: Callable[[], None]) -> None:
-        """Do something once, when the recorded form is dropped or is about other objects."""
+        """Do something once, when the recorded form is dropped or its guard moves to other objects."""
         self._released.append(act)
 
     def _let_go(self) -> None:
@@ -180,7 +136,7 @@ class Recording:
             act()
 
     def evict(self, why: str) -> None:
-        """Give the memory back, and be recorded again when asked for; at once the first time, later then."""
+        """Give the memory back; the recording may be made again (:class:`.Evictions` says when)."""
         self.release()
         self.evictions.add(why)
 
@@ -206,13 +162,13 @@ class Recording:
 
     @property
     def gone(self) -> bool:
-        """Whether it is recorded, and can never be valid again: a tensor that it reads has died."""
+        """Whether it is recorded but can never be valid again: a tensor that it reads has died."""
         return self.recorded and not self.busy and self.guard.python.tensors.dead
 
     # ------------------------------------------------------------------ the state
 
     @property
-    def reads(self) -> Reads | None:
+    def reads(self) -> Reads:
         """What the calls of this state have read, of the objects that lie there now."""
         return self.guard.python.reads
 
@@ -226,7 +182,7 @@ class Recording:
         return self.gradients_hold() and self.guard.python.holds()
 
     def moves(self) -> bool:
-        """Whether all holds for objects that lie in the place of others now; if so, it is about those."""
+        """Whether all holds for objects that lie in the place of others now; then its guard moves to them."""
         guard = self.guard.moved() if self.gradients_hold() else None
         if guard is None:
             return False
@@ -243,26 +199,13 @@ class Recording:
         """Whether it depends on gradient slots."""
         return bool(self.guard.present)
 
-    @property
-    def may_meet_gradients(self) -> bool:
-        """Whether a way through the call that is still unseen may read a tensor that requires grad."""
-        return bool(self.root.edges)
-
     def gradients_hold(self) -> bool:
         """Whether the gradient slots are as they were."""
         return self.gradients.hold(self.guard.present)
 
-    def withdraw_gradients(self) -> bool:
-        """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
-        return self.gradients.withdraw(branches=bool(self.root.edges))
-
     def show_gradients(self, effects: list[GradientEffect]) -> None:
         """After a replay: fill the gradient slots."""
         self.gradients.show(effects, self.guard.present)
-
-    def note_writes(self, counted: Counted) -> None:
-        """After a replay: autograd must see that tensors made outside were written."""
-        self.accesses.count_writes(counted)
 
     def handles(self) -> frozenset[int]:
         """Handles of storages of tensors that the callable can reach besides its arguments."""
@@ -288,14 +231,14 @@ class Recording:
         return in_place and not drawn and apart and not self.is_given_state(call)
 
     def meets(self, call: Call) -> bool:
-        """Whether an argument that would be copied shares memory with state, where a copy is not the same."""
+        """Whether an argument that would be copied shares memory with state, and a copy is not the same."""
         return (not self.recorded or self.depends_on_sharing) and bool(self.shared(call))
 
     @property
     def depends_on_sharing(self) -> bool:
-        """Whether an argument that shares memory with state is another call than one that does not.
+        """Whether it makes a difference that an argument shares memory with state.
 
-        It is if something is written, and may be while there are ways through the call still unseen.
+        It does if something is written, and may while there are ways through the call still unseen.
         """
         return bool(self.accesses.writes or self.accesses.written or self.root.edges)
 
@@ -319,7 +262,7 @@ class Recording:
     def is_given_state(self, call: Call) -> bool:
         """Whether an argument is a container that the callable reads or binds outside, where that matters.
 
-        What is bound in one of the two lies in the other.
+        What the call binds in one of the two lies in the other.
         """
         if not has_branches(call.spec) or not (self.root.edges or self.binds):
             return False
@@ -339,13 +282,13 @@ class Recording:
             self.memory.stands.give(call.generators().values())
 
     def draws_from(self, given: Iterable[torch.Generator]) -> bool:
-        """Whether a random generator is one that the recording has from outside, or two of them are one."""
+        """Whether a given random generator is one that the recording has from outside, or two are one."""
         given = list(given)
         several = self.memory is not None and self.memory.stands.several_on_devices
         outside = self.accesses.generators
         return any([address_of(each) in outside for each in given]) or (several and are_one(given))
 
-    # ------------------------------------------------------------------ what it consists of
+    # ------------------------------------------------------------------ its parts
 
     @property
     def binds(self) -> list[Target]:
@@ -358,7 +301,7 @@ class Recording:
         return [node.backward for node in self.root.walk() if node.backward is not None]
 
     def holdings(self) -> list[Holding]:
-        """Its memory, and that of its backward."""
+        """Its memory, and the memory of its backward."""
         own = [self.memory.holding] if self.memory is not None else []
         return own + [holding for backward in self.backwards() for holding in backward.holdings()]
 
@@ -375,15 +318,14 @@ class Recording:
         nodes = [node for node in self.root.walk() if node.steps is not None]
         return [node.branch for node in nodes if node.branch is not None]
 
-    def segments(self) -> int:
-        """Number of recorded segments."""
+    def segments(self) -> list[Segment]:
+        """All recorded segments."""
         steps = [step for node in self.root.walk() for step in node.steps or ()]
-        return sum(not isinstance(step, (Island, Reseed)) for step in steps)
+        return [step for step in steps if not isinstance(step, (Island, Reseed))]
 
     def operations(self) -> int:
         """Captured operations on all paths."""
-        nodes = [node for node in self.root.walk() if node.steps is not None]
-        return sum(getattr(step, "operations", 0) for node in nodes for step in node.steps or ())
+        return sum(segment.operations for segment in self.segments())
 
     def recorded_paths(self) -> int:
         """Number of recorded ways from the start to an end."""

@@ -1,4 +1,4 @@
-"""Results that are views of arguments or of tensors made outside: each call takes them anew, of its own.
+"""Results that are views of arguments or of tensors made outside: each call takes its own views anew.
 
 Autograd treats such a view as it does the callable's: it refuses the same writes, and writes count versions
 of the same tensors (``.data`` has a counter of its own). The graph between a tensor and a view that is taken
@@ -40,13 +40,7 @@ _VIEWS = frozenset({
 
 
 def looked_at(made: OutputLeaf, leaf: torch.Tensor, seen_in: torch.Tensor | None) -> OutputLeaf:
-    """What is told of a view, with how autograd treats it.
-
-    Args:
-        made: What is told of it otherwise.
-        leaf: The view.
-        seen_in: The tensor that it looks at, if it is at hand.
-    """
+    """A view's leaf, with how autograd treats it; ``seen_in`` is the tensor that it looks at, if at hand."""
     apart = not made.tracked and seen_in is not None and counts_apart(leaf, seen_in)
     return replace(made, creation=creation_kind(leaf), apart=apart)
 
@@ -54,15 +48,7 @@ def looked_at(made: OutputLeaf, leaf: torch.Tensor, seen_in: torch.Tensor | None
 def opaque_view(
     name: str, leaf: torch.Tensor, made: OutputLeaf, given: Sequence[Any], site: Site
 ) -> Reason | None:
-    """Why a view that is taken anew would not be like a tensor of the result; None if it would.
-
-    Args:
-        name: The part of the result.
-        leaf: The tensor.
-        made: Where it comes from.
-        given: The argument leaves as the callable has them.
-        site: The user's line.
-    """
+    """Why a view that is taken anew would not be like a tensor of the result; None if it would."""
     if made.kind not in (INPUT_VIEW, EXTERNAL_VIEW):
         return None
     what = "an argument" if made.kind == INPUT_VIEW else "a tensor made outside"
@@ -92,7 +78,7 @@ def _is_of_views(leaf: torch.Tensor, made: OutputLeaf, given: Sequence[Any]) -> 
 
 
 def _as_made(leaf: OutputLeaf) -> AbstractContextManager[Any]:
-    """Where the callable turned gradients on that are off around it, a view with a history gets one, too."""
+    """A view with a history gets one even where gradients are off around the call, which turned them on."""
     if not leaf.tracked or torch.is_grad_enabled():
         return nullcontext()
     modes = ExitStack()
@@ -103,13 +89,7 @@ def _as_made(leaf: OutputLeaf) -> AbstractContextManager[Any]:
 
 
 def input_view(leaf: OutputLeaf, base: torch.Tensor, start: int) -> torch.Tensor:
-    """A view of an argument's memory, as it lies there: a lazy result is refused.
-
-    Args:
-        leaf: The recorded view.
-        base: The argument.
-        start: Where its group starts in the caller's storage.
-    """
+    """A view of an argument's memory as it lies there; ``start`` is that of its group in the storage."""
     if base.requires_grad and not leaf.tracked:
         base = base.detach()
     with _as_made(leaf):
@@ -130,9 +110,6 @@ def external_view(leaf: OutputLeaf) -> torch.Tensor:
     """A view of a tensor made outside, with a graph of its own where it has one.
 
     The graph of the recorded view is that of the recording, and ends in leaves that are not the caller's.
-
-    Args:
-        leaf: The recorded view.
     """
     with _as_made(leaf):
         return _alike(leaf, _external_view(leaf))

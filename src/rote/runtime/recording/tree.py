@@ -9,16 +9,16 @@ nothing but the observation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from ...base import Site
 from ...hazards.rules import Reason
 from ..autograd import Backward
-from ..backends.protocol import CopyingSegment
+from ..backends.protocol import Segment
 from ..program import (
     COUNTS_ALL,
     Counted,
@@ -27,34 +27,22 @@ from ..program import (
     Looks,
     Operation,
     Program,
+    Reseed,
     Stretch,
     Template,
     Token,
     Way,
 )
-
-
-class Step(Protocol):
-    """Something a replay does: a segment or an island."""
-
-    def replay(self) -> None:
-        """Do it again."""
-        ...
-
-    def with_copies(
-        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-    ) -> CopyingSegment | None:
-        """The segment with copies as a part of it, if it is one that can have them."""
-        ...
+from ..reads.trace import Noted
 
 
 @dataclass
 class Island:
-    """An operation that runs between two segments, its results copied to where the next segment reads them.
+    """An operation that runs between two segments; its results go where the next segment reads them.
 
     Attributes:
         call: Runs the operation and returns its results in order.
-        results: The recorded results, ``None`` where a result is an operand (written in place).
+        results: The recorded results; None where a result is an operand (written in place).
         operation: Name of the operation.
         site: The user's line.
         code: Code of the rule that says why it is an island.
@@ -72,11 +60,9 @@ class Island:
             if recorded is not None:
                 recorded.copy_(fresh)
 
-    def with_copies(
-        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-    ) -> CopyingSegment | None:
-        """None: it is an operation."""
-        del inputs, outputs
+
+Step = Segment | Island | Reseed
+"""What a replay does, one after the other."""
 
 
 @dataclass
@@ -213,3 +199,16 @@ class Node:
         for child in self.edges.values():
             found.extend(child.walk())
         return found
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a call did, for another call that finds everything it read unchanged.
+
+    Attributes:
+        noted: What it read and wrote.
+        end: Where its way through the tree ended; another value read by the host leads elsewhere.
+    """
+
+    noted: Noted
+    end: Node

@@ -13,12 +13,7 @@ class Counting(Protocol):
 
 
 class Counts:
-    """What a wrapper counts at every call.
-
-    Attributes:
-        calls: Its calls.
-        replayed: Those that were replayed.
-    """
+    """What a wrapper counts at every call."""
 
     __slots__ = ("calls", "replayed")
 
@@ -27,12 +22,12 @@ class Counts:
 
 
 class KeyCounts:
-    """What is counted of one key, and asked by the functions that are generated for it.
+    """What is counted of one key, and read by the functions that are generated for it.
 
     Attributes:
         calls: Its calls.
-        lessons: Those that were more than a replay, or were to be.
-        dead: An argument that is a part of the key has died: nothing has this key any more.
+        lessons: The calls that were more than a replay, or were to be.
+        dead: An argument that is a part of the key has died: no call has this key any more.
     """
 
     __slots__ = ("calls", "dead", "lessons")

@@ -24,14 +24,14 @@ class Replayed(NamedTuple):
 
     Attributes:
         node: The last node that was replayed.
-        path: The values read on the way.
-        finished: Whether ``node`` ends the call; otherwise the value read at its end is not recorded.
+        path: The values that the host read on the way.
+        template: The result; None if ``node`` ends in a value that leads nowhere recorded.
         unseen: That value.
     """
 
     node: Node
     path: list[Any]
-    finished: bool = True
+    template: Template | None
     unseen: Any = None
 
 
@@ -43,11 +43,11 @@ def replay(root: Node) -> Replayed:
         for step in steps:
             step.replay()
         if node.branch is None:
-            return Replayed(node, path)
+            return Replayed(node, path, node.template)
         value, parts = node.branch.read()
         child = node.edges.get(value)
         if child is None or child.steps is None:
-            return Replayed(node, path, False, value)
+            return Replayed(node, path, None, value)
         for recorded, fresh in zip(child.arrivals, parts, strict=False):
             recorded.copy_(fresh)
         path.append(value)
@@ -57,7 +57,7 @@ def replay(root: Node) -> Replayed:
 def repeats(recording: Recording, backend: Backend) -> bool:
     """Whether a replay in which an operation raises has changed nothing, so the call can be made plainly.
 
-    The callable may catch the error there. On a device that runs behind, no operation raises.
+    The callable may catch the error there. On a device that runs behind the host, no operation raises.
     """
     outside = recording.accesses.written or recording.accesses.writes or recording.gradients.effects
     pure = all(node.pure for node in recording.root.walk())
@@ -91,8 +91,8 @@ def result_of(
         inputs: The static inputs.
         call: The call's arguments.
         backward: The recorded graph, if a part of the result requires grad.
-        counted: Of which tensors the call changes the version.
-        own: What the callable has returned, if it has just run.
+        counted: The tensors whose version the call changes.
+        own: The callable's own result, if it has just run.
     """
     if inputs.written:
         inputs.copy_back(call.leaves, counted)

@@ -1,16 +1,15 @@
 """The hot path: one generated function per recording that answers the calls which are plain replays.
 
-A replay takes a GPU two microseconds to be told, and a general path through keys, recordings and
-templates takes Python twenty times that. So for a recording that has been replayed once, a function is
-written that does for this key, this state and this result what the general path would do: check the
-arguments and the surroundings (:mod:`..arguments.admission`), check the guard (:mod:`..conditions.quick`),
-place the inputs, launch, hand out. It says NOT_MINE wherever the general path would not have replayed this
-recording, or might not; then the general path decides and explains. It never decides anything itself, and
-what it does not know how to write (host reads, gradients that are replaced) it leaves to
-the general path of the key once the guard has held.
+A replay takes a GPU two microseconds to be told, and a general path through keys, recordings and templates
+takes Python twenty times that. So once a recording was replayed, a function is written that does for this
+key, this state and this result what the general path would do: check the arguments and the surroundings
+(:mod:`..arguments.admission`), check the guard (:mod:`..conditions.quick`), place the inputs, launch, hand
+out. It returns NOT_MINE wherever the general path would not have replayed this recording, or might not; then
+the general path decides and explains. The function never decides anything itself. What it cannot write (host
+reads, gradients that are replaced) it leaves to the general path of the key once the guard has held.
 
-What is written into the function may change by a lesson of its key (a new path, a new guard, another
-recording that is to be preferred) or by the release of the recording; it looks whether there was either.
+A lesson of the key (a new path, a new guard, another recording that is to be preferred) or the release of the
+recording may change what was written; the function looks whether there was either.
 
 What does not work: to keep the function with the wrapper and let it mention the wrapper. The two would be a
 cycle, and the memory of a wrapper that is deleted would wait for a garbage collection. It mentions the
@@ -20,8 +19,7 @@ recording, which lets go of it when released.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -31,13 +29,13 @@ from ...base import InternalError
 from ..arguments import NOT_MINE, Admission, Call, Source, Switches, has_branches, tracing
 from ..backends.protocol import Backend, Lock
 from ..conditions import QuickGuard
-from ..program import OWN, REPLAYED, OutputLeaf, Result, in_bad_fork, saving_is_hooked
+from ..program import OWN, REPLAYED, Result, in_bad_fork, saving_is_hooked
 from ..recording import (
     Copies,
     Recording,
     RecordingMemory,
+    Writing,
     can_be_written,
-    copy_of,
     write_parts,
     write_together,
 )
@@ -89,22 +87,19 @@ class HotPath:
             raise InternalError("a function was to be generated for a recording without memory")
         self._steps = recording.root.steps
         self._lessons = key.lessons
-        writer = _ReplayWriter(key, recording, recording.memory, call, backend, general, sorts=sorts)
-        self.call = writer.write(lock, counts, finish)
+        writer = _ReplayWriter(
+            key, recording, recording.memory, call, backend, general, counts, finish, sorts=sorts
+        )
+        self.call = writer.write(lock)
         recording.when_released(self.drop)
 
     @staticmethod
     def possible(recording: Recording, call: Call, others: Iterable[Recording], *, guesses: bool) -> bool:
         """Whether such a function can stand for the general path.
 
-        Not where the general path does more than replay (it notices mutated arguments that keep coming from
-        one place), nor where it would prefer another recording that uses arguments in place.
-
-        Args:
-            recording: The recording.
-            call: The arguments.
-            others: All recordings of the key.
-            guesses: The key guesses where arguments lie.
+        It cannot where the general path does more than replay (it notices mutated arguments that keep coming
+        from one place, if the key guesses), nor where it would prefer another recording that uses arguments
+        in place.
         """
         memory = recording.memory
         if not recording.recorded or memory is None or not Admission.possible(call):
@@ -140,6 +135,8 @@ class _ReplayWriter:
         call: Call,
         backend: Backend,
         general: General,
+        counts: Counting,
+        finish: Finish,
         *,
         sorts: bool,
     ) -> None:
@@ -150,6 +147,7 @@ class _ReplayWriter:
         self._inputs = memory.inputs
         self._backend = backend
         self._source = Source("replay")
+        self._counts, self._finish = self._source.constant(counts), self._source.constant(finish)
         self._admission = Admission(self._source, call, sorts=sorts)
         self._guard = QuickGuard(
             recording.guard.python, Switches(call.key.ambient.switches) if Switches.readable() else None
@@ -157,9 +155,7 @@ class _ReplayWriter:
         self._copies: Copies | None = None
         self._stands = memory.stands if memory.stands.by_number else None
 
-    def write(
-        self, lock: Lock | None, counts: Counting, finish: Finish
-    ) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    def write(self, lock: Lock | None) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         source, constant = self._source, self._source.constant
         # Before the trace could see how arguments are looked at, and before CUDA is asked anything.
         source.refuse(f"{constant(tracing.get)}()")
@@ -177,10 +173,10 @@ class _ReplayWriter:
             source.indent()
         self._state()
         if self._copies is not None:
-            self._unless_gradients_stand(constant(counts), constant(finish))
-            self._replay(self._copies, constant(counts))
+            self._unless_gradients_stand()
+            self._replay(self._copies)
         else:
-            self._leave_to_general(constant(counts), constant(finish))
+            self._leave_to_general()
         for held in reversed(locks):
             source.indent(-1)
             source.line("finally:")
@@ -202,8 +198,8 @@ class _ReplayWriter:
     def _is_alone(self) -> bool:
         """Whether the replay touches nothing but the recording, so that the device's lock is enough.
 
-        Another thread may release the recording meanwhile. CUDA graphs are destroyed by whoever has the
-        device's lock, and the recording's tensors are kept by this function.
+        Another thread may release the recording meanwhile. Only who has the device's lock destroys CUDA
+        graphs, and this function keeps the recording's tensors.
         """
         recording = self._recording
         written = self._writes_result() and recording.root.backward is None
@@ -274,12 +270,12 @@ class _ReplayWriter:
                 handle = self._admission.handle(position)
                 source.refuse(f"{handle} in {state} and {reaches}({handle})")
 
-    def _unless_gradients_stand(self, counts: str, finish: str) -> None:
+    def _unless_gradients_stand(self) -> None:
         """Gradients that somebody changed, or holds, since the last replay are for the general path."""
         if self._recording.gradients.effects:
             self._source.line("if not stands:")
             self._source.indent()
-            self._leave_to_general(counts, finish)
+            self._leave_to_general()
             self._source.indent(-1)
 
     def _leaves(self) -> str:
@@ -316,8 +312,9 @@ class _ReplayWriter:
             source.line(f"stream = {constant(backend.current_stream)}()")
         source.line(f"if stream != {constant(backend)}.entered: {constant(backend.enter_call)}()")
 
-    def _replay(self, copies: Copies, counts: str) -> None:
-        source, recording, constant = self._source, self._recording, self._source.constant
+    def _replay(self, copies: Copies) -> None:
+        counts, source, recording = self._counts, self._source, self._recording
+        constant = source.constant
         gives = [f"{constant(self._stands.give)}({self._generators()})"] if self._stands is not None else []
         back = [f"{constant(self._inputs.copy_back)}({self._leaves()})"] if self._inputs.written else []
         after = "; ".join([*back, *gives])
@@ -339,7 +336,7 @@ class _ReplayWriter:
         for line in gives:
             source.line(line)
         if recording.accesses.writes:  # the result notes the versions of what its backward needs
-            source.line(f"{constant(recording.note_writes)}({constant(recording.root.counted)})")
+            source.line(f"{constant(recording.accesses.count_writes)}({constant(recording.root.counted)})")
         source.line(f"value = {self._result(copies)}")
         if recording.gradients.effects:
             source.line(f"if not {constant(recording.gradients.stand)}():")
@@ -352,8 +349,9 @@ class _ReplayWriter:
         source.line(f"{counts}.replayed += 1")
         source.line("return value")
 
-    def _leave_to_general(self, counts: str, finish: str) -> None:
-        source, recording, constant = self._source, self._recording, self._source.constant
+    def _leave_to_general(self) -> None:
+        counts, source, recording = self._counts, self._source, self._recording
+        constant = source.constant
         replay = constant(self._general)
         source.line(f"{counts}.calls += 1")
         source.line(f"{constant(self._key)}.calls += 1")
@@ -362,7 +360,7 @@ class _ReplayWriter:
         source.line(f"if result.how is {constant(REPLAYED)}:")
         source.line(f"    {counts}.replayed += 1")
         source.line("    return result.value")
-        source.line(f"return {finish}(result)")
+        source.line(f"return {self._finish}(result)")
 
     def _as_call(self) -> str:
         """The call, taken apart as the general path does it."""
@@ -394,42 +392,10 @@ class _ReplayWriter:
         if template is None or not self._writes_result():
             given = f"{constant(template)}, {constant(self._inputs)}, {self._as_call()}"
             return f"{constant(result_of)}({given}, {constant(backward)}, {constant(root.counted)})"
-        parts = write_parts(template, _PartNames(source, self._admission.leaves, copies))
+        parts = write_parts(template, Writing(source, self._admission.leaves, copies.result))
         if backward is not None:
             own = {n: parts[n] for n, leaf in enumerate(template.leaves) if leaf.kind == OWN}
             source.line(f"made = {{{', '.join([f'{n}: {part}' for n, part in own.items()])}}}")
             source.line(f"{constant(backward.attach)}({self._as_call()}, made)")
             parts = [f"made[{n}]" if n in own else part for n, part in enumerate(parts)]
         return write_together(source, template.spec, iter(parts))
-
-
-@dataclass(frozen=True)
-class _PartNames:
-    """The expressions that the leaves of a result are made of.
-
-    Attributes:
-        source: The function that is written.
-        leaves: The names of the argument leaves in it.
-        copies: What its segments copy themselves.
-    """
-
-    source: Source
-    leaves: Sequence[str]
-    copies: Copies
-
-    def argument(self, index: int) -> str:
-        """An argument leaf."""
-        return self.leaves[index]
-
-    def constant(self, value: Any) -> str:
-        """A value that the function holds."""
-        return self.source.constant(value)
-
-    def copy(self, position: int, leaf: OutputLeaf) -> str:
-        """A copy of what lies in the recording's memory."""
-        made = self.copies.result(leaf.value)
-        if made is not None:
-            return made
-        if leaf.value.is_contiguous():
-            return f"{self.constant(leaf.value.clone)}()"
-        return f"{self.constant(copy_of)}({self.constant(leaf.value)})"

@@ -4,9 +4,9 @@ A graph is not always faster. Placing inputs and handing results out copies; a r
 operations, or of many segments around host reads, may cost more than the launches it saves. Which it is
 depends on the machine, so it is measured where it runs, on the calls that come anyway.
 
-**What is compared** is what a call costs with the recording and without it: a replay as it is usually made
-(by the hot path, where there is one), and a call of the same key that runs plainly. To that counts what rote
-takes for such a call, unless it is next to nothing (see :mod:`...engine.plain_path`). Observed calls say
+**What is compared** is the cost of a call with the recording and without it: a replay as it is usually made
+(by the hot path, where there is one), and a call of the same key that runs plainly. The plain call includes
+what rote takes for it, unless that is next to nothing (see :mod:`...engine.plain_path`). Observed calls say
 nothing about either, since they run under a tracer.
 
 **The cost of a call** is the larger of two times: how long the host was busy, and how long the device was,
@@ -84,12 +84,12 @@ WAIT = 8
 """Replays until the timed calls are asked again whether they are done."""
 
 WAITS = 8
-"""How often they are asked before those that are not done are left out."""
+"""How often they are asked before unfinished ones are left out."""
 
 PAIRS = 5
 ROUNDS = 2
 LONG_S = 2e-3
-"""Calls from which on none has to be made before one that is timed."""
+"""Seconds of a call from which on it need not follow another of its kind."""
 
 
 class Turn(Enum):
@@ -119,11 +119,7 @@ class Trip(Protocol):
 
 
 class Contest:
-    """The rounds of one recording.
-
-    Attributes:
-        figures: Those of the last round that came to its end.
-    """
+    """The rounds of one recording, with the figures of the last one that came to its end."""
 
     def __init__(self) -> None:
         self.figures: Figures | None = None
@@ -140,12 +136,7 @@ class Contest:
         self._trips = ([], [])
 
     def turn(self, replays: int, *, walks: bool = False) -> tuple[Turn, int]:
-        """What the next call is for, and after how many replays to ask again.
-
-        Args:
-            replays: Of the recording, so far.
-            walks: Somebody has walked back through a result of the key.
-        """
+        """What the next call is for, and after how many replays to ask again."""
         ended = self._pairs == PAIRS
         ours, theirs = ([trip.cost() for trip in trips] for trips in self._trips)
         if not any([self._waits_for(cost) for cost in (*ours, *theirs)]):
@@ -166,7 +157,7 @@ class Contest:
         return Turn.PLAIN, replays + 1  # after a replay that is not timed
 
     def retract(self, replays: int) -> int:
-        """A replay was not the usual one, so it was not timed; after how many replays to try again."""
+        """A replay did not go the usual way, so it was not timed; after how many replays to try again."""
         self._next = Turn.REPLAY
         return replays + WAIT
 

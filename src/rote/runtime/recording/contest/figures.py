@@ -16,13 +16,7 @@ LEAST_S = 2e-6
 
 
 class Figures(NamedTuple):
-    """Medians of a round.
-
-    Attributes:
-        replay_s: Of the replays, in seconds.
-        plain_s: Of the plain calls.
-        walked: With the walk back through the results of each.
-    """
+    """Medians of a round, in seconds; ``walked`` if they include the walk back through the results."""
 
     replay_s: float
     plain_s: float
@@ -55,10 +49,7 @@ class Verdict(NamedTuple):
 def judge(replays: list[Cost], plain: list[Cost], *, walks: bool) -> Verdict | None:
     """Compare replays with plain calls, walked ones with walked ones; None if there are too few.
 
-    Args:
-        replays: What the replays came to.
-        plain: What the plain calls came to.
-        walks: Somebody has walked back through a result of the key: the calls alone would not tell.
+    If somebody ``walks`` back through results of the key, the calls alone would not tell.
     """
     found: list[tuple[Figures, bool]] = []
     for kind in (Kind.BACK, Kind.THERE):

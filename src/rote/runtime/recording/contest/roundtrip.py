@@ -58,12 +58,7 @@ class Kind(Enum):
 
 
 class Cost(NamedTuple):
-    """What a timed call came to.
-
-    Attributes:
-        kind: What was timed.
-        seconds: How long it took, if it could be compared.
-    """
+    """What a timed call came to, and its seconds if it can be compared."""
 
     kind: Kind
     seconds: float = 0.0
@@ -73,7 +68,7 @@ class Upstream(NamedTuple):
     """Where a walk leaves a call.
 
     Attributes:
-        nodes: Those that made arguments.
+        nodes: The nodes that made arguments.
         ends: Those of them that autograd runs after all nodes of the call.
     """
 
@@ -82,12 +77,7 @@ class Upstream(NamedTuple):
 
     @classmethod
     def of(cls, call: Call, device: torch.device) -> Upstream:
-        """What is behind the arguments of a call that has not run.
-
-        Args:
-            call: The arguments.
-            device: Of the call. The nodes of another one have a queue of their own.
-        """
+        """What is behind the arguments of a call that has not run; another device has a queue of its own."""
         made = [
             (node, leaf.device)
             for leaf, kind in zip(call.leaves, call.kinds, strict=True)
@@ -107,14 +97,7 @@ class Stage(Enum):
 
 
 class RoundTrip:
-    """One timed call, from its return on.
-
-    Args:
-        call: The time of the call.
-        backend: Has the clock.
-        value: The result.
-        upstream: Where a walk leaves the call.
-    """
+    """One timed call, from its return on; a walk leaves it ``upstream``."""
 
     def __init__(self, call: Timing, backend: Backend, value: Any, upstream: Upstream) -> None:
         self._call = call
