@@ -143,8 +143,10 @@ class ExecutedCode:
         return stop
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call":
+            return
         followed = self.followed
-        if event != "call" or (followed is not None and followed.at_work):
+        if followed is not None and followed.at_work:
             return
         if identity(frame.f_code) not in self._settled:
             self._note(frame.f_code, frame)
@@ -278,6 +280,7 @@ class ExecutedCode:
 
 
 _PROFILE = ExecutedCode._profile  # pyright: ignore[reportPrivateUsage]
+_get_profile: Callable[[], Any] = functools.partial(sys.getprofile)  # of whose call the profiler is not told
 
 
 def _take_tool(monitoring: Any) -> int | None:
@@ -298,8 +301,8 @@ def our_profiler() -> Any:
 
     Who has it may step out of its sight with ``sys.setprofile(None)``, as long as it is the current one.
     """
-    profiler = sys.getprofile()
-    return profiler if getattr(profiler, "__func__", None) is _PROFILE else None
+    profiler = _get_profile()
+    return profiler if type(profiler) is MethodType and profiler.__func__ is _PROFILE else None
 
 
 def _by_name(code: CodeType, namespace: dict[str, Any]) -> list[FunctionType]:

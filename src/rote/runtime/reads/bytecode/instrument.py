@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from dis import HAVE_ARGUMENT, opmap, stack_effect
-from functools import cache
+from functools import cache, partial
 from types import CodeType
 from typing import Any
 
@@ -32,6 +32,8 @@ from .placing import Instruction, Piece, instructions_of, placed, write
 _LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
 _OF_GLOBALS = frozenset({"name", "store_name", "delete_name"})
 """Notes that are told the frame's globals; audit hooks are told of who asks for the frame itself."""
+_GLOBALS = partial(globals)
+"""A profiler is not told of what ``partial`` calls."""
 _NAMED = frozenset({
     "attribute", "super_attribute", "name", "store_attribute", "delete_attribute", "store_name",
     "delete_name", "imported", "binary", "match_class", "raised",
@@ -152,7 +154,7 @@ class _Writer:
             text += write(_LOAD_CELL, each.argument)
             count += 1
         if note in _OF_GLOBALS:
-            text += self._callable(globals) + _call(0)
+            text += self._callable(_GLOBALS) + _call(0)
             count += 1
         pushed = 2 + count
         for number in range(items):

@@ -1,6 +1,6 @@
 """Which opcodes may read or write something from outside of the call: the rows of ``opcodes.toml``.
 
-``tests/reads/test_opcodes.py`` goes through ``dis.opmap``, so a Python with new opcodes fails there.
+``tests/runtime/reads/test_opcodes.py`` goes through ``dis.opmap``, so a Python with new opcodes fails there.
 """
 
 from __future__ import annotations

@@ -270,6 +270,10 @@ class Trace:
         """It may matter which object something is: no other one will do that reads the same."""
         self._pinned.add(identity(value))
 
+    def has_pinned(self, *values: Any) -> bool:
+        """Whether that was said of all of several objects."""
+        return self._pinned.issuperset(map(identity, values))
+
     def find_part(self, value: Any, owner: Any, suffix: str) -> None:
         """Something was found in a function or a method, which is made of it for good."""
         if identity(owner) in self._pinned:
