@@ -71,11 +71,7 @@ class OpaqueError(Exception):
 
 
 def instrument(code: CodeType, notes: Any) -> CodeType:
-    """Make code that calls notes.
-
-    Args:
-        code: The code.
-        notes: An object with a method for each note of :data:`.opcodes.NOTED`.
+    """Make code that calls notes: an object with a method for each note of :data:`.opcodes.NOTED`.
 
     Raises:
         OpaqueError: The code has an instruction that is not followed.
@@ -88,16 +84,11 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
 
 
 class _Writer:
-    """Writes the instructions of one code.
-
-    Attributes:
-        constants: Those of the code, and those of notes behind them.
-        stack: What is known of the stack where the writer has come to.
-    """
+    """Writes the instructions of one code."""
 
     def __init__(self, code: CodeType, given: list[Instruction], notes: Any) -> None:
-        self.constants: list[Any] = list(code.co_consts)
-        self.stack = _Stack(given, code)
+        self.constants: list[Any] = list(code.co_consts)  # those of the code, and those of notes behind them
+        self.stack = _Stack(given, code)  # what is known of the stack where the writer has come to
         self._code = code
         self._notes = notes
         self._known: dict[Any, bytes] = {}  # what loads a constant
@@ -187,7 +178,7 @@ class _Writer:
         return static, items, items
 
     def _last(self, each: Instruction, noted: NotedOpcode) -> Any:
-        """The instruction's argument as it is written: a name, an operator, or a number."""
+        """The instruction's argument: a name, an operator, or a number."""
         if noted.note == "binary":
             return BINARY[each.argument]
         if noted.note in ("match_class", "raised"):
@@ -250,14 +241,10 @@ def _replaced(each: Instruction) -> bytes:
 
 
 class _Stack:
-    """Follows how deep the stack is, and which of its slots are empty.
-
-    Attributes:
-        most_copied: The most items that any note is given.
-    """
+    """Follows how deep the stack is, and which of its slots are empty."""
 
     def __init__(self, given: list[Instruction], code: CodeType) -> None:
-        self.most_copied = 0
+        self.most_copied = 0  # the most items that any note is given
         self._depth = 0
         self._empty: frozenset[int] = _NONE
         self._at: dict[int, tuple[int, frozenset[int]]] = {}

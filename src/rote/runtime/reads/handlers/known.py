@@ -207,7 +207,9 @@ def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
             return PLAIN_TYPES.issuperset(map(type, args))
         if function is type and len(args) == 1:
             return identity(args[0]) not in trace.outside or ("type", identity(args[0])) in trace.seen
-    return identity(function) in trace.rows.plain and _are_plain(trace, args)
+    return identity(function) in trace.rows.plain and (
+        {*map(type, args)} <= PLAIN_OR_TENSOR or _are_plain(trace, args)
+    )
 
 
 def _is_known_function(trace: Trace, function: FunctionType, args: tuple[Any, ...]) -> bool:
@@ -234,7 +236,9 @@ def _is_known_wrapper(trace: Trace, function: MethodWrapperType, args: tuple[Any
 
 def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
     if function in _ASKS_ATTRIBUTES and len(args) > 1 and type(args[1]) is str:
-        return is_known_attribute(trace, args[1], args[0])
+        value = args[0]
+        whose: Any = identity(value) if identity(value) in trace.outside else type(value)
+        return type(value) is not super and (whose, args[1]) in trace.seen
     owner = function.__self__
     whose = type(owner)
     if whose is dict:

@@ -14,11 +14,12 @@ from _thread import get_ident
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
+from types import MethodType
 from typing import Any
 
 from ....base import identity
 from ...pytorch import is_worker
-from ...state import our_profiler
+from ...state import PROFILE
 from ..table import lookup
 from ..trace import CONTAINERS, Trace
 from . import attributes, calls, containers, importing, known, names
@@ -68,16 +69,12 @@ _AS_THEY_ARE = frozenset(CONTAINERS)
 _NO_TYPES = frozenset[type]()
 _PROFILED = not hasattr(sys, "monitoring")
 """Code is watched by a profiler, which would be called for every function here."""
-_thread, _set_profile = partial(get_ident), partial(sys.setprofile)
+_thread, _get_profile, _set_profile = partial(get_ident), partial(sys.getprofile), partial(sys.setprofile)
 """Functions in C at whose calls no profiler is called: of those that ``partial`` calls it is not told."""
 
 
 class _Traces(dict[int, Trace | None]):
-    """Traces by the thread whose notes they take.
-
-    Args:
-        adopt: Tells which trace takes the notes of a thread that has none.
-    """
+    """Traces by the thread whose notes they take; ``adopt`` finds one for a thread that has none."""
 
     def __init__(self, adopt: Callable[[], Trace | None]) -> None:
         super().__init__()
@@ -95,7 +92,7 @@ class Notes:
         self._calls: dict[int, Trace] = {}  # also while a note is at work
         self._adopting: set[int] = (
             set()
-        )  # threads that are asked for whom they work, which may run code that notes
+        )  # threads that are asked for whom they work: that may run noting code
         for note, (function, is_known) in _NOTES.items():
             setattr(self, note, self._note(function, is_known))
         self.attribute, self.name, self.call = self._attribute(), self._name(), self._call()
@@ -210,8 +207,9 @@ class Notes:
         return calls[0] if calls else None
 
     def _take(self, function: Callable[..., None], trace: Trace, *given: Any) -> None:
-        profiler = our_profiler() if _PROFILED else None
-        if profiler is not None:  # first of all and last of all: it is called for whatever is called
+        profiler: Any = _get_profile() if _PROFILED else None
+        profiled = type(profiler) is MethodType and profiler.__func__ is PROFILE  # as ``our_profiler`` asks
+        if profiled:  # first of all and last of all: it is called for whatever is called
             _set_profile(None)
         thread = _thread()
         self._traces.pop(thread, None)
@@ -225,5 +223,5 @@ class Notes:
             trace.at_work = False
             self._adopting.discard(thread)
             self._traces[thread] = trace
-            if profiler is not None:
+            if profiled:
                 _set_profile(profiler)
