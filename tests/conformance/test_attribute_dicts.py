@@ -152,3 +152,32 @@ def test_what_is_no_function(device, kind):
         assert_equal(g, program, x)
     HELD["scale"] = 2.0
     Caching.__getattr__.cache_clear()
+
+
+class Sharing:
+    pass
+
+
+SHARED = {"scale": 2.0, "count": 0.0}
+
+
+def _by_statement(value, name, new):
+    value.__dict__ = new
+
+
+@pytest.mark.parametrize("share", [_by_statement, setattr, object.__setattr__])
+def test_one_made_by_the_call_whose_attributes_lie_outside(device, share):
+    def program(x):
+        sharing, own = Sharing(), Sharing()
+        share(sharing, "__dict__", SHARED)
+        own.scale, own.count = 3.0, 1.0
+        sharing.count = sharing.scale
+        return x * own.scale * sharing.scale
+
+    g = rote.graph(program)
+    x = torch.ones(3, device=device)
+    for count in range(8):
+        SHARED.update(scale=2.0 if count < 5 else 7.0, count=0.0)
+        assert g(x)[0].item() == 3.0 * SHARED["scale"]
+        assert SHARED["count"] == SHARED["scale"]
+    SHARED.update(scale=2.0, count=0.0)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reads.noting import noted
+from tests.runtime.reads.noting import noted
 
 from rote.runtime.conditions.guards import OFTEN, Guard
 from rote.runtime.conditions.quick import QuickGuard

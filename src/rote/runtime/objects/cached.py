@@ -60,11 +60,9 @@ def _pairs_in(function: Any) -> list[tuple[Any, Any]]:
 
 
 def cached_in(function: Any, asked: Any = None) -> list[Any]:
-    """Keys and results of a cache; of one of limited size the links are left out, which tell nothing.
+    """Keys and results of a cache, or only the results under one key (:func:`asked_key`).
 
-    Args:
-        function: The function.
-        asked: Under what a result is asked for (:func:`asked_key`): there is nothing but that result then.
+    The links of a cache of limited size are left out: they tell nothing.
     """
     if asked is not None:
         return [result for key, result in _pairs_in(function) if _is_same(key, asked)]
@@ -87,17 +85,11 @@ def _is_link(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a cache has in it, in a form that can be compared.
-
-    Attributes:
-        count: How many results.
-        held: Keys and results: plain values, and which objects.
-        full: From now on each new result takes the place of what was asked for the longest time ago.
-    """
+    """What a cache has in it, in a form that can be compared."""
 
     count: int
-    held: tuple[Any, ...]
-    full: bool
+    held: tuple[Any, ...]  # keys and results: plain values, and which objects
+    full: bool  # from now on each new result takes the place of what was asked for the longest time ago
 
     def __str__(self) -> str:
         return f"{self.count} result{'s' if self.count != 1 else ''}" + (" and full" if self.full else "")

@@ -10,17 +10,11 @@ from .owners import is_open, is_users
 
 
 class Class(NamedTuple):
-    """One class.
+    """One class."""
 
-    Attributes:
-        is_open: Its instances are looked into.
-        slots: The slots of its instances.
-        users: It and its bases, as far as they are the user's.
-    """
-
-    is_open: bool
+    is_open: bool  # its instances are looked into
     slots: tuple[str, ...]
-    users: tuple[type, ...]
+    users: tuple[type, ...]  # it and its bases, as far as they are the user's
 
 
 UNSET = object()

@@ -69,23 +69,14 @@ _SILENT = ("callable_iterator", "memory_iterator")
 
 
 class Position(NamedTuple):
-    """How far the iterator in a slot is.
+    """How far the iterator in a slot is."""
 
-    Attributes:
-        value: What lies in the slot: the iterator, or a method of it.
-        text: How far it is, for a message.
-        facts: What lies inside of it, as far as it can be compared.
-        known: Two positions that agree in this are one position.
-        codes: The code of the generators inside of it.
-        asked: The code that runs may depend on it, and not only on what it gets by moving it.
-    """
-
-    value: Any
-    text: str
-    facts: tuple[Any, ...]
-    known: bool
-    codes: frozenset[types.CodeType]
-    asked: bool = False
+    value: Any  # what lies in the slot: the iterator, or a method of it
+    text: str  # how far it is, for a message
+    facts: tuple[Any, ...]  # what lies inside of it, as far as it can be compared
+    known: bool  # two positions that agree in this are one position
+    codes: frozenset[types.CodeType]  # the code of the generators inside of it
+    asked: bool = False  # the code that runs may depend on it, and not only on what it gets by moving it
 
     def agrees(self, other: Any) -> bool:
         """Whether another look found the same iterator, not moved."""

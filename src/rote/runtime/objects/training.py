@@ -17,27 +17,18 @@ from ..pytorch import fresh_scaler_state
 
 
 class ParameterGroup(NamedTuple):
-    """A parameter group.
+    """A parameter group."""
 
-    Attributes:
-        optimizer: Its optimizer, weakly.
-        number: Its position there.
-    """
-
-    optimizer: weakref.ref[torch.optim.Optimizer]
+    optimizer: weakref.ref[torch.optim.Optimizer]  # its optimizer, weakly
     number: int
 
 
 class Training:
-    """The training helpers that were met.
-
-    Attributes:
-        groups: Parameter groups, by the identity of their dicts.
-        schedulers: Classes of the schedulers, by the identity of their ``__dict__``.
-    """
+    """The training helpers that were met."""
 
     def __init__(self) -> None:
-        self.groups: dict[int, ParameterGroup] = {}
+        self.groups: dict[int, ParameterGroup] = {}  # parameter groups, by the identity of their dicts
+        # classes of the schedulers, by the identity of their ``__dict__``
         self.schedulers: dict[int, str] = {}
 
     def meet(self, value: Any) -> None:

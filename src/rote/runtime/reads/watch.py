@@ -42,11 +42,8 @@ class Watch:
     ) -> Trace:
         """A call begins on this thread.
 
-        Args:
-            function: What is called.
-            roots: What else is there before the call, with names.
-            functions: Functions that C is known to call.
-            meet: Is told of tensors that are found outside.
+        Roots are what else is there before the call, with names; ``functions`` are those that C is known to
+        call; ``meet`` is told of tensors that are found outside.
         """
         trace = Trace(self._swaps, self._rows, meet)
         for name, value in roots:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .executed import PASSES_ON, TORCHS_OWN, ExecutedCode, inner_code, mentions_of, our_profiler
+from .executed import PASSES_ON, PROFILE, TORCHS_OWN, ExecutedCode, inner_code, mentions_of, our_profiler
 from .kinds import (
     ASKED,
     ATTRIBUTE,

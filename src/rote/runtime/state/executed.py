@@ -59,13 +59,9 @@ _SAVING = {
 
 
 class FollowedCode(Protocol):
-    """What follows the code of a call; see :mod:`..reads`.
+    """What follows the code of a call; see :mod:`..reads`."""
 
-    Attributes:
-        at_work: What runs at the moment runs for the one who follows, and not for the call.
-    """
-
-    at_work: bool
+    at_work: bool  # what runs at the moment runs for the one who follows, and not for the call
 
     def original(self, code: CodeType) -> CodeType:
         """What code was before it was made to tell what it reads."""
@@ -85,27 +81,19 @@ class FollowedCode(Protocol):
 
 
 class ExecutedCode:
-    """The code objects a callable was seen to run, each with the globals it reads.
-
-    Attributes:
-        globals: The code, outside PyTorch and the standard library.
-        resumed: The code of generators that ran in the last call, anybody's.
-        seeds: The line that set PyTorch's random state.
-        hiding: Operators whose kernels read what no guard looks at.
-        hooks: The code checkpointed, or set saved-tensor hooks.
-        blind: The last call could not be watched, because another profiler was active.
-        contact: Code of the last call that acts on other processes, the first that ran.
-        followed: Tells what code was before it was made to tell what it reads, and is told of other code.
-    """
+    """The code objects a callable was seen to run, each with the globals it reads."""
 
     def __init__(self) -> None:
+        # the code, outside PyTorch and the standard library
         self.globals: dict[CodeType, dict[str, Any]] = {}
-        self.resumed: set[CodeType] = set()
-        self.seeds: Site | None = None
-        self.hooks = False
-        self.hiding: set[str] = set()
-        self.blind = False
+        self.resumed: set[CodeType] = set()  # the code of generators that ran in the last call, anybody's
+        self.seeds: Site | None = None  # the line that set PyTorch's random state
+        self.hooks = False  # the code checkpointed, or set saved-tensor hooks
+        self.hiding: set[str] = set()  # operators whose kernels read what no guard looks at
+        self.blind = False  # the last call could not be watched, because another profiler was active
+        # code of the last call that acts on other processes, the first that ran
         self.contact: Contact | None = None
+        # tells what code was before it was made to tell what it reads, and is told of other code
         self.followed: FollowedCode | None = None
         self._thread = 0
         self._stop: Callable[[], None] | None = None
@@ -143,8 +131,10 @@ class ExecutedCode:
         return stop
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call":
+            return
         followed = self.followed
-        if event != "call" or (followed is not None and followed.at_work):
+        if followed is not None and followed.at_work:
             return
         if identity(frame.f_code) not in self._settled:
             self._note(frame.f_code, frame)
@@ -277,7 +267,9 @@ class ExecutedCode:
         return set[str]().union(*map(mentions_of, list(self.globals)))
 
 
-_PROFILE = ExecutedCode._profile  # pyright: ignore[reportPrivateUsage]
+PROFILE = ExecutedCode._profile  # pyright: ignore[reportPrivateUsage]
+"""What a profiler of ours is a method with."""
+_get_profile: Callable[[], Any] = functools.partial(sys.getprofile)  # of whose call the profiler is not told
 
 
 def _take_tool(monitoring: Any) -> int | None:
@@ -298,8 +290,8 @@ def our_profiler() -> Any:
 
     Who has it may step out of its sight with ``sys.setprofile(None)``, as long as it is the current one.
     """
-    profiler = sys.getprofile()
-    return profiler if getattr(profiler, "__func__", None) is _PROFILE else None
+    profiler = _get_profile()
+    return profiler if type(profiler) is MethodType and profiler.__func__ is PROFILE else None
 
 
 def _by_name(code: CodeType, namespace: dict[str, Any]) -> list[FunctionType]:

@@ -19,11 +19,7 @@ _OF_TABLES = re.compile(
 
 
 class Argument:
-    """An argument that is known by its identity, and is not kept alive by what was read of it.
-
-    Args:
-        value: The argument.
-    """
+    """An argument that is known by its identity, and is not kept alive by what was read of it."""
 
     __slots__ = ("_reference", "identity")
 
@@ -69,23 +65,14 @@ class Read(NamedTuple):
 
     A traced call reads thousands, of which hardly one is ever named: the name is put together when it is
     asked for.
-
-    Attributes:
-        kind: How it is read again; a kind of :mod:`.snapshot`.
-        container: The object.
-        key: Under what it lies there.
-        value: What lay there, in the form in which it is compared.
-        owner: The identity of the object by whose name it is known.
-        suffix: What is written behind the name of that.
-        names: The names of objects.
     """
 
-    kind: str
+    kind: str  # how it is read again; a kind of :mod:`.snapshot`
     container: Any
-    key: Any
-    value: Any
-    owner: int
-    suffix: str
+    key: Any  # under what it lies there
+    value: Any  # what lay there, in the form in which it is compared
+    owner: int  # the identity of the object by whose name it is known
+    suffix: str  # what is written behind the name of that
     names: Names
 
     @property
@@ -100,16 +87,11 @@ class Read(NamedTuple):
 
 
 class Reads:
-    """What was read.
-
-    Args:
-        slots: By one call, in order.
-        pinned: Identities of objects for which it may matter which object they are.
-    """
+    """What was read."""
 
     def __init__(self, slots: dict[Address, Read], pinned: frozenset[int] = frozenset()) -> None:
         self.slots = slots
-        self.pinned = pinned
+        self.pinned = pinned  # identities of objects for which it may matter which object they are
 
     @classmethod
     def of(cls, found: Iterable[Read], pinned: Iterable[int] = ()) -> Reads:

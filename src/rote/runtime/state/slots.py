@@ -42,29 +42,18 @@ _WIDEST = 60
 
 @dataclass(frozen=True)
 class Difference:
-    """One slot that differs between two moments.
+    """One slot that differs between two moments."""
 
-    Attributes:
-        name: The slot, as the user would write it.
-        was: Text of the earlier value.
-        now: Text of the later value.
-        moved: The slot holds a tensor that the recording reads (its address is ``was``).
-        site: The user's line that read the tensor, or that wrote the slot.
-        group: The optimizer's parameter group, if the slot is one of its hyperparameters.
-        key: The key of the slot in its container.
-        scheduler: Class of the learning-rate scheduler whose attribute the slot is.
-        advanced: The slot holds an iterator, which was moved.
-    """
-
-    name: str
-    was: str
-    now: str
-    moved: bool = False
-    site: Site | None = None
+    name: str  # the slot, as the user would write it
+    was: str  # text of the earlier value
+    now: str  # text of the later value
+    moved: bool = False  # the slot holds a tensor that the recording reads (its address is ``was``)
+    site: Site | None = None  # the user's line that read the tensor, or that wrote the slot
+    # the optimizer's parameter group, if the slot is one of its hyperparameters
     group: ParameterGroup | None = None
-    key: Any = None
-    scheduler: str | None = None
-    advanced: bool = False
+    key: Any = None  # the key of the slot in its container
+    scheduler: str | None = None  # class of the learning-rate scheduler whose attribute the slot is
+    advanced: bool = False  # the slot holds an iterator, which was moved
 
     def __str__(self) -> str:
         if self.was != self.now:
@@ -87,15 +76,10 @@ def difference_in(
 
 @dataclass(frozen=True)
 class Again:
-    """What was read of the state, looked at again.
+    """What was read of the state, looked at again."""
 
-    Attributes:
-        snapshot: What lies in the slots now.
-        changed: Those that are not as they were when they were read.
-    """
-
-    snapshot: Snapshot
-    changed: list[Difference]
+    snapshot: Snapshot  # what lies in the slots now
+    changed: list[Difference]  # those that are not as they were when they were read
 
 
 def look_again(
@@ -103,11 +87,8 @@ def look_again(
 ) -> Again:
     """Look at all slots that were read once more.
 
-    Args:
-        reads: What was read.
-        executed: The code that ran.
-        lines: Where slots were written, or with neither kind nor key any of a container.
-        written: Addresses of numpy arrays that may have changed since.
+    ``lines`` says where slots were written, or, with neither kind nor key, any slot of a container;
+    ``written`` are addresses of numpy arrays that may have changed since.
     """
     snapshot = Snapshot(reads)
     changed: list[tuple[Entry, Difference]] = []

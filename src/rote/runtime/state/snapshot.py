@@ -13,28 +13,17 @@ from .reads import Address, Read, Reads
 
 
 class Snapshot:
-    """What was found at one moment.
-
-    Args:
-        reads: What traced calls have read, if that is all that was looked at.
-
-    Attributes:
-        entries: Slots by ``(kind, id of container, key)``.
-        tensors: For each storage handle found, the slot entries of tensors on it.
-        arrays: Address ranges of the numpy arrays found.
-        training: The optimizers and schedulers found.
-        reads: What traced calls have read, if that is all that was looked at.
-        parents: The tree of names: the parent of each place, or -1.
-        labels: The label of each place, or what was read there, which has a name.
-    """
+    """What was found at one moment."""
 
     def __init__(self, reads: Reads | None = None) -> None:
-        self.entries: dict[Address, Entry] = {}
+        self.entries: dict[Address, Entry] = {}  # slots by ``(kind, id of container, key)``
+        # for each storage handle found, the slot entries of tensors on it
         self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
-        self.arrays: list[tuple[int, int]] = []
-        self.training = Training()
-        self.reads = reads
-        self.parents: list[int] = []
+        self.arrays: list[tuple[int, int]] = []  # address ranges of the numpy arrays found
+        self.training = Training()  # the optimizers and schedulers found
+        self.reads = reads  # what traced calls have read, if that is all that was looked at
+        self.parents: list[int] = []  # the tree of names: the parent of each place, or -1
+        # the label of each place, or what was read there, which has a name
         self.labels: list[str | Read] = []
 
     def node(self, parent: int, label: str | Read) -> int:

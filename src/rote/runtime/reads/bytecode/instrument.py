@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from dis import HAVE_ARGUMENT, opmap, stack_effect
-from functools import cache
+from functools import cache, partial
 from types import CodeType
 from typing import Any
 
@@ -32,6 +32,8 @@ from .placing import Instruction, Piece, instructions_of, placed, write
 _LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
 _OF_GLOBALS = frozenset({"name", "store_name", "delete_name"})
 """Notes that are told the frame's globals; audit hooks are told of who asks for the frame itself."""
+_GLOBALS = partial(globals)
+"""A profiler is not told of what ``partial`` calls."""
 _NAMED = frozenset({
     "attribute", "super_attribute", "name", "store_attribute", "delete_attribute", "store_name",
     "delete_name", "imported", "binary", "match_class", "raised",
@@ -69,11 +71,7 @@ class OpaqueError(Exception):
 
 
 def instrument(code: CodeType, notes: Any) -> CodeType:
-    """Make code that calls notes.
-
-    Args:
-        code: The code.
-        notes: An object with a method for each note of :data:`.opcodes.NOTED`.
+    """Make code that calls notes: an object with a method for each note of :data:`.opcodes.NOTED`.
 
     Raises:
         OpaqueError: The code has an instruction that is not followed.
@@ -86,16 +84,11 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
 
 
 class _Writer:
-    """Writes the instructions of one code.
-
-    Attributes:
-        constants: Those of the code, and those of notes behind them.
-        stack: What is known of the stack where the writer has come to.
-    """
+    """Writes the instructions of one code."""
 
     def __init__(self, code: CodeType, given: list[Instruction], notes: Any) -> None:
-        self.constants: list[Any] = list(code.co_consts)
-        self.stack = _Stack(given, code)
+        self.constants: list[Any] = list(code.co_consts)  # those of the code, and those of notes behind them
+        self.stack = _Stack(given, code)  # what is known of the stack where the writer has come to
         self._code = code
         self._notes = notes
         self._known: dict[Any, bytes] = {}  # what loads a constant
@@ -152,7 +145,7 @@ class _Writer:
             text += write(_LOAD_CELL, each.argument)
             count += 1
         if note in _OF_GLOBALS:
-            text += self._callable(globals) + _call(0)
+            text += self._callable(_GLOBALS) + _call(0)
             count += 1
         pushed = 2 + count
         for number in range(items):
@@ -185,7 +178,7 @@ class _Writer:
         return static, items, items
 
     def _last(self, each: Instruction, noted: NotedOpcode) -> Any:
-        """The instruction's argument as it is written: a name, an operator, or a number."""
+        """The instruction's argument: a name, an operator, or a number."""
         if noted.note == "binary":
             return BINARY[each.argument]
         if noted.note in ("match_class", "raised"):
@@ -248,14 +241,10 @@ def _replaced(each: Instruction) -> bytes:
 
 
 class _Stack:
-    """Follows how deep the stack is, and which of its slots are empty.
-
-    Attributes:
-        most_copied: The most items that any note is given.
-    """
+    """Follows how deep the stack is, and which of its slots are empty."""
 
     def __init__(self, given: list[Instruction], code: CodeType) -> None:
-        self.most_copied = 0
+        self.most_copied = 0  # the most items that any note is given
         self._depth = 0
         self._empty: frozenset[int] = _NONE
         self._at: dict[int, tuple[int, frozenset[int]]] = {}

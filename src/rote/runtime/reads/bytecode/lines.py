@@ -22,11 +22,9 @@ _ONE_LINE, _NO_COLUMNS, _LONG = 10 << 3, 13 << 3, 14 << 3
 
 
 def moved_lines(table: bytes, places: Sequence[int]) -> bytes:
-    """The table of locations.
+    """The table of locations, from that of the old code.
 
-    Args:
-        table: That of the code as it was.
-        places: Where each of its code units lies now, and, behind them, how many there are now.
+    ``places`` says where each unit of the old code lies now, and, behind them, how many units there are.
     """
     made = bytearray()
     at, now, most = 0, places[0], len(places) - 1
@@ -59,7 +57,7 @@ def _again(form: int, said: bytes) -> tuple[int, bytes]:
 
 
 def moved_handlers(table: bytes, places: Sequence[int]) -> bytes:
-    """The table of exception handlers; the arguments are those of :func:`moved_lines`."""
+    """The table of exception handlers, likewise."""
     made = bytearray()
     numbers = _numbers(table)
     for start, length, target, depth in zip(*[iter(numbers)] * 4, strict=True):

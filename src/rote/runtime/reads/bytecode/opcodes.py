@@ -1,6 +1,6 @@
 """Which opcodes may read or write something from outside of the call: the rows of ``opcodes.toml``.
 
-``tests/reads/test_opcodes.py`` goes through ``dis.opmap``, so a Python with new opcodes fails there.
+``tests/runtime/reads/test_opcodes.py`` goes through ``dis.opmap``, so a Python with new opcodes fails there.
 """
 
 from __future__ import annotations
@@ -11,17 +11,11 @@ from typing import Any, NamedTuple
 
 
 class NotedOpcode(NamedTuple):
-    """What is noted before an opcode.
+    """What is noted before an opcode."""
 
-    Attributes:
-        note: The method of the notes that is called.
-        items: How many items from the top of the stack it is given, the deepest first.
-        each: How many more for each that the instruction's own argument counts.
-    """
-
-    note: str
-    items: int
-    each: int = 0
+    note: str  # the method of the notes that is called
+    items: int  # how many items from the top of the stack it is given, the deepest first
+    each: int = 0  # how many more for each that the instruction's own argument counts
 
 
 _ROWS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())

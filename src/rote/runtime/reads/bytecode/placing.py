@@ -23,41 +23,24 @@ _PREFIX = 1 << 8
 
 
 class Instruction(NamedTuple):
-    """An instruction.
+    """An instruction."""
 
-    Attributes:
-        unit: Its first code unit, that of a prefix if it has one.
-        opcode: What it does.
-        name: The name of that.
-        argument: Its argument, as it is encoded.
-        text: Its bytes, with prefixes and caches.
-        target: Which instruction it may jump to, if it is a jump; else -1.
-    """
-
-    unit: int
+    unit: int  # its first code unit, that of a prefix if it has one
     opcode: int
     name: str
-    argument: int
-    text: bytes
-    target: int
+    argument: int  # its argument, as it is encoded
+    text: bytes  # with prefixes and caches
+    target: int  # which instruction it may jump to, if it is a jump; else -1
 
 
 class Piece(NamedTuple):
-    """An instruction at its place in new code.
+    """An instruction at its place in new code."""
 
-    Attributes:
-        before: Instructions that come before it, wherever one comes from.
-        opcode: What it does.
-        text: Its bytes, with prefixes and caches.
-        to: Which piece it may jump to, if it is a jump; else -1.
-        unit: The unit of the old code that has come to lie here.
-    """
-
-    before: bytes
+    before: bytes  # instructions that come before it, wherever one comes from
     opcode: int
-    text: bytes
-    to: int
-    unit: int
+    text: bytes  # with prefixes and caches
+    to: int  # which piece it may jump to, if it is a jump; else -1
+    unit: int  # the unit of the old code that has come to lie here
 
 
 def instructions_of(code: CodeType) -> list[Instruction]:

@@ -21,13 +21,7 @@ from .instrument import OpaqueError, instrument
 
 
 class Replaced(NamedTuple):
-    """A function that runs other code.
-
-    Attributes:
-        function: The function.
-        code: Its own code.
-        instrumented: What it runs.
-    """
+    """A function that runs other code."""
 
     function: weakref.ref[FunctionType]
     code: CodeType

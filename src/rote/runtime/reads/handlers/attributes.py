@@ -21,7 +21,7 @@ import torch
 import torch.autograd.function
 
 from ....base import identity, is_own
-from ...objects import PROXIES, UNSET, Content, is_of_pybind
+from ...objects import PROXIES, UNSET, Content, is_of_pybind, said_name
 from ...state import ASKED, ATTRIBUTE, ITEM, KIND, ORDER, SAID, answer
 from ..table import NAMES, lookup
 from ..trace import (
@@ -450,14 +450,16 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
     if found is not _MISSING and not _is_plain(found, method):
         _hand_on(trace, found, value, name, *new)
         return
-    plain_store(trace, name, value)
+    plain_store(trace, name, value, *new)
     if trace.kinds[type(value)] == OTHER and not trace.has(value) and name not in OF_CLASS:
         trace.hold(type(value))
         trace.seen.add((type(value), name, method))
 
 
-def plain_store(trace: Trace, name: str, value: Any) -> None:
+def plain_store(trace: Trace, name: str, value: Any, new: Any = None) -> None:
     """An attribute is set or deleted as ``object.__setattr__`` does."""
+    if name == "__dict__" and trace.has(new) and not trace.has(value):
+        trace.find(value, None, said_name(type(value)))  # made by the call, with attributes that are not
     found = trace.class_slot(type(value), name)
     if found is not _MISSING and _is_data(trace, found, stored=True):
         if issubclass(type(found), property):

@@ -267,16 +267,9 @@ def _sequence(trace: Trace, value: Any) -> None:
 
 
 def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bool = True) -> Collection[Any]:
-    """C may look into a value, and into what lies in it, however deep.
+    """C may look into a value, and into what lies in it, however deep; returns what it looks into.
 
-    Args:
-        trace: Of the call.
-        value: The value.
-        names: Methods that C calls of it and of what lies in it.
-        inside: Whether C looks into what lies in it at all.
-
-    Returns:
-        What it looks into.
+    C calls methods with these names. If not ``inside``, it does not look into what lies in the value.
     """
     met: dict[int, Any] = {}  # holds what is made on the way, so that an identity stands for one object
     value = trace.behind(value)
@@ -321,16 +314,10 @@ def _nan(trace: Trace, value: Any) -> None:
 
 
 def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterable[Any]:
-    """C looks into one object.
+    """C looks into one object; returns what lies in it, as far as C looks into that without its methods.
 
-    Args:
-        trace: Of the call.
-        value: The object.
-        handed: Whether C was handed the object itself, not what it lies in.
-        compared: Whether C compares it, which by default tells which object it is.
-
-    Returns:
-        What lies in it, as far as C looks into it without calling its methods.
+    ``handed``: C was given the object itself, not what it lies in. ``compared``: C compares it, which by
+    default tells which object it is.
     """
     looks_through(trace, type(value))
     methods(trace, value)

@@ -131,6 +131,12 @@ def _as_object(trace: Trace, name: str, value: Any) -> None:
     (attribute if whole else plain_attribute)(trace, name, value)
 
 
+def _store_as_object(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, name, new = _bound(function, args, 3)
+    if issubclass(type(name), str):
+        plain_store(trace, name, value, new)
+
+
 def _set_default(trace: Trace, key: Any, value: Any) -> None:
     contains(trace, key, value)
     store_item(trace, None, value, key)
@@ -625,7 +631,7 @@ _BY_WORD: dict[str, Handler] = {
     "set_default": _member(_set_default),
     "set_key": lambda trace, function, args, _: store_item(trace, args[-1], *_bound(function, args, 2)),
     "size_of_storage": _size_of_storage,
-    "store_as_object": _member(plain_store, str),
+    "store_as_object": _store_as_object,
     "store_attribute": _named(store_attribute, 3),
     "sys_frame": _sys_frame,
     "taken_apart": _taken_apart,

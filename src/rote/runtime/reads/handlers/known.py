@@ -7,6 +7,7 @@ no where a yes were right; the note is taken then, and comes to the same.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -50,6 +51,11 @@ def is_new(trace: Trace, *given: Any) -> bool:
     return False
 
 
+def is_plain(trace: Trace, value: Any) -> bool:
+    """Whether a value is a tensor or one that cannot change."""
+    return type(value) in PLAIN_OR_TENSOR
+
+
 def is_known_attribute(trace: Trace, name: str, value: Any) -> bool:
     """Whether an attribute was read of this object, or of another of its class that the call has made."""
     if type(value) is super:
@@ -76,11 +82,6 @@ def is_known_store(trace: Trace, name: str, new: Any, value: Any) -> bool:
 def is_known_deletion(trace: Trace, name: str, value: Any) -> bool:
     """Whether the call has made the object, and has deleted the attribute before."""
     return identity(value) not in trace.outside and (type(value), name, "__delattr__") in trace.seen
-
-
-def is_known_name(trace: Trace, name: str, table: dict[str, Any]) -> bool:
-    """Whether a global was looked up before."""
-    return (identity(table), name, "global") in trace.seen
 
 
 def is_known_cell(trace: Trace, cell: CellType) -> bool:
@@ -111,7 +112,7 @@ def is_known_receiver(trace: Trace, receiver: Any, value: Any) -> bool:
 
 def are_plain_operands(trace: Trace, *given: Any) -> bool:
     """Whether all operands are tensors and values that cannot change."""
-    return PLAIN_OR_TENSOR.issuperset(map(type, given))
+    return {*map(type, given)} <= PLAIN_OR_TENSOR  # no call of a method, of which a profiler is told
 
 
 def are_plain_operands_of(trace: Trace, operator: str, left: Any, right: Any) -> bool:
@@ -125,7 +126,11 @@ def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
         return True
     if type(left) in _VALUES and left == right:
         return False
-    if identity(left) in trace.outside and identity(right) in trace.outside:
+    if (
+        identity(left) in trace.outside
+        and identity(right) in trace.outside
+        and not trace.has_pinned(left, right)
+    ):
         return False
     return not (trace.given.is_one(left) or trace.given.is_one(right))
 
@@ -162,7 +167,7 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
         return type(key) in _KEYS and (identity(value), key) in trace.members
     if type(value) in _BUILTIN_CONTAINERS:
         return type(key) in _EQUAL_TO_ITSELF or (type(value) in _HASHED and trace.is_by_identity(key))
-    return type(value) in PLAIN_OR_TENSOR and _are_plain(trace, (key,))
+    return type(value) in PLAIN_OR_TENSOR and (type(key) in PLAIN_OR_TENSOR or _are_plain(trace, (key,)))
 
 
 def is_known_whole(trace: Trace, value: Any) -> bool:
@@ -175,44 +180,65 @@ def is_known_whole(trace: Trace, value: Any) -> bool:
 
 def is_known_key(trace: Trace, key: Any, value: Any) -> bool:
     """Whether it is known if a key is in a container; see :func:`is_known_member`."""
+    if type(key) is str and identity(value) in trace.outside:
+        return (identity(value), key) in trace.members
     return is_known_member(trace, value, key)
 
 
 def is_known_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) -> bool:
-    """The same as :func:`is_known_call`, of ``*args`` and ``**kwargs`` that the call has made."""
-    made = type(args) is tuple and identity(args) not in trace.outside
-    named = kwargs is None or (type(kwargs) is dict and identity(kwargs) not in trace.outside)
-    return made and named and is_known_call(trace, function, (*args, *(kwargs or {}).values()))
+    """Whether a call tells nothing new whose ``*args`` and ``**kwargs`` the call has made."""
+    if type(args) is not tuple or identity(args) in trace.outside:
+        return False
+    if kwargs is not None and (type(kwargs) is not dict or identity(kwargs) in trace.outside):
+        return False
+    if identity(function) in trace.called:
+        return True
+    asks = KNOWN_CALLS.get(type(function), is_known_call)
+    return asks(trace, function, (*args, *(kwargs or {}).values()))
 
 
 def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a callable was met, and its arguments tell nothing either."""
-    is_method = type(function) is MethodType
-    target = function.__func__ if is_method else function
-    which, kind = identity(target), type(target)
-    if which in trace.called:
+    """Whether a callable in C, of a type that is in no row of :data:`KNOWN_CALLS`, is given nothing new.
+
+    Callables in ``trace.called`` are not asked for, here and in the functions of that table.
+    """
+    if type(function) is type:
+        if function in ERRORS:
+            return PLAIN_TYPES.issuperset(map(type, args))
+        if function is type and len(args) == 1:
+            return identity(args[0]) not in trace.outside or ("type", identity(args[0])) in trace.seen
+    return identity(function) in trace.rows.plain and (
+        {*map(type, args)} <= PLAIN_OR_TENSOR or _are_plain(trace, args)
+    )
+
+
+def _is_known_function(trace: Trace, function: FunctionType, args: tuple[Any, ...]) -> bool:
+    return identity(function) not in trace.outside and trace.swaps.is_instrumented(function.__code__)
+
+
+def _is_known_method(trace: Trace, method: MethodType, args: tuple[Any, ...]) -> bool:
+    function = method.__func__
+    if identity(function) in trace.called:
         return True
-    if kind is FunctionType:
-        return which not in trace.outside and trace.swaps.is_instrumented(target.__code__)
-    if is_method:
+    return type(function) is FunctionType and _is_known_function(trace, function, args)
+
+
+def _is_known_wrapper(trace: Trace, function: MethodWrapperType, args: tuple[Any, ...]) -> bool:
+    if function.__name__ != "__getattribute__" or len(args) != 1:
         return False
-    if kind is BuiltinFunctionType:
-        return _is_known_builtin(trace, function, args)
-    if kind is MethodWrapperType:
-        if function.__name__ != "__getattribute__" or len(args) != 1:
-            return False
-        value = function.__self__
-        whose = identity(value)
-        return (whose if whose in trace.outside else type(value), args[0], "plain") in trace.seen
-    if kind is type and function in ERRORS:
-        return PLAIN_TYPES.issuperset(map(type, args))
-    if function is type and len(args) == 1:
-        which = identity(args[0])
-        return which not in trace.outside or ("type", which) in trace.seen
-    return which in trace.rows.plain and _are_plain(trace, args)
+    value = function.__self__
+    return (
+        identity(value) if identity(value) in trace.outside else type(value),
+        args[0],
+        "plain",
+    ) in trace.seen
 
 
 def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
+    if function in _ASKS_ATTRIBUTES and len(args) > 1 and type(args[1]) is str:
+        value = args[0]
+        whose: Any = identity(value) if identity(value) in trace.outside else type(value)
+        return type(value) is not super and (whose, args[1]) in trace.seen
     owner = function.__self__
     whose = type(owner)
     if whose is dict:
@@ -227,8 +253,6 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
         return type(args[0]) in STEPPING and identity(args[0]) not in trace.outside
     if function is isinstance and len(args) == 2:
         return _is_known_question(trace, *args)
-    if function in _ASKS_ATTRIBUTES and len(args) > 1 and type(args[1]) is str:
-        return is_known_attribute(trace, args[1], args[0])
     if function is len and len(args) == 1:
         return identity(args[0]) not in trace.outside and type(args[0]) in _BUILTIN_CONTAINERS
     if whose is type:
@@ -239,7 +263,14 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
         key = identity(function)
     if key in trace.rows.silent:
         return trace.outside.keys().isdisjoint(map(identity, args))
-    return key in trace.rows.plain and _are_plain(trace, args)
+    return key in trace.rows.plain and ({*map(type, args)} <= PLAIN_OR_TENSOR or _are_plain(trace, args))
+
+
+KNOWN_CALLS: dict[type, Callable[[Trace, Any, tuple[Any, ...]], bool]] = {
+    FunctionType: _is_known_function, MethodType: _is_known_method, BuiltinFunctionType: _is_known_builtin,
+    MethodWrapperType: _is_known_wrapper,
+}  # fmt: skip
+"""What says that a callable and its arguments tell nothing new, by its type; else :func:`is_known_call`."""
 
 
 def _is_known_question(trace: Trace, value: Any, kinds: Any) -> bool:

@@ -14,12 +14,12 @@ from _thread import get_ident
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
-from sys import setprofile
+from types import MethodType
 from typing import Any
 
 from ....base import identity
 from ...pytorch import is_worker
-from ...state import our_profiler
+from ...state import PROFILE
 from ..table import lookup
 from ..trace import CONTAINERS, Trace
 from . import attributes, calls, containers, importing, known, names
@@ -28,7 +28,6 @@ _NOTES: dict[str, tuple[Callable[..., None], Callable[..., bool]]] = {
     "super_attribute": (attributes.super_attribute, known.is_known_super),
     "store_attribute": (attributes.store_attribute, known.is_known_store),
     "delete_attribute": (attributes.delete_attribute, known.is_known_deletion),
-    "name": (names.name, known.is_known_name),
     "store_name": (names.store_name, known.is_new),
     "delete_name": (names.store_name, known.is_new),
     "cell": (names.cell, known.is_known_cell),
@@ -44,11 +43,11 @@ _NOTES: dict[str, tuple[Callable[..., None], Callable[..., bool]]] = {
     "iterate": (containers.iterate, known.is_known_whole),
     "merged": (containers.merged, known.is_known_whole),
     "advance": (containers.advance, known.is_known_step),
-    "length": (containers.length, known.is_new),
+    "length": (containers.length, known.is_plain),
     "truth": (containers.truth, known.is_known_truth),
     "compare": (containers.compare, known.are_plain_operands),
     "binary": (containers.binary, known.are_plain_operands_of),
-    "unary": (containers.unary, known.is_new),
+    "unary": (containers.unary, known.is_plain),
     "same": (containers.same, known.is_known_identity),
     "text": (containers.text, known.is_plain_text),
     "pairs": (containers.paired, known.are_known_pairs),
@@ -67,22 +66,36 @@ _NOTES: dict[str, tuple[Callable[..., None], Callable[..., bool]]] = {
 
 _AS_THEY_ARE = frozenset(CONTAINERS)
 """Types of arguments behind ``*`` whose members are read without running code."""
+_NO_TYPES = frozenset[type]()
 _PROFILED = not hasattr(sys, "monitoring")
 """Code is watched by a profiler, which would be called for every function here."""
+_thread, _get_profile, _set_profile = partial(get_ident), partial(sys.getprofile), partial(sys.setprofile)
+"""Functions in C at whose calls no profiler is called: of those that ``partial`` calls it is not told."""
+
+
+class _Traces(dict[int, Trace | None]):
+    """Traces by the thread whose notes they take; ``adopt`` finds one for a thread that has none."""
+
+    def __init__(self, adopt: Callable[[], Trace | None]) -> None:
+        super().__init__()
+        self._adopt = adopt
+
+    def __missing__(self, thread: int) -> Trace | None:
+        return self._adopt()
 
 
 class Notes:
     """The notes, one attribute for each of :data:`..bytecode.opcodes.NOTED`, and ``gather``."""
 
     def __init__(self) -> None:
-        self._traces: dict[int, Trace] = {}
+        self._traces = _Traces(self._adopt)
         self._calls: dict[int, Trace] = {}  # also while a note is at work
         self._adopting: set[int] = (
             set()
-        )  # threads that are asked for whom they work: that may run code that notes
+        )  # threads that are asked for whom they work: that may run noting code
         for note, (function, is_known) in _NOTES.items():
             setattr(self, note, self._note(function, is_known))
-        self.attribute, self.call = self._attribute(), self._call()
+        self.attribute, self.name, self.call = self._attribute(), self._name(), self._call()
         self._gathered = self._note(calls.gathered, known.is_new)
 
     def send_to(self, trace: Trace | None) -> Trace | None:
@@ -105,25 +118,29 @@ class Notes:
 
     def _note(self, function: Callable[..., None], is_known: Callable[..., bool]) -> Callable[..., None]:
         """One note; those with a known number of operands are written out, which takes half the time."""
-        traces, adopt, take = self._traces, self._adopt, self._take
+        traces, take = self._traces, self._take
+        # Of a number, a text or a tensor nothing is new, except to what asks of everything.
+        plain = _NO_TYPES if is_known is known.is_new else known.PLAIN_OR_TENSOR
 
         def of_one(first: Any) -> None:
-            trace = traces.get(get_ident()) or adopt()
+            if type(first) in plain:
+                return
+            trace = traces[_thread()]
             if trace is not None and not is_known(trace, first):
                 take(function, trace, first)
 
         def of_two(first: Any, second: Any) -> None:
-            trace = traces.get(get_ident()) or adopt()
+            trace = traces[_thread()]
             if trace is not None and not is_known(trace, first, second):
                 take(function, trace, first, second)
 
         def of_three(first: Any, second: Any, third: Any) -> None:
-            trace = traces.get(get_ident()) or adopt()
+            trace = traces[_thread()]
             if trace is not None and not is_known(trace, first, second, third):
                 take(function, trace, first, second, third)
 
         def of_many(*given: Any) -> None:
-            trace = traces.get(get_ident()) or adopt()
+            trace = traces[_thread()]
             if trace is not None and not is_known(trace, *given):
                 take(function, trace, *given)
 
@@ -134,30 +151,43 @@ class Notes:
         return {1: of_one, 2: of_two, 3: of_three}.get(len(given) - 1 if written else 0, of_many)
 
     def _attribute(self) -> Callable[[str, Any], None]:
-        """As one of :meth:`_note`; half of all notes are this one, so its question is asked here."""
-        traces, adopt, take, is_known = self._traces, self._adopt, self._take, known.is_known_attribute
+        """As one of :meth:`_note`; half of all notes are this one or the next, so they ask by themselves."""
+        traces, take, is_known = self._traces, self._take, known.is_known_attribute
 
         def note(name: str, value: Any) -> None:
-            trace = traces.get(get_ident()) or adopt()
+            trace = traces[_thread()]
             if trace is None:
                 return
             which = identity(value)
-            asked = (
-                type(value) is super
-                or (which if which in trace.outside else type(value), name) not in trace.seen
-            )
-            if asked and not is_known(trace, name, value):
-                take(attributes.attribute, trace, name, value)
+            if (which if which in trace.outside else type(value), name) in trace.seen and (
+                type(value) is not super or is_known(trace, name, value)
+            ):
+                return
+            take(attributes.attribute, trace, name, value)
+
+        return note
+
+    def _name(self) -> Callable[[str, dict[str, Any]], None]:
+        """Likewise of a global: one that was looked up before is known."""
+        traces, take = self._traces, self._take
+
+        def note(name: str, table: dict[str, Any]) -> None:
+            trace = traces[_thread()]
+            if trace is not None and (identity(table), name, "global") not in trace.seen:
+                take(names.name, trace, name, table)
 
         return note
 
     def _call(self) -> Callable[..., None]:
         """Likewise of a call."""
-        traces, adopt, take, is_known = self._traces, self._adopt, self._take, known.is_known_call
+        traces, take, by_type, of_others = self._traces, self._take, known.KNOWN_CALLS, known.is_known_call
 
         def note(names: tuple[str, ...], function: Any, *args: Any) -> None:
-            trace = traces.get(get_ident()) or adopt()
-            if trace is not None and not is_known(trace, function, args):
+            trace = traces[_thread()]
+            if trace is None or identity(function) in trace.called:
+                return
+            asks = by_type[type(function)] if type(function) in by_type else of_others  # noqa: SIM401
+            if not asks(trace, function, args):
                 take(calls.called, trace, names, function, *args)
 
         return note
@@ -177,12 +207,13 @@ class Notes:
         return calls[0] if calls else None
 
     def _take(self, function: Callable[..., None], trace: Trace, *given: Any) -> None:
-        thread = get_ident()
+        profiler: Any = _get_profile() if _PROFILED else None
+        profiled = type(profiler) is MethodType and profiler.__func__ is PROFILE  # as ``our_profiler`` asks
+        if profiled:  # first of all and last of all: it is called for whatever is called
+            _set_profile(None)
+        thread = _thread()
         self._traces.pop(thread, None)
         self._adopting.add(thread)
-        profiler = our_profiler() if _PROFILED else None
-        if profiler is not None:
-            setprofile(None)
         trace.at_work = True
         try:
             function(trace, *given)
@@ -190,7 +221,7 @@ class Notes:
             trace.failed(f"note {function.__name__}", error)
         finally:
             trace.at_work = False
-            if profiler is not None:
-                setprofile(profiler)
             self._adopting.discard(thread)
             self._traces[thread] = trace
+            if profiled:
+                _set_profile(profiler)

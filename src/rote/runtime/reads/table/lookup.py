@@ -27,16 +27,10 @@ _module_table: Any = vars(types.ModuleType)["__dict__"].__get__
 
 
 class Found(NamedTuple):
-    """What a look through classes has come to.
+    """What a look through classes has come to."""
 
-    Attributes:
-        passed: The classes that were asked before, and do not have it.
-        owner: The class that has it; None if none has.
-        value: What it has.
-    """
-
-    passed: tuple[type, ...]
-    owner: type | None
+    passed: tuple[type, ...]  # the classes that were asked before, and do not have it
+    owner: type | None  # the class that has it; None if none has
     value: Any
 
 

@@ -25,15 +25,10 @@ _log = logging.getLogger("rote")
 
 @dataclass(frozen=True)
 class RowNames:
-    """Rows by name; the longest name that fits counts.
+    """Rows by name; the longest name that fits counts."""
 
-    Attributes:
-        exact: Rows by full names.
-        patterns: Names with ``*``, and their rows, the longest first.
-    """
-
-    exact: Mapping[str, str]
-    patterns: tuple[tuple[str, str], ...]
+    exact: Mapping[str, str]  # rows by full names
+    patterns: tuple[tuple[str, str], ...]  # names with ``*``, and their rows, the longest first
 
     @classmethod
     def of(cls, rows: Mapping[str, Collection[str]]) -> RowNames:

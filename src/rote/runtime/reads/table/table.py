@@ -68,32 +68,18 @@ def name_of(function: Any) -> str:
 
 
 class Row(NamedTuple):
-    """What is known of a C callable.
-
-    Attributes:
-        name: Its full name.
-        row: The name of its row.
-        handler: What notes its reads, if it is not the row.
-        function: The callable, which is held so that its identity stays its own; None for a bound method.
-    """
+    """What is known of a C callable."""
 
     name: str
     row: str
-    handler: Callable[..., None] | None
-    function: Any
+    handler: Callable[..., None] | None  # what notes its reads, if it is not the row
+    function: Any  # the callable, which is held so that its identity stays its own; None for a bound method
 
 
 class Rows:
     """The rows of C callables, each looked up once.
 
-    Args:
-        handlers: By the full name of the callable; for calls of an instance by that of its class and ``()``.
-        called: Notes that something is about to be called.
-
-    Attributes:
-        plain: What gives the same for the same numbers and tensors, and does nothing else: identities of
-            functions, and names of methods with their class.
-        silent: What reads and writes nothing that is known of it, likewise.
+    Handlers go by the full name of the callable; for calls of an instance by that of its class and ``()``.
     """
 
     def __init__(self, handlers: Mapping[str, Callable[..., None]], called: Callable[..., None]) -> None:
@@ -103,8 +89,10 @@ class Rows:
         self._declared_methods: list[Any] = []  # of C, which are made anew at each access
         self._codes: set[types.CodeType] = set()
         self._of: dict[Any, Row] = {}
+        # what gives the same for the same numbers and tensors, and does nothing else: identities of
+        # functions, and names of methods with their class
         self.plain: set[Any] = set()
-        self.silent: set[Any] = set()
+        self.silent: set[Any] = set()  # what reads and writes nothing that is known of it, likewise
         self._shipped: RowNames | None = None
 
     def read_shipped(self) -> None:

@@ -34,33 +34,26 @@ _OF_GENERATORS = {(ATTRIBUTE, "device"): DEVICE, (ASKED, "initial_seed"): SEED}
 
 
 class Given:
-    """The arguments of one call.
-
-    Attributes:
-        numbers: Which branch a container is, by identity; the dict of an object's attributes is that object.
-        originals: Branches as the caller has them, by identity, where the callable has others.
-        objects: Objects that are taken apart, and their dicts, by identity: the class.
-        rebuilt: The callable has other containers than the caller.
-        missing: Attributes that the call read and its key does not have.
-        watched: Objects that are known by their identity, and whose class may be opened: the class.
-        shared: Objects that have their attributes in the dict of another one.
-        leaves: Arguments that are known by their identity.
-        slots: Slots outside that the key looks at: what lies there, by kind, container and key.
-    """
+    """The arguments of one call."""
 
     def __init__(self) -> None:
+        # which branch a container is, by identity; the dict of an object's attributes is that object
         self.numbers: dict[int, int] = {}
+        # branches as the caller has them, by identity, where the callable has others
         self.originals: dict[int, int] = {}
+        # objects that are taken apart, and their dicts, by identity: the class
         self.objects: dict[int, type] = {}
-        self.rebuilt = False
-        self.missing: list[str] = []
-        self.shared: list[Any] = []
-        self.leaves: set[int] = set()
+        self.rebuilt = False  # the callable has other containers than the caller
+        self.missing: list[str] = []  # attributes that the call read and its key does not have
+        self.shared: list[Any] = []  # objects that have their attributes in the dict of another one
+        self.leaves: set[int] = set()  # arguments that are known by their identity
+        # slots outside that the key looks at: what lies there, by kind, container and key
         self.slots: dict[tuple[str, int, Any], Any] = {}
         self._outside: dict[int, str] = {}
         self._containers: set[int] = set()
         self.names: list[str] = []
         self._values: list[Any] = []
+        # objects that are known by their identity, and whose class may be opened: the class
         self.watched: dict[int, type] = {}
         self._openings = Openings()
         self._tells: bool | None = None

@@ -12,94 +12,56 @@ from ...state import Reads
 
 
 class Effect(NamedTuple):
-    """One thing outside of the call that is not what it was before.
+    """One thing outside of the call that is not what it was before."""
 
-    Attributes:
-        name: What the user would write.
-        was: Text of what was there.
-        now: Text of what is there.
-        site: The line that wrote it.
-        address: Kind of the slot, identity of its container, key.
-        given: It is in an argument that is taken apart.
-    """
-
-    name: str
-    was: str
-    now: str
-    site: Site
-    address: tuple[str, int, Any]
-    given: bool = False
+    name: str  # what the user would write
+    was: str  # text of what was there
+    now: str  # text of what is there
+    site: Site  # the line that wrote it
+    address: tuple[str, int, Any]  # kind of the slot, identity of its container, key
+    given: bool = False  # it is in an argument that is taken apart
 
     def __str__(self) -> str:
         return f"{self.name} was {self.was} and is {self.now}"
 
 
 class UnseenCode(NamedTuple):
-    """Something that the call did and nobody can say of what it depends on.
+    """Something that the call did and nobody can say of what it depends on."""
 
-    Attributes:
-        name: The callable, or the code.
-        text: What is said of it.
-        site: The line.
-        unknown: It is a callable or a class in C that is in no row of the table.
-    """
-
-    name: str
+    name: str  # the callable, or the code
     text: str
     site: Site
-    unknown: bool = False
+    unknown: bool = False  # it is a callable or a class in C that is in no row of the table
 
 
 class Setting(NamedTuple):
-    """The call sets the state of a random generator.
+    """The call sets the state of a random generator."""
 
-    Attributes:
-        address: Where the generator lies.
-        outside: It was made outside.
-        state: What it is set to, if that is a tensor.
-        site: The line.
-    """
-
-    address: int
-    outside: bool
-    state: Any
+    address: int  # where the generator lies
+    outside: bool  # it was made outside
+    state: Any  # what it is set to, if that is a tensor
     site: Site
 
 
 class Output(NamedTuple):
-    """What the call wrote for somebody to read, and a replay does not write.
+    """What the call wrote for somebody to read, and a replay does not write."""
 
-    Attributes:
-        what: The function that wrote it, or the library.
-        site: The line.
-    """
-
-    what: str
+    what: str  # the function that wrote it, or the library
     site: Site
 
 
 @dataclass(frozen=True)
 class Noted:
-    """All that was noted of one call.
+    """All that was noted of one call."""
 
-    Attributes:
-        reads: What it read, in order.
-        effects: What it left behind.
-        unseen: What is not known of it.
-        late: Python code that ran without being followed, since C called it; it is followed the next time.
-        output: What it wrote to the standard streams.
-        draws: The line that drew first from Python's or numpy's global generator.
-        missing: Attributes of arguments that it read and its key does not have; that of the next call has.
-        scripts: Functions and methods of TorchScript that it called.
-        contact: What in C it called first that acts on other processes.
-    """
-
-    reads: Reads
-    effects: tuple[Effect, ...]
-    unseen: tuple[UnseenCode, ...]
+    reads: Reads  # what it read, in order
+    effects: tuple[Effect, ...]  # what it left behind
+    unseen: tuple[UnseenCode, ...]  # what is not known of it
+    # Python code that ran without being followed, since C called it; it is followed the next time
     late: tuple[CodeType, ...]
-    output: tuple[Output, ...] = ()
-    draws: Site | None = None
+    output: tuple[Output, ...] = ()  # what it wrote to the standard streams
+    draws: Site | None = None  # the line that drew first from Python's or numpy's global generator
+    # attributes of arguments that it read and its key does not have; that of the next call has
     missing: tuple[str, ...] = ()
-    scripts: tuple[Any, ...] = ()
-    contact: Contact | None = None
+    scripts: tuple[Any, ...] = ()  # functions and methods of TorchScript that it called
+    contact: Contact | None = None  # what in C it called first that acts on other processes

@@ -192,37 +192,23 @@ class _Binding:
 
 
 class Trace:
-    """What one call reads and writes.
-
-    Attributes:
-        seen: What was noted already, so that it is not looked at again; keys are the notes' own.
-        members: Containers outside, by their identity, with keys under which members were read.
-        called: Callables, by their identity, of which nothing is new when they are called again.
-        told: Functions whose reads one note has told, with what they were given.
-        outside: Objects that were there before the call, by identity.
-        kinds: The class of thing by type.
-        arguments: Names of tensors that are arguments, by identity.
-        anchored: Arguments that are known by their identity, and whose death is noticed.
-        given: Arguments that are taken apart.
-        call: Notes that something is about to be called: names of the last arguments, it, its arguments.
-        handled: Identity of the exception that the caller is handling, and keeps; None if there is none.
-        around: The trace of a call around this one, on the same thread.
-        settings: Where the call has set random generators, in order.
-        at_work: A note is being taken: what runs meanwhile is none of the call's.
-        printing: Where ``print`` was called last: the identity of the frame, and its instruction.
-    """
+    """What one call reads and writes."""
 
     def __init__(self, swaps: Swaps, rows: Rows, meet: Callable[[Any], None]) -> None:
         self.swaps = swaps
         self.rows = rows
         self._meet_tensor = meet
+        # what was noted already, so that it is not looked at again; keys are the notes' own
         self.seen: set[Any] = set()
+        # containers outside, by their identity, with keys under which members were read
         self.members: set[tuple[int, Any]] = set()
+        # callables, by their identity, of which nothing is new when they are called again
         self.called: set[int] = set()
+        # functions whose reads one note has told, with what they were given
         self.told: set[tuple[Any, ...]] = set()
         self._told_of: set[int] = set()
-        self.outside: dict[int, Any] = {}
-        self.kinds = table()
+        self.outside: dict[int, Any] = {}  # objects that were there before the call, by identity
+        self.kinds = table()  # the class of thing by type
         self._names = Names()
         self._reads: dict[tuple[str, int, Any], Read] = {}
         self._written: dict[tuple[str, int, Any], _Written] = {}
@@ -242,14 +228,18 @@ class Trace:
         self._draws: Site | None = None
         self._contact: Contact | None = None
         self._compared: dict[type, bool] = {}
-        self.arguments: dict[int, str] = {}
+        self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
+        # arguments that are known by their identity, and whose death is noticed
         self.anchored: set[int] = set()
-        self.given = Given()
-        self.settings: list[Setting] = []
+        self.given = Given()  # arguments that are taken apart
+        self.settings: list[Setting] = []  # where the call has set random generators, in order
+        # notes that something is about to be called: names of the last arguments, it, its arguments
         self.call: Callable[..., None] = rows.called(self)
+        # identity of the exception that the caller is handling, and keeps; None if there is none
         self.handled: int | None = None
-        self.around: Trace | None = None
-        self.at_work = False
+        self.around: Trace | None = None  # the trace of a call around this one, on the same thread
+        self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
+        # where ``print`` was called last: the identity of the frame, and its instruction
         self.printing: tuple[int, int] | None = None
         self._arrays: dict[int, Any] = {}  # made by the call, of which tensors are made, by their address
         self._tuples = frozenset[int]()
@@ -269,6 +259,10 @@ class Trace:
     def pin(self, value: Any) -> None:
         """It may matter which object something is: no other one will do that reads the same."""
         self._pinned.add(identity(value))
+
+    def has_pinned(self, *values: Any) -> bool:
+        """Whether that was said of all of several objects."""
+        return self._pinned.issuperset(map(identity, values))
 
     def find_part(self, value: Any, owner: Any, suffix: str) -> None:
         """Something was found in a function or a method, which is made of it for good."""
@@ -389,13 +383,7 @@ class Trace:
     def read(self, kind: str, container: Any, key: Any, value: Any, suffix: str, owner: Any = None) -> None:
         """Note one read of something outside, unless the call has written it.
 
-        Args:
-            kind: How it is read again.
-            container: The object.
-            key: Under what it lies there.
-            value: What lies there.
-            suffix: What the user writes behind the name of the owner.
-            owner: The object by whose name the container is known; the container itself if None.
+        The suffix is what the user writes behind the name of the owner, by default the container itself.
         """
         where = identity(container)
         address = (kind, where, key)
@@ -540,10 +528,7 @@ class Trace:
     def ask(self, function: Any, key: Any, suffix: str) -> None:
         """Note what a function of C says, which takes no arguments that change; it is asked again later.
 
-        Args:
-            function: The function, or the object whose method it is.
-            key: Its arguments, or the name of the method.
-            suffix: What the user writes behind the name of the object.
+        The key is its arguments, or the name of a method of an object that is given for the function.
         """
         self.hold(function)
         said = function(*key) if type(key) is tuple else getattr(function, key)()
@@ -768,23 +753,19 @@ class Trace:
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts = tuple(self._scripts.values())
         noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact)
-        for held in (self.outside, self._reads, self._written, self._changed, self._growing, self._scripts):
+        for held in (
+            *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),
+            *(self._namespaces, self._slots, self._found, self._carriers, self._arrays, self._held),
+        ):
             held.clear()
-        for held in (self._namespaces, self._slots, self._found, self._carriers, self._arrays):
-            held.clear()
-        self._held.clear()
         self.given = Given()
         return noted
 
     def bound(self, value: Any, often: _Addresses = (), *, others: bool = True) -> Any:
         """The call has returned: its result, with the slots outside that it has bound to something else.
 
-        A slot that it has read before holds what an earlier call has left, and is no such slot.
-
-        Args:
-            value: What the callable returned.
-            often: Slots that calls have often bound to something else; bound if nothing changes, too.
-            others: Whether other slots are bound as well.
+        A slot that it has read before holds what an earlier call has left, and is no such slot. Slots that
+        calls have often bound to something else are bound if nothing changes, too; ``others`` need a change.
         """
         binding = _Binding(Marking(self.given.number_of, self.has))
         value = binding.marking.mark(value)
