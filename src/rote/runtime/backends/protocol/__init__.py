@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from .aliases import OWNING, Aliases
-from .base import SHARED, Backend, Capabilities, CopyingSegment, Launch, Lock, Session, Sharing, Timing
+from .base import (
+    SHARED,
+    Backend,
+    Capabilities,
+    Copy,
+    CopyingSegment,
+    Launch,
+    Lock,
+    Session,
+    Sharing,
+    unwaited,
+)
 from .shortage import first_line, is_shortage
-from .timing import HostTiming
+from .timing import Timing
 from .torch_private import raw_call
-from .waiting import unwaited
