@@ -85,7 +85,7 @@ def test_training_is_slower_for_two_rounds_at_most(
     """
     clock.replay_s, clock.replay_walk_s = 1e-6, 100e-3
 
-    def train(wrap: bool, steps: int, later: int) -> tuple[list[torch.Tensor], tuple[int, int]]:
+    def train(wrap: bool, steps: int, later: int) -> tuple[list[torch.Tensor], list[int]]:
         model, fn = layer(clock, device)
         run = rote.graph(fn) if wrap else fn
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -103,7 +103,7 @@ def test_training_is_slower_for_two_rounds_at_most(
         if isinstance(run, Graphed):
             assert "walk back" in reason(run, "RT308").message
             replayed.append(run.report().backwards_replayed)
-        return list(model.parameters()), tuple(replayed)
+        return list(model.parameters()), replayed
 
     theirs, _ = train(False, TWO_ROUNDS, ROUND)
     ours, (before, after) = train(True, TWO_ROUNDS, ROUND)
