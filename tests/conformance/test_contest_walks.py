@@ -74,6 +74,43 @@ def test_a_recording_that_loses_with_its_walk_is_dropped(
     assert g.report().replayed == replayed
 
 
+@pytest.mark.parametrize("every", [1, 4])
+def test_training_is_slower_for_two_rounds_at_most(
+    device: torch.device, clock: Clock, reason: FIND, every: int
+) -> None:
+    """However slow a replayed backward is; the loss of the step before is alive, as it is in most programs.
+
+    Args:
+        every: Backward passes for a step of the optimizer.
+    """
+    clock.replay_s, clock.replay_walk_s = 1e-6, 100e-3
+
+    def train(wrap: bool, steps: int, later: int) -> tuple[list[torch.Tensor], list[int]]:
+        model, fn = layer(clock, device)
+        run = rote.graph(fn) if wrap else fn
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        replayed: list[int] = []
+        for n in range(steps + later):
+            if n == steps and isinstance(run, Graphed):
+                assert not run.report().recordings and run.report().bytes_held == 0
+                replayed.append(run.report().backwards_replayed)
+            if n % every == 0:
+                optimizer.zero_grad()
+            loss = run(torch.full((2, 4), n % 7 / 7, device=device)).square().mean()
+            loss.backward()
+            if n % every == every - 1:
+                optimizer.step()
+        if isinstance(run, Graphed):
+            assert "walk back" in reason(run, "RT308").message
+            replayed.append(run.report().backwards_replayed)
+        return list(model.parameters()), replayed
+
+    theirs, _ = train(False, TWO_ROUNDS, ROUND)
+    ours, (before, after) = train(True, TWO_ROUNDS, ROUND)
+    assert FIRST_ROUND < before == after < 2 * FIRST_ROUND
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
 def test_a_walk_that_wins_keeps_the_recording(device: torch.device, clock: Clock) -> None:
     """Its calls alone lose."""
     clock.replay_s, clock.plain_walk_s = 150e-6, 400e-6

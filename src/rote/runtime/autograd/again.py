@@ -2,48 +2,40 @@
 
 A recorded graph can be walked, but the walk has no history. With ``create_graph=True`` the callable runs once
 more on the caller's own arguments, which gives a graph that autograd can differentiate as often as it likes.
-That is the same call only if nothing in between changed what it reads, and if running it again changes
-nothing: calls that draw random numbers or write tensors are refused, and so are those whose results are
-others by now (a bias, which no graph saves, was updated before the backward).
+That is the same call only if nothing has changed what it reads since, and if running it again changes
+nothing. So calls that draw random numbers or write tensors are refused, and so are those that give other
+results by now (a bias, which no graph saves, was updated before the backward).
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
 from ..arguments import PARAMETER, TENSOR, Call, flatten, read_ambient
 from .graph import Tracked, ending_at
-
-
-class GradientOwner(Protocol):
-    """The key whose forward was recorded; see :class:`..engine.Specialization`."""
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The callable."""
-        ...
+from .walker import Owner
 
 
 class Repeatable(NamedTuple):
     """A call that may be made again.
 
     Attributes:
-        owner: What knows the callable, weakly: a result that the callable's own state keeps would be a cycle
+        owner: Knows the callable. Weak, since a result that the callable's own state keeps would be a cycle
             through autograd, where no garbage collector looks.
-        call: Its arguments, as the caller gave them.
+        call: The arguments, as the caller gave them.
         versions: Of the tensors among them.
     """
 
-    owner: weakref.ref[GradientOwner]
+    owner: weakref.ref[Owner]
     call: Call
     versions: list[int]
 
     @classmethod
-    def of(cls, owner: GradientOwner, call: Call) -> Repeatable:
+    def of(cls, owner: Owner, call: Call) -> Repeatable:
         """Note the state of a call's arguments."""
         return cls(weakref.ref(owner), call, _versions(call))
 
@@ -62,7 +54,7 @@ class Repeatable(NamedTuple):
         recorded: list[torch.Tensor],
         ends: Sequence[int] = (),
     ) -> tuple[torch.Tensor | None, ...] | None:
-        """Gradients that have a history; None if the call gives something else by now.
+        """Gradients with a history; None if the call gives something else by now.
 
         Args:
             function: The callable.
@@ -70,7 +62,7 @@ class Repeatable(NamedTuple):
             gradients: Theirs, None where there is none.
             sources: Arguments and parameters.
             recorded: The results, as the recording has them.
-            ends: Numbers of results where the gradients end; theirs come before those of the sources.
+            ends: Numbers of results where the gradients end; theirs come first.
         """
         args, kwargs = self.call.given
         leaves: list[Any] = []

@@ -9,15 +9,18 @@ is recorded, after its recording was dropped, or inside somebody's trace, the wa
 same operations on the same memory.
 
 That memory is only right until the forward replays again, so each result *claims* it. The claim ends when
-autograd frees the node's saved tensors (a backward without ``retain_graph``) or when the node dies; until
+autograd frees the node's saved tensors (a backward without ``retain_graph``) or when the node dies. Until
 then other calls go to another recording (:meth:`~..engine.choice.Choice.find` skips an occupied one).
-Autograd itself keeps the books: the claim is a weak reference to a tensor saved by the node.
+Autograd keeps the books: the claim is a weak reference to a tensor that the node saves.
 
 A gradient that is to be differentiated itself (``create_graph=True``) is computed by making the call again;
 see :mod:`.again`.
 
-What does not work: that, for a call that draws random numbers or writes tensors; it raises. The sum over
-several calls in one backward adds the calls' gradients one by one, where eager may add in another order.
+A walk is never dropped alone. A contest times it as a part of the call that it comes back through, and drops
+both where they lose together (:mod:`..recording.contest`).
+
+What does not work: ``create_graph=True`` for a call that draws random numbers or writes tensors; it raises.
+A backward through several calls adds the calls' gradients one by one, where eager may add in another order.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ class Backward:
 
     Args:
         walk: Walks the graph.
-        arguments: Positions of the argument leaves among the targets, which they come first of.
+        arguments: Numbers of the argument leaves that gradients go to; these come first among the targets.
         tracked: The results that require grad.
         saved: What the graph saved, besides what the path made.
         occupancy: Of the recording's memory.
@@ -112,12 +115,7 @@ class Backward:
     # ------------------------------------------------------------------ forward
 
     def attach(self, call: Call, copies: dict[int, torch.Tensor]) -> None:
-        """Hang a call's results into the caller's autograd graph.
-
-        Args:
-            call: The arguments.
-            copies: The results by position; those that require grad are replaced.
-        """
+        """Hang a call's results, by position, into the caller's autograd graph: those are replaced."""
         leaves = call.leaves
         values = [copies[each.position] for each in self._tracked]
         sources = [*(leaves[index] for index in self._arguments), *self._walk.parameters]
@@ -132,7 +130,8 @@ class Backward:
                 token: Any = torch.empty(0, device="cpu")
                 # On the token, so that autograd lets go of the arguments when it frees the graph.
                 token.whole, token.repeatable = whole if group.keeps else None, repeatable
-                claim = Claim(self, versions, given, group, Parted() if self._order.sources else None)
+                parted = Parted(self._probe) if self._probe is not None else None
+                claim = Claim(self, versions, given, group, parted)
                 self._hand(claim, token, values, sources, handed)
         for each, tensor in zip(self._tracked, handed, strict=True):
             copies[each.position] = tensor
@@ -147,20 +146,19 @@ class Backward:
         handed: list[Any],
     ) -> None:
         """Give the results of one group their nodes, those first that others are computed from."""
-        numbers, order = claim.group.results, self._order
-        places = claim.group.targets
+        numbers, places = claim.group.results, claim.group.targets
+        order, parted = self._order, claim.parted
         mine = sources if len(places) == len(sources) else [sources[place] for place in places]
         made = _apply(claim, token, [values[number] for number in numbers], *mine)
         for number, tensor in sorted(zip(numbers, made, strict=True), key=lambda pair: order.depths[pair[0]]):
             others = [handed[each] for each in order.direct[number]]
-            if others:
-                assert self._probe is not None
-                tensor = _linked(claim, number, token, self._probe.tensor, tensor, *others)
+            if others and parted is not None:
+                tensor = _linked(claim, parted, number, token, parted.probe.tensor, tensor, *others)
             elif len(numbers) > 1:  # hooks on one are not called in a walk back from another
                 tensor = with_own_node(tensor)
             handed[number] = tensor
-            if claim.parted is not None and number in order.sources:
-                claim.parted.seen[number] = SeenNode(tensor)
+            if parted is not None and number in order.sources:
+                parted.seen[number] = SeenNode(tensor)
 
     # ------------------------------------------------------------------ backward
 
@@ -171,13 +169,13 @@ class Backward:
         gradients: tuple[Any, ...],
         needed: tuple[bool, ...],
     ) -> tuple[Any, ...]:
-        """The gradients of arguments and parameters, of all results and targets of a group.
+        """The gradients of arguments and parameters, for all results and targets of a group.
 
         Args:
             claim: That of the forward.
             again: The forward, if it may be made again.
             gradients: Of the results, None where there is none.
-            needed: Whether each target needs one.
+            needed: For each target, whether its gradient is needed.
 
         Raises:
             MisuseError: A gradient of the gradient is asked for, and the call cannot be made again.
@@ -220,24 +218,14 @@ class Backward:
         return found
 
     def parted(
-        self, claim: Claim, again: Repeatable | None, number: int, gradient: torch.Tensor
+        self, claim: Claim, parted: Parted, again: Repeatable | None, number: int, gradient: torch.Tensor
     ) -> Sequence[torch.Tensor | None] | None:
         """The gradients of the results that one is computed from; None where nobody could see them.
 
-        Args:
-            claim: That of the forward.
-            again: The forward, if it may be made again.
-            number: Of the result.
-            gradient: Its gradient.
-
-        Raises:
-            MisuseError: As :meth:`gradients`.
-            NotReplayedError: As :meth:`gradients`.
-            RuntimeError: As :meth:`gradients`.
+        It raises what :meth:`gradients` raises.
         """
-        assert self._probe is not None and claim.parted is not None
-        seen = [claim.parted.seen[each] for each in self._order.behind(number)]
-        if not self._probe.asked_for_some() and not any([each.is_watched for each in seen]):
+        seen = [parted.seen[each] for each in self._order.behind(number)]
+        if not parted.probe.asked_for_some() and not any([each.is_watched for each in seen]):
             return None
         self.asked = True
         self._check(claim)
@@ -249,7 +237,7 @@ class Backward:
         else:
             with self._watching():
                 parts, past = self._walk.parted(number, gradient, ends)
-        claim.parted.put(past)
+        parted.put(past)
         return parts
 
     @contextmanager
@@ -382,10 +370,9 @@ class Backward:
         return [each for walker in self._walkers.values() for each in walker.output()]
 
     def release(self, why: str = "the recording of its forward was given back before") -> None:
-        """Drop the recordings of the walk; results that wait for their backward keep the graph alive.
+        """Drop the recordings of the walk; backward passes that come later run plainly, for this reason.
 
-        Args:
-            why: For reports, of backward passes that come later.
+        Results that wait for their backward keep the graph alive.
         """
         self._released, self._newest = why, None
         for walker in self._walkers.values():
@@ -397,10 +384,8 @@ class Claim(NamedTuple):
     """What the results of one group need for their backward.
 
     Attributes:
-        backward: The graph.
         versions: Of the tensors made outside, when the forward had run.
         given: The caller's arguments and results that eager would have saved, with their versions.
-        group: The results.
         parted: What results that others are computed from need, if there are such.
     """
 
@@ -466,6 +451,7 @@ class Linked(torch.autograd.Function):
     def forward(
         ctx: Any,
         claim: Claim,
+        parted: Parted,
         number: int,
         token: torch.Tensor,
         probe: torch.Tensor,
@@ -478,7 +464,7 @@ class Linked(torch.autograd.Function):
             ctx.save_for_backward(token)
         else:
             ctx.token = token
-        ctx.claim, ctx.number, ctx.others = claim, number, len(others)
+        ctx.claim, ctx.parted, ctx.number, ctx.others = claim, parted, number, len(others)
         return without_view(value)
 
     @staticmethod
@@ -489,10 +475,10 @@ class Linked(torch.autograd.Function):
         (gradient,) = gradients
         parts = None
         if gradient is not None:
-            parts = claim.backward.parted(claim, token.repeatable, ctx.number, gradient)
+            parts = claim.backward.parted(claim, ctx.parted, token.repeatable, ctx.number, gradient)
         if parts is None:
-            return (None, None, None, None, gradient, *[None] * ctx.others)
-        return (None, None, None, None, None, *parts)
+            return (*[None] * 5, gradient, *[None] * ctx.others)
+        return (*[None] * 6, *parts)
 
 
 _linked = apply_of(Linked)

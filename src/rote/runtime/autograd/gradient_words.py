@@ -1,9 +1,9 @@
 """Whether anything was done to gradient slots since a replay showed its gradients there, in three questions.
 
 Asked slot by slot that takes 2 to 3 us: is the gradient there that was shown, are there hooks, and does
-anybody else hold it, as an object, from C++, or through a view? All of that is counts and addresses in memory
-(:mod:`..fingerprint.words`), and after a replay they are noted. As long as none has changed, every slot is as
-the replay left it; where one has, all are asked.
+anybody else hold it, as an object, from C++, or through a view? Counts and addresses in memory say all that
+(:mod:`..fingerprint.words`), and a replay notes them. As long as none has changed, every slot is as the
+replay left it; where one has, all are asked.
 """
 
 from __future__ import annotations
@@ -46,10 +46,8 @@ def note_gradients(slots: Slots, effects: list[GradientEffect]) -> WatchedWords 
     stages = _stages(layout, owners, list(references.values()), effects)
     if stages is None:
         return None
-    noted = NotedWords(*stages)
-    return WatchedWords(
-        noted, [tensor for reference in references.values() if (tensor := reference()) is not None]
-    )
+    alive = [tensor for reference in references.values() if (tensor := reference()) is not None]
+    return WatchedWords(NotedWords(*stages), alive)
 
 
 def _stages(

@@ -1,4 +1,4 @@
-"""Whether the memory of a recording may be written: who waits for a backward keeps it as it is."""
+"""Whether the memory of a recording may be written: a result that waits for its backward needs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...hazards.rules import Reason
 
 
 class Occupancy:
-    """Whether a recording's memory is claimed by a result that waits for its backward.
+    """Whether a result that waits for its backward claims a recording's memory.
 
     Attributes:
         ended: Why the recording must not be replayed again, if a backward has changed what forward left.
@@ -23,14 +23,7 @@ class Occupancy:
     @property
     def taken(self) -> bool:
         """Whether a claim is alive, or the recording must not be replayed again."""
-        if self.ended is not None:
-            return True
-        if self._token is None:
-            return False
-        if self._token() is not None:
-            return True
-        self._token = None
-        return False
+        return self.ended is not None or (self._token is not None and self._token() is not None)
 
     def take(self) -> torch.Tensor:
         """Begin a claim; it lasts as long as the tensor that is returned."""

@@ -2,9 +2,8 @@
 
 The graph of a recorded call is walked many times, while replays write new values into the tensors that it
 saved and optimizers step the parameters. Autograd would call that a modification between forward and
-backward. It does not check versions where saved-tensor hooks are in force, so a recorded call runs under
-hooks that keep each tensor as it is; the check that matters, between one replay and its own backward, is made
-by :mod:`.backward`.
+backward. It does not check versions under saved-tensor hooks, so a recorded call runs under hooks that keep
+each tensor as it is. :mod:`.backward` makes the check that matters, between one replay and its own backward.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class Saved(NamedTuple):
 
     Attributes:
         reads: Tensors made outside.
-        arguments: Argument leaves.
-        results: Results that require grad, by their number.
+        arguments: Numbers of argument leaves.
+        results: Numbers of results that require grad.
     """
 
     reads: list[SavedRead]
@@ -58,7 +57,7 @@ def saving(quietly: Quietly, keep: Callable[[torch.Tensor], None]) -> Generator[
         quietly: Makes the aliases, so that the tracer of the call does not see it.
         keep: Takes what the graph saves, aliases that share the version counters.
     """
-    used = [(quietly, keep)]  # given up at the end: autograd keeps hooks where no garbage collector looks
+    used = [(quietly, keep)]  # emptied at the end: autograd keeps hooks where no garbage collector looks
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         quietly, keep = used[0]

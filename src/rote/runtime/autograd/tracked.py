@@ -62,13 +62,12 @@ class GradientUse:
         meet: Is told of tensors whose gradient Python asks for or sets, or a backward may replace.
 
     Attributes:
-        age: Nodes made by the call are younger.
         engine: The line that ran a backward inside the call.
         hook: The line that registered a hook, or read the graph, of a tensor.
-        state: The line that read the gradient or the place in the graph of an argument, and which.
+        state: The line that read the gradient or the place in the graph of an argument.
         saved: What the graph saved, if the call ran on static inputs.
-        slots: Tensors made outside whose gradient Python asked for or set, weakly, and how it was before.
-        looked: Tensors of which Python asked what they look like, weakly.
+        slots: Tensors made outside whose gradient Python asked for or set, and how it was before.
+        looked: Tensors that Python asked what they look like.
         flags: It asked one whether it requires grad.
         frozen: Those of which it set whether they require grad, and how it was before.
     """
@@ -111,13 +110,13 @@ class GradientUse:
             storages: The storages of the call.
             results: The tensors of its result.
             value: The result.
-            site: The user's line.
+            site: The user's line, where no better one is known.
         """
         line = next((line for _, line in self._touched.values()), site)
         found = [each.change(line) for each in self._given]
         for metadata, line in self._touched.values():
             tensor = metadata.tensor
-            if tensor is not None and has_memory(tensor) and _is_outside(tensor, storages):
+            if tensor is not None and _is_outside(tensor, storages):
                 found.append(metadata.change(line))
         known = [(each, storages.origin(each)) for each in results if vars(each) and has_memory(each)]
         made = [each for each, origin in known if origin is None or origin[0] == NEW]
@@ -134,7 +133,7 @@ class GradientUse:
         if known is not None and known[0]() is tensor:
             return
         with plain_functions():
-            if has_memory(tensor) and tensor.is_leaf and _is_outside(tensor, storages):
+            if tensor.is_leaf and _is_outside(tensor, storages):
                 self._meet(tensor)
                 self.slots[id(tensor)] = weakref.ref(tensor), slot_of(tensor, tensor.grad)
 
@@ -152,22 +151,22 @@ class GradientUse:
                     self.frozen[id(tensor)] = weakref.ref(tensor), tensor.requires_grad
 
     def refrozen(self, storages: StorageTable) -> list[torch.Tensor]:
-        """The tensors made outside that do not require grad as they did before the call."""
+        """The tensors made outside that require grad and did not before the call, or the other way round."""
         alive = [(tensor, was) for ref, was in self.frozen.values() if (tensor := ref()) is not None]
         changed = [tensor for tensor, was in alive if tensor.requires_grad != was]
-        return [tensor for tensor in changed if has_memory(tensor) and _is_outside(tensor, storages)]
+        return [tensor for tensor in changed if _is_outside(tensor, storages)]
 
     def looked_outside(self, storages: StorageTable) -> list[torch.Tensor]:
         """The tensors among these that were made outside and are still alive."""
         alive = [tensor for reference in self.looked.values() if (tensor := reference()) is not None]
         with plain_functions():
-            return [tensor for tensor in alive if has_memory(tensor) and _is_outside(tensor, storages)]
+            return [tensor for tensor in alive if _is_outside(tensor, storages)]
 
     def run_back(self, roots: Iterable[torch.Tensor], storages: StorageTable) -> None:
         """Note that a backward is about to run from tensors whose graph may have been made outside."""
         with plain_functions():
             for node in leaves_below(roots):
-                if has_memory(node.variable) and _is_outside(node.variable, storages):
+                if _is_outside(node.variable, storages):
                     self._meet(node.variable)
 
     def keep(self, alias: torch.Tensor) -> None:
@@ -178,8 +177,7 @@ class GradientUse:
     def spoiled(self, needed: set[int]) -> tuple[torch.Tensor, int] | None:
         """A tensor that the call modified after its graph had saved it, and the version that was saved.
 
-        Args:
-            needed: Handles of the storages that the graph of the results kept; the call may save others.
+        Only those in ``needed`` count, the storages (by handle) that the graph of the results kept.
         """
         for alias, version in zip(self.saved, self._versions, strict=True):
             if alias._version != version and alias.untyped_storage()._cdata in needed:
@@ -188,7 +186,9 @@ class GradientUse:
 
 
 def _is_outside(tensor: torch.Tensor, storages: StorageTable) -> bool:
-    """Whether a tensor was made outside of the call and is no argument."""
+    """Whether a tensor was made outside of the call and is no argument; never one that has no memory."""
+    if not has_memory(tensor):
+        return False
     origin = storages.origin(tensor)
     return origin is None or origin[0] == EXTERNAL
 
@@ -208,7 +208,7 @@ def graph_ends(leaves: tuple[Any, ...]) -> frozenset[Node]:
 
 
 def refused_views(results: Iterable[torch.Tensor], site: Site) -> list[Reason]:
-    """Results of which autograd refuses to tell what made them; whoever uses one is told so."""
+    """Results that autograd refuses to tell the history of; whoever uses one is told so."""
     text = "a result is a view that was made without gradients, and its base was written in place since"
     return [reason(rules.OUTPUT_GRADIENT, text, site) for each in results if has_refused_history(each)][:1]
 
@@ -231,7 +231,7 @@ def gradient_blockers(
         call: The caller's arguments.
         leaves: What the callable was given.
         storages: The storages of the call.
-        written: Arguments and external tensors that were written in place, by number.
+        written: Numbers of the arguments, and of the external tensors, that were written in place.
         use: What the call did with gradients.
         site: The user's line for reasons that have no better one.
     """
@@ -269,7 +269,7 @@ def gradient_blockers(
 
 
 def _tracked_views(value: Any, template: Template) -> list[torch.Tensor]:
-    """The tensors of a result with a history that are made anew as views."""
+    """The tensors of a result that have a history and are made anew as views."""
     tensors: list[Any] = []
     flatten(value, tensors)
     pairs = zip(template.leaves, tensors, strict=False)  # hidden leaves are behind
@@ -328,7 +328,7 @@ def take_over(
         call: The caller's arguments.
         occupancy: Of the recording's memory.
         stand_ins: What the graph has instead of parameters.
-        owner: The key.
+        owner: The key of the call.
         log: Counts backward passes.
         repeats: The call may be made again without changing anything.
     """

@@ -312,7 +312,7 @@ class Settling:
                 recording.protect(self._after, parameters_of(self._call), watch, concerned=concerned)
         recording.persistent.update(places_of_written(recording.accesses, self._call))
         needed = estimate_of(self._observed.storages, self._call, self._plan.backend)
-        recording.estimate = max(recording.estimate, needed)
+        recording.expect(needed)
         return recording
 
     def _begin(self, after: Snapshot, watch: GradientWatch) -> Recording:
@@ -380,7 +380,7 @@ class Settling:
     def _differed(self, recording: Recording, value: Any, found: list[Reason]) -> Answer:
         """The tree now holds what this call did; it counts as seen once."""
         self._discard()
-        recording.known = None
+        recording.know(None)
         for node in self._observed.nodes:
             node.seen = 1
         self._note_end(self._observed.template.bare())
@@ -394,7 +394,7 @@ class Settling:
 
     def _agreed(self, recording: Recording, value: Any, guards: list[Reason]) -> Answer:
         key, plan, observed = self._key, self._plan, self._observed
-        recording.known = self._what_is_known()
+        recording.know(self._what_is_known())
         for node in observed.nodes:
             node.seen += 1
         self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
@@ -413,7 +413,7 @@ class Settling:
             if key.life.state is State.OBSERVING:
                 key.life.happen(LifeEvent.AGREED)
             key.life.happen(LifeEvent.RECORDED)
-            recording.known = None  # replays need it no more, and it holds what was read
+            recording.know(None)  # replays need it no more, and it holds what was read
             recording.written_out.update(dict.fromkeys(self._noted.output))
             if recording.gradients.copies:
                 for effect in self._node.effects:
@@ -459,7 +459,7 @@ class Settling:
             recording.gradients.copy_from_now()
         recording.gradients.add(self._node.effects)
         accesses = recording.accesses
-        recording.facts = describe_inputs(self._call, memory.inputs.spots, accesses.written, accesses.sites)
+        recording.describe(describe_inputs(self._call, memory.inputs.spots, accesses.written, accesses.sites))
         return True
 
     def _note_end(self, template: Template) -> None:

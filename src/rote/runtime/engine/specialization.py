@@ -193,15 +193,13 @@ class Specialization:
             return self._go_on(recording, memory, call, done, user_site(caller))
         recording.give_generators(call)
         node = done.node
-        recording.accesses.count_writes(
-            node.counted
-        )  # the result notes the versions of what its backward needs
+        # Before the result is made: it notes the versions of what its backward needs.
+        recording.accesses.count_writes(node.counted)
         value = result_of(done.template, inputs, call, node.backward, node.counted)
         if not (untouched and recording.gradients.stand()):
             recording.show_gradients(node.effects)
         backend.leave_call()
-        recording.replays += 1
-        recording.strays = False
+        recording.count_replay()
         return Answer(value, REPLAYED, [], recording)
 
     def _stop_sharing_gradients(self, recording: Recording, call: Call, site: Site) -> Answer:
@@ -216,7 +214,7 @@ class Specialization:
     ) -> Answer:
         """The host read a value that leads nowhere recorded: run Python from there."""
         self.counts.lessons += 1
-        recording.strays = True
+        recording.stray()
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
         if shares_state(recording, call, self.reach(call)):

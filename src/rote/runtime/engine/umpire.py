@@ -83,7 +83,7 @@ class Umpire:
             return NOT_MINE
         contest = recording.contest
         turn, due = contest.turn(recording.replays, walks=_is_walked(entry))
-        recording.due = due
+        recording.compare_at(due)
         if contest.figures is not None:
             entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
         if turn is Turn.LOST:
@@ -117,7 +117,7 @@ class Umpire:
         backend, path = entry.prepare(call), entry.generated(recording)
         upstream = Upstream.of(call, backend.device)
         before = counts.replayed
-        recording.due = NEVER  # or the hot path would leave the call to us
+        recording.compare_at(NEVER)  # or the hot path would leave the call to us
         following = recording.replays + 1
         try:
             if path is None:
@@ -139,7 +139,7 @@ class Umpire:
             following = contest.retract(recording.replays)
             return NOT_MINE
         finally:
-            recording.due = following
+            recording.compare_at(following)
 
 
 def _is_walked(entry: Specialization) -> bool:
@@ -155,10 +155,10 @@ def _due(entry: Specialization, call: Call) -> Recording | None:
     if recording is None or not recording.recorded or recording.replays < recording.due:
         return None
     if entry.limits.keep or (_is_walked(entry) and not tells_passes()):
-        recording.due = NEVER
+        recording.compare_at(NEVER)
         return None
     if _is_apart(entry.prepare(call), recording):
-        recording.due = recording.replays + FIRST_ROUND
+        recording.compare_at(recording.replays + FIRST_ROUND)
         return None
     return recording
 

@@ -75,7 +75,7 @@ class Walked:
         entry, log = self._entry, self._entry.log
         if log.strict and strict_reasons(recording, entry.limits):
             return
-        recording.due = NEVER  # walks are not measured against plain ones
+        recording.compare_at(NEVER)  # walks are not measured against plain ones
         self._hot = entry.generate(recording, call, None, log, log.finish, sorts=False) or self._hot
 
     def holdings(self) -> list[Holding]:

@@ -124,7 +124,44 @@ class Recording:
         self.guard = StateGuard.of(snapshot, self.accesses, parameters, watch, concerned=concerned)
         self.gradients.forget()
 
+    def expect(self, nbytes: int) -> None:
+        """A call needed so many bytes."""
+        self.estimate = max(self.estimate, nbytes)
+
+    def know(self, known: Known | None) -> None:
+        """A call that finds all as the last one did does what that did; None: nobody knows what it does."""
+        self.known = known
+
+    def describe(self, facts: tuple[InputFacts, ...]) -> None:
+        """The report says this of the arguments."""
+        self.facts = facts
+
+    def use_in_place(self, spots: tuple[Spot, ...]) -> None:
+        """These arguments share memory with state, and have to be used where they lie."""
+        self.bound = spots
+
+    def track(self, *, keeps_graph: bool) -> None:
+        """Before a recording: whether a way through it may have results that require grad."""
+        self.keeps_graph = keeps_graph
+
     # ------------------------------------------------------------------ its life
+
+    def hold(self, memory: RecordingMemory | None) -> None:
+        """A capture begins, into this memory; None while there is none yet."""
+        self.memory = memory
+
+    def compare_at(self, replays: int) -> None:
+        """After so many replays the general path looks at the contest."""
+        self.due = replays
+
+    def count_replay(self) -> None:
+        """It was replayed."""
+        self.replays += 1
+        self.strays = False
+
+    def stray(self) -> None:
+        """A replay met a value that leads nowhere recorded."""
+        self.strays = True
 
     def when_released(self, act: Callable[[], None]) -> None:
         """Do something once, when the recorded form is dropped or its guard moves to other objects."""

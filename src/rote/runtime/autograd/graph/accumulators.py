@@ -5,18 +5,18 @@ on which it was made. If that was the default stream, a capture that reaches the
 cannot wait for a capture), and which graphs are alive is up to the caller: ``loss`` of the step before
 usually is.
 
-So while a recorded call runs, each parameter is, below the Python object that everybody knows, another
-tensor: an alias on the same memory, with the same version counter, which is a leaf with a node of its own.
-Afterwards the parameter is what it was, and the caller's graphs, older and later ones, end in one node: what
-``torch.autograd.grad(loss, parameters)`` goes by. They stand for their parameters once more while a backward
-runs code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved (adjoint
-methods do), and those are leaves of the recorded graph. Making the caller new nodes instead loses the
-gradients of the older graphs there.
+So while a recorded call runs, each parameter is another tensor below the Python object that everybody knows:
+an alias on the same memory, with the same version counter, and a leaf with a node of its own. Afterwards the
+parameter is what it was, and the caller's older and later graphs end in one node, by which
+``torch.autograd.grad(loss, parameters)`` goes. The aliases stand for their parameters once more while a
+backward runs code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved
+(adjoint methods do), and those are leaves of the recorded graph. To make the caller new nodes instead loses
+the gradients of the older graphs there.
 
-It is not done for parameters with hooks, which belong to the tensor that is set aside, nor in distributed
-training, whose reducers hook the nodes. There a backward that cannot be captured runs eagerly. What does not
-work: ``torch.autograd.grad`` with respect to a parameter, over a graph that another thread made just then,
-which ends in the alias; what ``backward`` over such a graph adds there is handed on to the parameter.
+Parameters with hooks are left alone, since hooks belong to the tensor that is set aside. So are those in
+distributed training, whose reducers hook the nodes. A backward that cannot be captured runs eagerly there.
+What does not work: ``torch.autograd.grad`` with respect to a parameter, over a graph that another thread made
+just then, which ends in the alias; what ``backward`` over such a graph adds there goes on to the parameter.
 """
 
 from __future__ import annotations
@@ -49,11 +49,7 @@ class ParameterAliases:
 
     @contextmanager
     def placed(self, parameters: Iterable[torch.Tensor]) -> Generator[None]:
-        """Run a recorded call.
-
-        Args:
-            parameters: Tensors made outside that the call reads; only leaves that require grad matter.
-        """
+        """Run a recorded call that reads these tensors; only leaves that require grad matter."""
         with ExitStack() as stack:
             if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
                 for parameter in parameters:
@@ -65,8 +61,7 @@ class ParameterAliases:
     def placed_again(self, parameters: Iterable[torch.Tensor]) -> Generator[None]:
         """Run Python code of a recorded graph's backward, which may go by the nodes that the graph ends in.
 
-        Args:
-            parameters: Those that leaves of the graph stand for; others stay what they are.
+        Tensors that no leaf of the graph stands for stay what they are.
         """
         with ExitStack() as stack:
             for parameter in parameters:

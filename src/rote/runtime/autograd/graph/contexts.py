@@ -6,9 +6,8 @@ context, or to an object that only the context leads to, finds in the next pass 
 The first pass over a context is right. What it changes is noted, and the key of the forward runs eagerly from
 the next call on.
 
-What a context leads to and other state of the callable leads to as well keeps its changes in eager, too. It
-is state of the walk's own key (:meth:`...engine.subject.Subject.walking`), like everything that a backward
-reads.
+An object that other state of the callable leads to as well keeps its changes in eager, too. It is state of
+the walk's own key (:meth:`...engine.subject.Subject.walking`), like everything that a backward reads.
 
 What does not work: to look into iterators of unknown kinds and into objects made in C. A graph whose contexts
 lead to one is not recorded.
@@ -73,9 +72,8 @@ class HeldByContext(NamedTuple):
     """One object that a context leads to.
 
     Attributes:
-        value: The object.
         name: What the user would write for it.
-        parts: What lies in it, in the form in which it is compared, with what one writes behind the name.
+        parts: What lies in it, as it is compared, each with what one writes behind the name.
     """
 
     value: Any
@@ -83,11 +81,7 @@ class HeldByContext(NamedTuple):
     parts: tuple[tuple[str, Any], ...]
 
     def differing(self, now: tuple[tuple[str, Any], ...]) -> Iterator[Change]:
-        """The places in which something else lies.
-
-        Args:
-            now: What lies in the object.
-        """
+        """The places in which something else lies by now."""
         for was, later in zip_longest(self.parts, now, fillvalue=("", MISSING)):
             if was[0] != later[0] or not same(was[1], later[1]):
                 gone = was[0] != later[0] and was[1] is not MISSING
@@ -96,11 +90,7 @@ class HeldByContext(NamedTuple):
 
 
 class Contexts:
-    """The contexts of one graph.
-
-    Args:
-        nodes: The nodes that are Python code.
-    """
+    """The contexts of one graph: its nodes that are Python code."""
 
     def __init__(self, nodes: list[Any]) -> None:
         self._nodes = nodes
@@ -149,7 +139,7 @@ class Contexts:
         Args:
             before: What :meth:`look` returned before the pass.
             reaches: Tells what is state of the callable.
-            site: The line that ran the pass, where the one that changed it is not found.
+            site: The line that ran the pass, for where the one that changed something is not found.
         """
         after = self.look()
         for address, held in before.items():

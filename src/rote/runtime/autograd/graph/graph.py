@@ -2,7 +2,7 @@
 
 A graph is walked from the results along ``next_functions``. It ends in the nodes that accumulate into leaves,
 and, for a call that was only observed, at the arguments. A node that is older than the call belongs to a
-tensor made outside with a history of its own; such a graph cannot be recorded, since its other half is not.
+tensor made outside that has a history. Such a graph cannot be recorded, since its other half is not.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def contexts_of(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozens
 def kept_storages(results: Iterable[torch.Tensor], ends: frozenset[Node]) -> set[int]:
     """Handles of the storages that the graph keeps for its backward.
 
-    Reads the saved tensors of every node, so it must not be asked of a graph made under saved-tensor hooks:
-    reading would run them (activation checkpointing would compute everything again).
+    It reads the saved tensors of every node. So it must not be asked of a graph made under saved-tensor
+    hooks, which reading would run (activation checkpointing would compute everything again).
     """
     found: set[int] = set()
     for node in nodes_below(results, ends):
@@ -96,7 +96,7 @@ def _kept_by(node: Node) -> Iterator[Any]:
 
 @contextmanager
 def _without_hooks(leaves: list[torch.Tensor]) -> Generator[None]:
-    """Autograd runs a leaf's hooks also where its gradient is only computed; the caller's graph runs them."""
+    """Autograd would run a leaf's hooks where its gradient is only computed; the caller's graph runs them."""
     hooked = [tensor._backward_hooks for tensor in leaves if tensor._backward_hooks]
     kept = [dict(hooks) for hooks in hooked]
     for hooks in hooked:
@@ -110,7 +110,7 @@ def _without_hooks(leaves: list[torch.Tensor]) -> Generator[None]:
 
 @contextmanager
 def ending_at(results: Iterable[torch.Tensor]) -> Generator[None]:
-    """Let no gradient run on below some results meanwhile; those that come to them can be asked for."""
+    """Let no gradient run on below some results meanwhile; those that arrive there can be asked for."""
     with ExitStack() as stack:
         for result in results:
             node: Node = result.grad_fn
@@ -128,13 +128,10 @@ class GradientWalk:
     Args:
         results: The recorded results with their graph.
         targets: The nodes of the static arguments and leaves that may get a gradient.
-        leaves: The static arguments and parameters that those stand for; parameters are held weakly.
+        leaves: The static arguments and parameters that they stand for; parameters are held weakly.
         arguments: How many of them are static arguments; these come first.
         memory: Handles of the storages that replays write; a gradient that lies there is copied.
         stand_ins: What the graph has instead of parameters.
-
-    Attributes:
-        contexts: The nodes that are Python code.
     """
 
     __name__ = "backward"
@@ -195,9 +192,9 @@ class GradientWalk:
         """Gradients of the results that one is computed from, and of the targets past them; not captured.
 
         Args:
-            number: Of the result.
+            number: Of the one result.
             gradient: Its gradient.
-            ends: Numbers of the results where the walk ends.
+            ends: Numbers of the others, where the walk ends.
         """
         others = [self.results[end] for end in ends]
         edges = [*map(get_gradient_edge, others), *self._edges]
@@ -237,9 +234,9 @@ class GradientWalk:
             return _copied(gradient)
         if gradient.is_cuda:
             _belongs_here(gradient)
-        if gradient.layout is not torch.strided:  # the indices of a sparse one may be a view of an argument
-            return gradient.clone()
-        return gradient.clone() if gradient.untyped_storage()._cdata in self.memory else gradient
+        # The indices of a sparse one may be a view of an argument.
+        copies = gradient.layout is not torch.strided or gradient.untyped_storage()._cdata in self.memory
+        return gradient.clone() if copies else gradient
 
 
 def _copied(gradient: torch.Tensor) -> torch.Tensor:

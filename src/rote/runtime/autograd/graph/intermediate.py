@@ -8,10 +8,10 @@ what runs through them, its backward ends at them: it hands its gradient on to t
 directly to arguments and parameters is added when the walk comes to those.
 
 Otherwise it ends nowhere, since one walk is quicker, and adds up as eager does. A walk that ends early is
-plain autograd. Who can see is told by the hooks of the results, by what retains its gradient, and by whether
-the engine was asked for certain gradients only (:func:`...program.torch_private.asks_for_some`).
+plain autograd. Somebody can see if a result has hooks or retains its gradient, or if the engine was asked for
+certain gradients only (:func:`...program.torch_private.asks_for_some`).
 
-Parts of the graph that two walks have in common are freed by the first, as in eager; results that have
+The first walk frees the parts of the graph that two walks have in common, as in eager. Results that have
 nothing in common (two losses of two networks) are walked and freed one by one (:func:`groups`).
 
 What does not work: hooks on the nodes of results (``result.grad_fn.register_hook``); results that are views,
@@ -46,7 +46,7 @@ class Order:
     """Which results are computed from which.
 
     Attributes:
-        direct: For each result the numbers of those that it is computed from with no other in between.
+        direct: For each result the numbers of those that it is computed from, with no other in between.
     """
 
     direct: tuple[tuple[int, ...], ...]
@@ -104,8 +104,8 @@ def is_met_below(results: Iterable[torch.Tensor], others: Iterable[torch.Tensor]
 def groups(results: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
     """Numbers of results whose graphs have to be walked together, in the order of their graphs.
 
-    Those have a node in common that is freed by a backward; or a leaf to which both add in such an order that
-    the sums of their parts would be rounded in another way.
+    They have a node in common that a backward frees; or a leaf to which both add in such an order that the
+    sums of their parts would be rounded in another way.
     """
     owner: dict[Node, int] = {}
     joined = _Joined(len(results))
@@ -172,11 +172,7 @@ def _adds_up_in_parts(numbers: list[int], order: list[int]) -> bool:
 
 
 class SeenNode:
-    """A result that was handed out and that others are computed from: does somebody look at its gradient?
-
-    Args:
-        result: The result, as it is handed out.
-    """
+    """A result that was handed out and that others are computed from: does somebody look at its gradient?"""
 
     def __init__(self, result: torch.Tensor) -> None:
         self._result = weakref.ref(result)
@@ -203,14 +199,29 @@ class ResultGroup(NamedTuple):
     keeps: bool
 
 
+class Probe:
+    """A leaf, of no use to anybody, in the graph of results that are computed from others."""
+
+    def __init__(self) -> None:
+        with torch.inference_mode(False), torch.enable_grad():
+            self.tensor = torch.empty(0, device="cpu", requires_grad=True)
+            self._node = get_gradient_edge(self.tensor).node
+
+    def asked_for_some(self) -> bool:
+        """Whether the backward that runs was asked for certain gradients only."""
+        return asks_for_some(self._node)
+
+
 class Parted:
     """What went past results that are looked at, until the walk comes to the rest of them.
 
     Attributes:
+        probe: Tells what the engine was asked for.
         seen: Results that others are computed from, by number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
         self.seen: dict[int, SeenNode] = {}
         self._task = -1
         self._past: list[torch.Tensor | None] = []
@@ -227,19 +238,6 @@ class Parted:
         found = self._past if self._task == current_task() else []
         self._past = []
         return found
-
-
-class Probe:
-    """A leaf of which nobody asks for the gradient, in the graph of results that others are computed from."""
-
-    def __init__(self) -> None:
-        with torch.inference_mode(False), torch.enable_grad():
-            self.tensor = torch.empty(0, device="cpu", requires_grad=True)
-            self._node = get_gradient_edge(self.tensor).node
-
-    def asked_for_some(self) -> bool:
-        """Whether the backward that runs was asked for certain gradients only."""
-        return asks_for_some(self._node)
 
 
 def added(one: torch.Tensor | None, other: torch.Tensor | None) -> torch.Tensor | None:

@@ -38,13 +38,7 @@ _OF_STATE = frozenset({"the history", "retains_grad", "the number of hooks"})
 
 
 class Metadata:
-    """What one tensor is before a call.
-
-    Args:
-        tensor: The tensor.
-        name: The tensor, as the user would write it.
-        given: It is an argument.
-    """
+    """What one tensor, called so by the user, is before a call; ``given`` as an argument or not."""
 
     def __init__(self, tensor: torch.Tensor, name: str, *, given: bool) -> None:
         self._tensor, self._name, self._given = weakref.ref(tensor), name, given
@@ -60,11 +54,7 @@ class Metadata:
         return _facts_of(tensor), {name: mark(value) for name, value in attributes.items()}
 
     def change(self, site: Site) -> Reason | None:
-        """What the call has made of the tensor, if that is something else.
-
-        Args:
-            site: The line that may have done it.
-        """
+        """What the call has changed of the tensor, if anything, perhaps in this line."""
         tensor = self._tensor()
         if tensor is None:
             return None
@@ -84,10 +74,7 @@ class Metadata:
 def tagged(results: list[torch.Tensor], tags: set[tuple[int, Any]], site: Site) -> Reason | None:
     """Why results that the call has made cannot be handed out by a replay: they have attributes.
 
-    Args:
-        results: They.
-        tags: Those attributes, with the identity of the tensor, that a replay sets, too.
-        site: The user's line.
+    Attributes that a replay sets, too, are in ``tags``, behind the identity of their tensor.
     """
     for result in results:
         for name in [name for name in vars(result) if (id(result), name) not in tags]:

@@ -1,7 +1,7 @@
 """Many gradients handed out as parts of one flat tensor: one copy at each replay instead of one for each.
 
-The caller may keep any of them: each has a version counter of its own, and all of them share the memory of
-the flat tensor, which lives as long as one of them does.
+The caller may keep any of them. Each has a version counter of its own, and all share the memory of the flat
+tensor, which lives as long as one of them does.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ LEAST = 8
 """Gradients of one type from which packing pays: a copy costs the host about 6 us, a part about 2 us."""
 
 LARGE = 1 << 22
-"""Bytes from which a gradient stays alone: put together it is copied twice on the device, and kept twice. Of
-smaller ones each costs the host more, with memory of its own, than the device is spared."""
+"""Bytes from which a gradient stays alone: put together it is copied twice on the device, and kept twice. A
+smaller one costs the host more, with memory of its own, than it spares the device."""
 
 Gradients = tuple[torch.Tensor | None, ...]
 
 
 class PackedGroup(NamedTuple):
-    """Gradients that lie in one flat tensor: their positions among all, and tensors of their shapes."""
+    """Gradients that lie in one flat tensor: their positions, and empty tensors of their shapes."""
 
     positions: tuple[int, ...]
     shapes: list[torch.Tensor]
@@ -33,7 +33,7 @@ class Packing(NamedTuple):
     """Where gradients lie that were put together.
 
     Attributes:
-        number: Of gradients, with those that there are not.
+        number: Of all gradients, missing ones too.
         alone: Positions of those that stay alone.
         groups: What lies in each flat tensor.
     """
@@ -44,11 +44,7 @@ class Packing(NamedTuple):
 
 
 def pack(gradients: Gradients) -> tuple[list[torch.Tensor], list[torch.Tensor], Packing]:
-    """Put gradients of one type together.
-
-    Returns:
-        The gradients that stay alone, the flat tensors, and where each gradient lies.
-    """
+    """The gradients that stay alone, flat tensors of those that go together, and where each lies."""
     alone = {position: gradient for position, gradient in enumerate(gradients) if gradient is not None}
     kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for position, gradient in alone.items():

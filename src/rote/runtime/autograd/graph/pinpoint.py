@@ -1,14 +1,14 @@
 """Which line changes a piece of state, found in the code that ran.
 
-A walk of the state says *what* changed but not where. The line is looked up in the bytecode of the functions
-that ran: the one that stores the attribute, the global, the closure variable or the item.
+A walk of the state says *what* changed but not where. So the line that stores the attribute, the global, the
+closure variable or the item is looked up in the bytecode of the functions that ran.
 """
 
 from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import CodeType
 
 from ....base import Site
@@ -29,37 +29,36 @@ _METHODS = frozenset({
 
 
 def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
-    """Return the line in the executed code that most likely changed a slot.
+    """The line in executed code that most likely changes a slot.
 
     Args:
         name: The slot, as in ``model.layers.0.count`` or ``cache['k'] (length)``.
         codes: Code objects that ran.
     """
-    for wanted in reversed(_parts(_LENGTH.sub("", name))):
-        for code in codes:
-            site = _store(code, wanted) or (_subscript(code, wanted) if "[" in name or "(" in name else None)
-            if site is not None:
-                return site
-    return None
+    finds = (_store, _subscript) if "[" in name or "(" in name else (_store,)
+    return _first(name, codes, *finds)
 
 
 def line_that_reads(name: str, codes: Iterable[CodeType]) -> Site | None:
-    """Return the line in the executed code that most likely reads a slot, or else what the slot lies in.
+    """The line in executed code that most likely reads a slot, or else what the slot lies in."""
+    return _first(name, codes, _load)
 
-    Args:
-        name: The slot, as for :func:`line_that_changes`.
-        codes: Code objects that ran.
-    """
+
+def _first(
+    name: str, codes: Iterable[CodeType], *finds: Callable[[CodeType, str], Site | None]
+) -> Site | None:
+    """The first line found, for the last part of a name before those that it lies in."""
     for wanted in reversed(_parts(_LENGTH.sub("", name))):
         for code in codes:
-            site = _mention(code, wanted, _LOADS)
-            if site is not None:
-                return site
+            for find in finds:
+                site = find(code, wanted)
+                if site is not None:
+                    return site
     return None
 
 
 def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site | None:
-    """Return the line in the executed code that calls a method.
+    """The line in executed code that calls a method.
 
     Args:
         owner: On what, as in ``self.scheduler`` (its last part has to stand on the line); any if empty.
@@ -78,7 +77,7 @@ def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site 
 
 
 def line_that_advances(name: str, codes: Iterable[CodeType]) -> Site | None:
-    """Return the line in executed code that most likely advances an iterator: names it, and asks for an item.
+    """The line in executed code that most likely advances an iterator: it names it, and asks for an item.
 
     Args:
         name: Its slot, as in ``model.batches`` or ``table['k']``.
@@ -104,9 +103,9 @@ def _parts(name: str) -> list[str]:
     return [part for part in re.split(r"[.\[\]']+", name) if part]
 
 
-def _mention(code: CodeType, wanted: str, operations: frozenset[str]) -> Site | None:
+def _load(code: CodeType, wanted: str) -> Site | None:
     for instruction in dis.get_instructions(code):
-        if instruction.opname in operations and instruction.argval == wanted:
+        if instruction.opname in _LOADS and instruction.argval == wanted:
             return _site(code, instruction)
     return None
 

@@ -2,7 +2,7 @@
 
 What a caller writes into one of them shows in the others, and autograd knows: it moves the histories of views
 along, counts the versions of all of them together, or refuses the write. Copies that merely lay in one memory
-would lose that without a word. So each tensor of a result that shares its memory with another one is one of:
+would lose that silently. So each tensor of a result that shares its memory with another one is one of:
 
 - a *base*: a tensor made in the call, with a copy of its own (it need not be a result itself: the caller can
   reach it through its views all the same);
@@ -43,7 +43,7 @@ class Tracked(NamedTuple):
 
     Attributes:
         position: Its place in the template.
-        seen_by: The place of a view of it, where it is no result itself.
+        seen_by: The place of a view of it, if it is no result itself.
     """
 
     position: int
@@ -55,11 +55,7 @@ class Tracked(NamedTuple):
         return self.position if self.seen_by is None else self.seen_by
 
     def of(self, leaves: list[Any]) -> torch.Tensor:
-        """The tensor itself.
-
-        Args:
-            leaves: The leaves of the result.
-        """
+        """The tensor itself, among the leaves of the result."""
         return leaves[self.position] if self.seen_by is None else leaves[self.seen_by]._base
 
 
@@ -89,12 +85,7 @@ def shared_results(template: Template) -> str | None:
 
 
 def related(template: Template, value: Any) -> Template:
-    """The same result with the relations of tensors that share a memory.
-
-    Args:
-        template: A result whose tensors are all told to have memory of their own.
-        value: The result.
-    """
+    """The template of a result, with the relations of tensors that share a memory; it has none yet."""
     shared: dict[int, list[int]] = {}
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
@@ -186,7 +177,7 @@ def _adds_up_alike(
         base: What they are views of.
         views: Those that require grad.
         results: All results that require grad.
-        alone: The base is no result.
+        alone: The base is not among them.
     """
     if base.grad_fn is None or not base.is_contiguous() or any(map(_meets_itself, (base, *views))):
         return False
@@ -259,11 +250,7 @@ def _are_apart(views: list[torch.Tensor]) -> bool:
 
 
 def copied_together(leaves: dict[int, OutputLeaf]) -> dict[int, torch.Tensor]:
-    """Copies of results that lie in one memory, in another one, with one version counter.
-
-    Args:
-        leaves: The leaves by position.
-    """
+    """Copies of results (by position) that lie in one memory, in another one, with one version counter."""
     first: torch.Tensor = next(iter(leaves.values())).value
     storage = first.untyped_storage().clone()
     whole = torch.empty(0, dtype=first.dtype, device=first.device)
@@ -284,13 +271,7 @@ def copied_together(leaves: dict[int, OutputLeaf]) -> dict[int, torch.Tensor]:
 
 
 def view_of(leaf: OutputLeaf, template: Template, copies: dict[int, torch.Tensor]) -> torch.Tensor:
-    """A view of the caller's copy of its base.
-
-    Args:
-        leaf: The view.
-        template: The result.
-        copies: What the caller gets, by position.
-    """
+    """A view of the caller's copy of its base, which is among ``copies`` (by position)."""
     tensor: torch.Tensor = leaf.value
     base, recorded = copies[leaf.index], template.leaves[leaf.index].value
     offset = tensor.storage_offset() - recorded.storage_offset() + base.storage_offset()

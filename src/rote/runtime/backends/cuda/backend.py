@@ -14,14 +14,13 @@ allocation outside of captures fails.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 import torch
 
 from ....base import EnvironmentError_
-from ..protocol import OWNING, SHARED, Aliases, Capabilities, Sharing
+from ..protocol import OWNING, SHARED, Aliases, Backend, Capabilities, Sharing
 from .pool import Pool
 from .session import CudaSession
 from .stream import Streams
@@ -30,21 +29,19 @@ from .torch_private import allocator_segments
 from .workspaces import Workspaces
 
 
-class CudaBackend:
+class CudaBackend(Backend):
     """One CUDA device."""
 
     name = "cuda"
+    capabilities = Capabilities(asynchronous=True, executes_while_capturing=False)
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
+        super().__init__(device)
         self.index: int = device.index
-        self.capabilities = Capabilities(asynchronous=True, executes_while_capturing=False)
-        self.lock = threading.RLock()
         self.capturing = False
-        self.tracing = False
         self.streams = Streams(device)
-        self.entered: int | None = None
-        self.current_stream: Callable[[], int] | None = self.streams.current
+        self.entered = None
+        self.current_stream = self.streams.current
         self._shared: dict[Hashable, Pool] = {}  # by tenant: where its next recording goes
         self._process = os.getpid()
         self._waiting: list[CudaSession] = []
@@ -114,18 +111,11 @@ class CudaBackend:
         self.entered = None if self._waiting else handle  # another thread may have left something to release
         return handle
 
-    def leave_call(self) -> None:
-        """Nothing to do: the next call waits for this one's stream, if it comes from another."""
-
     # ------------------------------------------------------------------ memory
 
     def free_memory(self) -> int | None:
         """What the driver has left. What the allocator has cached may be a pool's, so it does not count."""
         return torch.cuda.mem_get_info(self.device)[0]
-
-    def bytes_held(self) -> int:
-        """Bytes reserved by the pools of live recordings."""
-        return sum(self.regions().values())
 
     def regions(self) -> Mapping[Hashable, int]:
         """Bytes reserved by each pool of live recordings."""

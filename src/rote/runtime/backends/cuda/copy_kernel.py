@@ -2,11 +2,11 @@
 
 A node for each copy costs the host as many calls of the driver and the device as many steps as there are
 copies; ``torch._foreach_copy_`` is one kernel, but has to be dispatched. A kernel node takes its parameters
-by value, and all of them are set by one call: so here the parameter is a table of addresses, and the kernel
-copies what the table says (:mod:`.nodes` has the figures).
+by value, and one call sets all of them: so the parameter is a table of addresses here, and the kernel copies
+what the table says (:mod:`.nodes` has the figures).
 
 The kernel is a text in PTX, which the driver compiles for the device when it is first needed in a process (12
-to 18 ms on an H200's host; the driver may keep what comes out on disk). Why not another way:
+to 18 ms on an H200's host; the driver may keep the result on disk). Why not another way:
 
 - PyTorch's kernel can be captured, and its parameters can be set at the words that hold the addresses. That
   was tried, works, and takes the host 1.1 to 1.5 us longer than this with 2 to 10 copies. But where those
@@ -52,14 +52,10 @@ NAME = "rote_copy"
 
 
 class KernelLayout:
-    """Where what lies in a table.
+    """Where the columns of a table begin.
 
-    Attributes:
-        sources: 64-bit addresses.
-        targets: 64-bit addresses.
-        sizes: 64-bit numbers of bytes.
-        begins: 32-bit numbers of the first block of each copy and, behind the last one, of all blocks.
-        nbytes: Of the table.
+    Addresses and sizes (in bytes) have 64 bits. ``begins`` has, in 32 bits each, the first block of each copy
+    and, behind the last one, how many blocks there are.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -12,13 +12,7 @@ from .driver import CopyShape, Driver, Node
 
 
 class CopyNode:
-    """One copy.
-
-    Args:
-        number: Its address among those of all copies.
-        tensor: The recording's memory.
-        outward: It goes to the caller.
-    """
+    """One copy, of the recording's memory; ``number`` is that of its address among those of all copies."""
 
     __slots__ = ("_field", "_first", "_last", "_node", "_number", "_shape")
 

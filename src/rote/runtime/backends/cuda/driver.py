@@ -1,14 +1,13 @@
-"""What of the CUDA driver is needed to put copies into a graph, by ctypes.
+"""What is needed of the CUDA driver to put copies into a graph, by ctypes.
 
 The driver and not the runtime: ``libcuda.so.1`` has one name wherever CUDA works, and an error of a driver
 call stays with the caller, where one of the runtime would come up in PyTorch's next check. No package is
 needed for it. ``cuda-bindings`` costs the same (0.9 to 1 us for setting a node's address on an H200's host,
 1.8 us for a launch), so there is no second way.
 
-The functions that are called at replays (:attr:`Driver.move_copy`, :attr:`Driver.set_kernel`,
-:attr:`Driver.launch`) are the bare ones, called with prepared arguments; they return the driver's status, 0
-for success. They let go of the interpreter's lock like PyTorch's own replay: a launch waits if the queue is
-full, and what it waits for may need the lock.
+Replays call the bare functions (:attr:`Driver.move_copy`, :attr:`Driver.set_kernel`, :attr:`Driver.launch`)
+with prepared arguments; they return the driver's status, 0 for success. They let go of the interpreter's lock
+like PyTorch's own replay: a launch waits if the queue is full, and what it waits for may need the lock.
 """
 
 from __future__ import annotations
@@ -120,10 +119,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 class Driver:
-    """The functions of the driver library.
-
-    Raises:
-        AttributeError: The driver is too old.
+    """The functions of the driver library; an ``AttributeError`` says that the driver is too old.
 
     Attributes:
         move_copy: Gives a copy of an instantiated graph other addresses: graph, node, shape, context.
@@ -146,11 +142,7 @@ class Driver:
             raise DriverError(f"{name} returned {status}")
 
     def context(self) -> c_void_p:
-        """The current context.
-
-        Raises:
-            DriverError: This thread has none yet.
-        """
+        """The current context; a :class:`DriverError` if this thread has none yet."""
         found = self._current()
         if not found.value:
             raise DriverError("this thread has no context")
@@ -199,20 +191,16 @@ class Driver:
 
     def roots(self, graph: c_void_p) -> list[Node]:
         """The nodes that wait for none."""
-        count = c_size_t(0)
-        self._call("cuGraphGetRootNodes", graph, None, byref(count))
-        return self._handles("cuGraphGetRootNodes", graph, count)
+        return self._handles("cuGraphGetRootNodes", graph)
 
     def count(self, graph: c_void_p) -> int:
         """How many nodes there are."""
-        count = c_size_t(0)
-        self._call("cuGraphGetNodes", graph, None, byref(count))
-        return count.value
+        return self._count("cuGraphGetNodes", graph).value
 
     def ends(self, graph: c_void_p) -> list[Node]:
         """The nodes that none waits for."""
         edges = c_size_t(0)
-        nodes = self._handles("cuGraphGetNodes", graph, c_size_t(self.count(graph)))
+        nodes = self._handles("cuGraphGetNodes", graph)
         self._call("cuGraphGetEdges_v2", graph, None, None, None, byref(edges))
         if not edges.value:
             return nodes
@@ -222,7 +210,13 @@ class Driver:
         waited_for = set(before)
         return [node for node in nodes if node not in waited_for]
 
-    def _handles(self, name: str, graph: c_void_p, count: c_size_t) -> list[Node]:
+    def _count(self, name: str, graph: c_void_p) -> c_size_t:
+        count = c_size_t(0)
+        self._call(name, graph, None, byref(count))
+        return count
+
+    def _handles(self, name: str, graph: c_void_p) -> list[Node]:
+        count = self._count(name, graph)
         if not count.value:
             return []
         found = (c_void_p * count.value)()
@@ -241,8 +235,7 @@ class Driver:
         made = c_void_p()
         waits = (c_void_p * len(after))(*after) if after else None
         self._call(name, byref(made), graph, waits, len(after), *what)
-        assert made.value is not None
-        return made.value
+        return made.value or 0  # ctypes says None for a null handle, which no node has
 
     def add_edges(self, graph: c_void_p, before: Node, after: list[Node]) -> None:
         """Let nodes wait for another one."""

@@ -73,7 +73,7 @@ from functools import cache, partial
 import torch
 
 from ....base import InternalError
-from ..protocol import Launch
+from ..protocol import Copy, Launch
 from .copy_kernel import CAPACITIES, CAPACITY, NAME, CopyTable, program
 from .copy_node import CopyNode
 from .driver import Driver, DriverError, Node, driver
@@ -94,26 +94,8 @@ MOST_NODES = 640
 """Of all instances of a graph together: about 4 MB of the host's memory and 2 MB of the device's."""
 
 
-class TensorCopy:
-    """One copy, between memory of the recording and memory of the caller.
-
-    Attributes:
-        make: Makes a new tensor for the caller, like the recording's.
-    """
-
-    __slots__ = ("make",)
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.make: partial[torch.Tensor] = empty_maker(tensor)
-
-
 class Instance:
     """A graph with its copies, instantiated.
-
-    Args:
-        api: The driver.
-        handle: Of the instantiated graph.
-        copies: How many copies it has.
 
     Attributes:
         addresses: Where the caller's memory is, of each copy; -1 where that is not known.
@@ -129,7 +111,7 @@ class Instance:
 
 
 class CopyingGraph:
-    """A graph with its copies.
+    """A graph with its copies; see :class:`..protocol.CopyingSegment`.
 
     Args:
         api: The driver.
@@ -140,11 +122,6 @@ class CopyingGraph:
 
     Raises:
         DriverError: The driver refused.
-
-    Attributes:
-        inputs: The copy into each of the inputs.
-        outputs: The copy of each of the outputs.
-        known: What launches it, by the addresses of the caller's memory.
     """
 
     def __init__(
@@ -157,8 +134,8 @@ class CopyingGraph:
     ) -> None:
         self._api = api
         self._template = c_void_p(template)
-        self.inputs = tuple([TensorCopy(tensor) for tensor in inputs])
-        self.outputs = tuple([TensorCopy(tensor) for tensor in outputs])
+        self.inputs = tuple([Copy(empty_maker(tensor)) for tensor in inputs])
+        self.outputs = tuple([Copy(empty_maker(tensor)) for tensor in outputs])
         self.known: dict[tuple[int, ...], Launch] = {}
         filled = _nodes_for(dict(enumerate(inputs)), kernel, outward=False)
         read = _nodes_for(dict(enumerate(outputs, len(inputs))), kernel, outward=True)
@@ -230,7 +207,7 @@ class CopyingGraph:
 def _nodes_for(
     tensors: Mapping[int, torch.Tensor], kernel: Callable[[int], c_void_p], *, outward: bool
 ) -> list[CopyNode | CopyTable]:
-    """The nodes that copy some tensors, given by the number of their address."""
+    """The nodes that copy some tensors, by the numbers of their addresses."""
     small = [n for n, tensor in tensors.items() if tensor.numel() * tensor.itemsize <= MOST_BYTES]
     if len(small) < 2:
         small = []
@@ -242,17 +219,11 @@ def _nodes_for(
 
 
 class PlainGraph:
-    """A graph as PyTorch instantiated it, without copies; PyTorch's ``replay`` takes 1 to 2 us longer.
-
-    Attributes:
-        inputs: None.
-        outputs: None.
-        known: What launches it.
-    """
+    """A graph as PyTorch instantiated it, without copies; PyTorch's ``replay`` takes 1 to 2 us longer."""
 
     def __init__(self, api: Driver, instance: int) -> None:
-        self.inputs: tuple[TensorCopy, ...] = ()
-        self.outputs: tuple[TensorCopy, ...] = ()
+        self.inputs: tuple[Copy, ...] = ()
+        self.outputs: tuple[Copy, ...] = ()
         self.known: dict[tuple[int, ...], Launch] = {(): partial(api.launch, c_void_p(instance))}
 
     def aim(self, addresses: tuple[int, ...]) -> Launch | None:
@@ -272,9 +243,7 @@ def launcher(
     *,
     kept: bool,
 ) -> CopyingGraph | PlainGraph | None:
-    """What launches a graph, with copies if it can have them; None if only PyTorch can.
-
-    PyTorch's own replay stays what it is.
+    """What launches a graph, with copies if it can have them; None if only PyTorch can, as before.
 
     Args:
         graph: The graph, instantiated, without random numbers.

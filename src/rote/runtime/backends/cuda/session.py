@@ -59,28 +59,19 @@ _EMPTY = "The CUDA Graph is empty"
 
 
 class CudaSegment:
-    """One instantiated CUDA graph.
-
-    Attributes:
-        random: It draws random numbers.
-    """
+    """One instantiated CUDA graph; ``random`` if it draws random numbers."""
 
     def __init__(
         self, graph: torch.cuda.CUDAGraph, operations: int, device: torch.device, *, kept: bool
     ) -> None:
+        self.operations = operations
         self._graph: torch.cuda.CUDAGraph | None = graph
-        self._operations = operations
         self._device = device
         self._kept = kept
         self._wanted: Any = None
         self._launcher: CopyingGraph | PlainGraph | None = None
         self.replay = graph.replay
         self.random = False
-
-    @property
-    def operations(self) -> int:
-        """Number of captured operations."""
-        return self._operations
 
     def with_copies(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
@@ -179,10 +170,8 @@ class CudaSession:
                 graph.capture_end()
         except RuntimeError as error:
             self._recover(error)
-            kind = MemoryShortageError if is_shortage(error) else CaptureError
-            raise kind(f"the segment was refused: {first_line(error)}") from error
-        self._graph = None
-        self._backend.capturing = False
+            raise _refused(error) from error
+        self._close()
         random, self._random = self._random, []
         if any(_EMPTY in str(warning.message) for warning in caught):
             self._idle.append(graph)
@@ -192,8 +181,7 @@ class CudaSession:
                 graph.instantiate()
         except RuntimeError as error:
             self._discard(graph, random)
-            kind = MemoryShortageError if is_shortage(error) else CaptureError
-            raise kind(f"the segment was refused: {first_line(error)}") from error
+            raise _refused(error) from error
         segment = CudaSegment(graph, self._operations, self._backend.device, kept=self._keeps)
         try:
             segment.random = self._run_first(segment)
@@ -213,10 +201,9 @@ class CudaSession:
         return before != [generator.get_offset() for generator in generators]
 
     def _discard(self, graph: torch.cuda.CUDAGraph, random: States) -> None:
-        """The capture has ended well, but its graph cannot be used."""
+        """The capture has ended well, but its graph is not used."""
         self._idle.append(graph)
-        self._random = random
-        self._restore_random()
+        self._restore(random)
 
     @property
     def capturing(self) -> bool:
@@ -235,25 +222,26 @@ class CudaSession:
         except RuntimeError as error:
             self._recover(error)
             return
+        self._close()
+        self._discard(graph, self._random)
+
+    def _close(self) -> None:
         self._graph = None
         self._backend.capturing = False
-        self._idle.append(graph)
-        self._restore_random()
 
     def _recover(self, error: BaseException) -> None:
         """The capture could not be ended: restore what PyTorch left in between."""
-        self._graph = None
-        self._backend.capturing = False
+        self._close()
         stop_routing(self._backend.index, self.pool.handle)
         if is_shortage(error):
             torch.cuda.empty_cache()  # what follows captures, and takes a little memory for it
         self.pool = self._backend.replace_pool(self.pool)
         self.pools.append(self.pool)
         self._backend.repair_generators(self._generators)
-        self._restore_random()
+        self._restore(self._random)
 
-    def _restore_random(self) -> None:
-        for generator, state in self._random:
+    def _restore(self, random: States) -> None:
+        for generator, state in random:
             generator.set_state(state)
         self._random = []
 
@@ -299,6 +287,11 @@ class CudaSession:
     def aside(self) -> AbstractContextManager[Any]:
         """A stream beside the one being captured."""
         return self._backend.streams.beside()
+
+
+def _refused(error: RuntimeError) -> CaptureError | MemoryShortageError:
+    kind = MemoryShortageError if is_shortage(error) else CaptureError
+    return kind(f"the segment was refused: {first_line(error)}")
 
 
 def _place(tensor: torch.Tensor) -> Any:

@@ -8,15 +8,7 @@ import torch
 
 
 class Form(NamedTuple):
-    """Metadata of a tensor, its offset apart.
-
-    Attributes:
-        dtype: Data type.
-        size: Sizes.
-        stride: Strides in elements.
-        conj: It is lazily conjugated.
-        neg: It is lazily negated.
-    """
+    """Metadata of a tensor, its offset apart; ``conj`` and ``neg`` are lazy."""
 
     dtype: torch.dtype
     size: tuple[int, ...]

@@ -1,10 +1,10 @@
 """From places to tensors, once it is known which storages outlived the recording.
 
-Three kinds of block. One that is *alive* keeps its own memory: somebody holds it (an output, a gradient, a
-tensor an island reads), and replay writes where they look. A *literal* that died and was never written to
-is bound to the copy kept at capture, and its copying at replay is dropped. Everything else is *planned*
-into the pool's chunk; it holds garbage until the first replay. There it lies where one of the same size lay
-that was dead by then, or behind all others. Closer packing saves memory (up to 2.6 times), and no time.
+There are three kinds of block. One that is *alive* keeps its own memory: somebody holds it (an output, a
+gradient, a tensor that an island reads), and replays write where they look. A *literal* that died and was
+never written to is bound to the copy kept at capture, and replays do not copy it. All others are *planned*
+into the pool's chunk, and hold garbage until the first replay. A block lies there where one of the same size
+lay that was dead by then, or behind all others. Closer packing saves memory (up to 2.6 times), and no time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class HostMemory:
     """Where each block of one finished recording lies: at an offset of the arena, or in a storage of its own.
 
     Attributes:
-        nbytes: Bytes of the arena.
-        kept_bytes: Bytes of the storages that keep memory of their own.
+        nbytes: Of the arena.
+        kept_bytes: Of the storages that keep memory of their own.
     """
 
     def __init__(self, blocks: Sequence[Block], literals: Mapping[Block, torch.Tensor]) -> None:
         self._own: list[torch.UntypedStorage] = []
-        self._where: dict[Block, int] = {}
+        self._where: dict[Block, int] = {}  # an offset, or -1 for the first of those storages, and so on
         self.kept_bytes = 0
         planned: list[Block] = []
         for block in blocks:
@@ -89,14 +89,13 @@ class HostMemory:
 
 
 def arrange(blocks: Sequence[Block]) -> tuple[list[int], int]:
-    """Give every block, by birth, an aligned offset such that no two that live at one time overlap.
+    """Aligned offsets of blocks, sorted by birth, and the bytes that they take together.
 
-    Returns:
-        Their offsets, and the bytes they take together.
+    No two that live at one time overlap.
     """
     offsets: list[int] = []
     gaps: defaultdict[int, list[int]] = defaultdict(list)
-    living: list[tuple[int, int, int]] = []
+    living: list[tuple[int, int, int]] = []  # a heap: until when, size, offset
     end = 0
     for block in blocks:
         while living and living[0][0] <= block.birth:

@@ -19,11 +19,9 @@ class HostOperation(NamedTuple):
     """One overload.
 
     Attributes:
-        facts: What is known of it.
         restricted: Some of its calls are refused whatever their operands are.
-        silent: Returns nothing.
+        silent: It returns nothing.
         composite: The call that takes it apart into other operations, if it has no kernel of its own.
-        call: What calls it.
         writer: What writes its result into memory given to it, if that is known.
     """
 
@@ -54,10 +52,7 @@ def _operation(func: OpOverload) -> HostOperation:
     facts, composite = facts_of(func), composite_call(func)
     return HostOperation(
         facts=facts,
-        restricted=facts.reads
-        or facts.checks
-        or facts.indexed
-        or facts.apart
+        restricted=any([facts.reads, facts.checks, facts.indexed, facts.apart])
         or (facts.dynamic and composite is None),
         silent=not schema_of(func).returns,
         composite=composite,

@@ -1,13 +1,12 @@
 """Memory for the intermediates of recordings.
 
-An intermediate need not survive its call, and one call replays at a time, so recordings *share* memory:
-each plans its intermediates into one chunk, and the smallest shared chunk that is large enough is taken
-before a new one is made. The consequence is CUDA's too: after another recording has replayed, a tensor that
-still points into a chunk reads somebody else's numbers. To turn such a read into a visible NaN instead of a
-plausible number, a chunk that loses its last user is filled with 0xFF bytes (NaN in every float type), and
-``poison_after_replay`` does the same to every shared chunk after every call.
+An intermediate need not survive its call, and one call replays at a time, so recordings *share* memory: each
+plans its intermediates into one chunk, the smallest shared one that is large enough or else a new one. The
+consequence is CUDA's too: after another recording has replayed, a tensor that still points into a chunk reads
+somebody else's numbers. To make such a read visible, a chunk that loses its last user is filled with 0xFF
+bytes (NaN in every float type), and ``poison_after_replay`` does that to every shared chunk after every call.
 
-What a call hands out never lies in a chunk; it keeps memory of its own, which the pool only counts.
+What a call hands out never lies in a chunk. It keeps memory of its own, which the pool only counts.
 """
 
 from __future__ import annotations
@@ -28,19 +27,15 @@ def aligned(nbytes: int) -> int:
 class Chunk:
     """One allocation, used by any number of recordings, or by one alone if exclusive."""
 
-    __slots__ = ("bytes", "exclusive", "tenant", "users")
+    __slots__ = ("bytes", "exclusive", "nbytes", "tenant", "users")
 
     def __init__(self, nbytes: int, *, exclusive: bool, tenant: Hashable = None) -> None:
+        self.nbytes = aligned(nbytes)
         with torch.inference_mode(False):
-            self.bytes = torch.empty(aligned(nbytes), dtype=torch.uint8, device="cpu")
+            self.bytes = torch.empty(self.nbytes, dtype=torch.uint8, device="cpu")
         self.exclusive = exclusive
         self.tenant = tenant
         self.users = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return self.bytes.numel()
 
     def poison(self) -> None:
         """Fill with bytes that read as NaN."""
@@ -68,12 +63,12 @@ class HostPool:
     """Chunks shared by all recordings of one backend. Used under the backend's lock.
 
     Attributes:
-        poison_after_replay: Fill every shared chunk with NaN when a call ends, so that whatever wrongly reads
-            an intermediate after its call reads NaN. Off by default: it costs a pass over the memory.
+        poison_after_replay: Fill every shared chunk with NaN when a call ends. Off by default: it costs a
+            pass over the memory.
     """
 
-    def __init__(self, *, poison_after_replay: bool = False) -> None:
-        self.poison_after_replay = poison_after_replay
+    def __init__(self) -> None:
+        self.poison_after_replay = False
         self._chunks: list[Chunk] = []
         self._leases: list[Lease] = []
 
@@ -81,9 +76,9 @@ class HostPool:
         """Find or make memory for one recording.
 
         Args:
-            nbytes: Size of the recording's arena in bytes; 0 takes no chunk.
-            exclusive: Take a chunk that no other recording will write.
-            kept_bytes: Bytes of storages that keep memory of their own; counted, not allocated.
+            nbytes: Of the recording's arena; 0 takes no chunk.
+            exclusive: No other recording may write the chunk.
+            kept_bytes: Of storages that keep memory of their own; counted, not allocated.
             tenant: Share a chunk only with recordings of this tenant.
         """
         chunk = self._chunk(nbytes, exclusive, tenant) if nbytes > 0 else None

@@ -44,8 +44,8 @@ class Store(NamedTuple):
     Attributes:
         path: Which result.
         target: Where to.
-        span: For results whose elements overlap: copy this many elements of their memory, as it lies, from
-            this offset in the result's storage.
+        span: Of a result whose elements overlap: copy so many elements of its memory, as it lies, from this
+            offset in its storage.
     """
 
     path: tuple[int, ...]
@@ -63,7 +63,7 @@ class ReplayStep(NamedTuple):
 
 
 def program(steps: Iterable[tuple[Modes, ReplayStep]]) -> Program:
-    """What runs steps in order, each under its modes."""
+    """A function that runs steps in order, each under its modes."""
     runs = [(modes, [step for _, step in run]) for modes, run in groupby(steps, key=itemgetter(0))]
     below, in_inference, set_grad = below_tracking(), inference_guard(), grad_setter()
 

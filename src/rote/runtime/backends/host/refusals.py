@@ -1,9 +1,8 @@
 """What the host refuses to capture although it could: what a CUDA device refuses.
 
-The host runs every operation for real, so it could record a host read or a data-dependent shape and replay
-nonsense. It refuses them as a CUDA capture does, with the same error class, so that what is captured here
-is captured there. Tensors without plain strided memory are refused because a recording names memory by
-storage.
+The host runs every operation, so it could record a host read or a data-dependent shape, and replay nonsense.
+It refuses them as a CUDA capture does, with the same error class: what is captured here is captured there.
+Tensors without plain strided memory are refused because a recording names memory by storage.
 
 Where this is laxer than CUDA: storing one number through a Boolean mask is captured there if the number is on
 the CPU (PyTorch turns the store into ``masked_fill``); here all numbers look alike.
@@ -60,12 +59,6 @@ def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:
     Raises:
         CaptureError: The message says whether the operation takes or returns it, and what is wrong with it.
     """
-    if (
-        tensor.is_cpu
-        and tensor.layout is torch.strided
-        and not (tensor.is_nested or tensor.is_quantized or is_lazy_zero(tensor))
-    ):
-        return
     if not tensor.is_cpu:
         _refuse(func, f"it {verb} a tensor on {tensor.device}; a host recording holds cpu tensors only")
     if tensor.layout is not torch.strided or tensor.is_nested:
@@ -73,14 +66,15 @@ def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:
         _refuse(func, f"it {verb} a tensor of layout {layout}, which has no storage of its own")
     if tensor.is_quantized:
         _refuse(func, f"it {verb} a quantized tensor, whose scale is not part of its memory")
-    _refuse(func, f"it {verb} a zero tensor of forward-mode autograd, which has no memory")
+    if is_lazy_zero(tensor):
+        _refuse(func, f"it {verb} a zero tensor of forward-mode autograd, which has no memory")
 
 
 def check_operation(func: Any) -> None:
-    """Refuse what is not an ATen-like overload (higher-order operations carry Python functions).
+    """Refuse what is no operator overload (higher-order operations carry Python functions).
 
     Raises:
-        CaptureError: The message names the thing and its type.
+        CaptureError: The message names it and its type.
     """
     if not isinstance(func, OpOverload):
         _refuse(func, f"it is a {type(func).__name__}, not an operator overload")

@@ -18,23 +18,13 @@ from .torch_private import mode_counters
 class HostSegment:
     """A run of captured operations with fixed addresses."""
 
-    __slots__ = ("_dispatches", "_entries", "_functions", "_operations", "_program")
+    __slots__ = ("_dispatches", "_functions", "_program", "entries", "operations")
 
     def __init__(self, entries: Sequence[TapeEntry]) -> None:
-        self._entries = tuple(entries)
-        self._operations = len(self._entries)
+        self.entries = entries  # empty once the recording is finished
+        self.operations = len(entries)
         self._program: Program = _unfinished
         self._functions, self._dispatches = mode_counters()
-
-    @property
-    def operations(self) -> int:
-        """Number of captured operations."""
-        return self._operations
-
-    @property
-    def entries(self) -> tuple[TapeEntry, ...]:
-        """The captured operations; empty once the recording is finished."""
-        return self._entries
 
     def replay(self) -> None:
         """Run the operations again into the same memory.
@@ -57,12 +47,12 @@ class HostSegment:
         del inputs, outputs
 
     def freeze(self, program: Program) -> None:
-        """Give the segment the function that replays it, and let go of the entries."""
-        self._program, self._entries = program, ()
+        """Take the function that replays the segment, and let go of the entries."""
+        self._program, self.entries = program, ()
 
     def release(self) -> None:
         """Let go of everything the segment holds."""
-        self._program, self._entries = _released, ()
+        self._program, self.entries = _released, ()
 
 
 def _unfinished() -> NoReturn:

@@ -1,12 +1,12 @@
 """One recording in progress on the host.
 
-Operations run when they are captured, in ordinary memory, and everything that is not an operation of an
-open segment is simply not seen. What that leaves to do is bookkeeping: refuse what CUDA would refuse, write
-down the rest, and at the end give every storage that died a place in the pool.
+Operations run when they are captured, in ordinary memory, and what is no operation of an open segment is not
+seen. The rest is bookkeeping: refuse what CUDA would refuse, write down the others, and at the end give every
+storage that died a place in the pool.
 
 An operation without a kernel of its own (``linear`` in inference mode, where no autograd layer takes it
-apart before it gets here) is taken apart by running it under a mode that hands its parts back to
-:meth:`HostSession.run`. Recording it whole would work, but would hide host reads inside it.
+apart) runs under a mode that hands its parts back to :meth:`HostSession.run`. To record it whole would work,
+but would hide host reads inside it.
 
 ``abort`` has nothing to restore: the aborted operations ran for real, so tensors and random number
 generators are where the plain callable would have left them. What they made counts as foreign from then on.
@@ -25,7 +25,7 @@ from ....base import MemoryShortageError
 from ...operators import tensors_in
 from ...pytorch import DispatchMode, leaves_lazy, resolve_lazily, undispatched, unseen_functions
 from ..protocol import OWNING, Aliases, first_line, is_shortage
-from .lowering import Lowering
+from .lowering import lower
 from .memory import HostMemory, idle_literals
 from .operations import Catalog
 from .pool import HostPool, Lease
@@ -34,7 +34,7 @@ from .refusals import check_call, check_operation
 from .segment import HostSegment
 from .states import SessionState, SessionStep, after
 from .storages import Block, SessionStorages
-from .tape import Tape, TapeEntry
+from .tape import Tape, TapeEntry, look_at
 from .torch_private import OpOverload, mode_counters
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -58,10 +58,10 @@ class HostSession:
         self._aliases = aliases
         self._exclusive = exclusive
         self._tenant = tenant
-        self._state = SessionState.IDLE
+        self.state = SessionState.IDLE
         self._storages = SessionStorages()
         self._tape = self._new_tape()
-        self._before = 0
+        self._before = 0  # blocks, when the open segment began
         self._functions, self._dispatches = mode_counters()
         self._segments: list[HostSegment] = []
         self._lease: Lease | None = None
@@ -69,15 +69,10 @@ class HostSession:
     def _new_tape(self) -> Tape:
         return Tape(self._storages, self._aliases)
 
-    @property
-    def state(self) -> SessionState:
-        """Where the session is in its life."""
-        return self._state
-
     def begin(self, expected: int | None = None) -> None:
         """Open a segment."""
         del expected
-        self._state = after(self._state, SessionStep.BEGIN)
+        self.state = after(self.state, SessionStep.BEGIN)
         self._tape = self._new_tape()
         self._before = len(self._storages.blocks)
 
@@ -90,8 +85,8 @@ class HostSession:
                 that writes no operand may be tried again.
             InternalError: No segment is open.
         """
-        if self._state is not _OPEN:
-            self._state = after(self._state, SessionStep.RUN)
+        if self.state is not _OPEN:
+            self.state = after(self.state, SessionStep.RUN)
         if type(func) is not OpOverload:
             check_operation(func)
         if leaves_lazy():  # then one would look like any other
@@ -100,12 +95,10 @@ class HostSession:
         if operation.facts.hidden:
             return func(*args, **kwargs)
         operands = tensors_in(kwargs.values(), tensors_in(args, [])) if kwargs else tensors_in(args, [])
-        # Whether no mode and no subclass would see or change a look at these tensors.
+        # No mode and no subclass would see or change a look at these tensors.
         bare = not (self._functions() or self._dispatches()) and _PLAIN.issuperset(map(type, operands))
         check_call(operation, func, args, kwargs)
-        given = (
-            self._tape.look_at(func, operands) if bare else self._unseen(self._tape.look_at, func, operands)
-        )
+        given = look_at(func, operands) if bare else _unseen(look_at, func, operands)
         if operation.composite is not None:
             with _Parts(self):
                 return operation.composite(*args, **kwargs)
@@ -118,17 +111,12 @@ class HostSession:
         if bare:
             self._tape.record(operation, args, kwargs, operands, given, out)
         else:
-            self._unseen(self._tape.record, operation, args, kwargs, operands, given, out)
+            _unseen(self._tape.record, operation, args, kwargs, operands, given, out)
         return out
-
-    def _unseen(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Look at tensors in a way that no mode and no subclass sees or changes."""
-        with unseen_functions(), undispatched():
-            return call(*args)
 
     def end(self) -> HostSegment | None:
         """Close the open segment; None if it captured no operation."""
-        self._state = after(self._state, SessionStep.END)
+        self.state = after(self.state, SessionStep.END)
         entries, self._tape = self._tape.entries, self._new_tape()
         if not entries:
             return None
@@ -139,12 +127,12 @@ class HostSession:
     @property
     def capturing(self) -> bool:
         """Whether a segment is open."""
-        return self._state is SessionState.OPEN
+        return self.state is _OPEN
 
     def abort(self) -> None:
         """Throw the open segment away. Idempotent."""
-        was, self._state = self._state, after(self._state, SessionStep.ABORT)
-        if was is SessionState.OPEN:
+        was, self.state = self.state, after(self.state, SessionStep.ABORT)
+        if was is _OPEN:
             self._tape = self._new_tape()
             self._storages.forget(self._before)
 
@@ -155,7 +143,7 @@ class HostSession:
             CaptureError: A storage that is still held was shrunk behind the operations that use it.
             RuntimeError: There is no memory for a chunk; nothing changed, so it may be tried again.
         """
-        following = after(self._state, SessionStep.FINISH)
+        following = after(self.state, SessionStep.FINISH)
         with torch.inference_mode(False), unseen_functions(), undispatched():
             self._storages.settle()
             entries = list(chain.from_iterable(segment.entries for segment in self._segments))
@@ -163,9 +151,10 @@ class HostSession:
             memory = HostMemory(self._storages.blocks, constants)
             self._lease = memory.bind(self._pool, exclusive=self._exclusive, tenant=self._tenant)
             for segment in self._segments:
-                self._freeze(segment, memory, constants)
+                kept = [each for each in segment.entries if not _is_constant(each, constants)]
+                segment.freeze(program((each.modes, lower(each, memory.tensor)) for each in kept))
         self._storages.close()
-        self._state = following
+        self.state = following
 
     def regions(self) -> tuple[Hashable, ...]:
         """The chunk, and what is kept beside it."""
@@ -173,7 +162,7 @@ class HostSession:
 
     def release(self) -> None:
         """Give all memory of the recording back. Idempotent."""
-        self._state = after(self._state, SessionStep.RELEASE)
+        self.state = after(self.state, SessionStep.RELEASE)
         for segment in self._segments:
             segment.release()
         self._segments.clear()
@@ -191,14 +180,15 @@ class HostSession:
         """Nothing to enter: operations always run at once."""
         return nullcontext()
 
-    def _freeze(self, segment: HostSegment, memory: HostMemory, constants: dict[Block, torch.Tensor]) -> None:
-        lower = Lowering(memory.tensor).lower
-        kept = [each for each in segment.entries if each.literal is None or _block(each) not in constants]
-        segment.freeze(program((each.modes, lower(each)) for each in kept))
+
+def _unseen(call: Callable[..., Any], *args: Any) -> Any:
+    """Look at tensors in a way that no mode and no subclass sees or changes."""
+    with unseen_functions(), undispatched():
+        return call(*args)
 
 
-def _block(entry: TapeEntry) -> Block:
-    return entry.products[0].place.block
+def _is_constant(entry: TapeEntry, constants: dict[Block, torch.Tensor]) -> bool:
+    return entry.literal is not None and entry.products[0].place.block in constants
 
 
 class _Parts(DispatchMode):

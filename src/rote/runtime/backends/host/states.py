@@ -33,27 +33,14 @@ class SessionStep(Enum):
     RELEASE = "release"
 
 
+_IDLE, _OPEN, _FROZEN, _RELEASED = SessionState
+_BEGIN, _RUN, _END, _ABORT, _FINISH, _RELEASE = SessionStep
+
 TRANSITIONS: dict[SessionState, dict[SessionStep, SessionState]] = {
-    SessionState.IDLE: {
-        SessionStep.BEGIN: SessionState.OPEN,
-        SessionStep.ABORT: SessionState.IDLE,
-        SessionStep.FINISH: SessionState.FROZEN,
-        SessionStep.RELEASE: SessionState.RELEASED,
-    },
-    SessionState.OPEN: {
-        SessionStep.RUN: SessionState.OPEN,
-        SessionStep.END: SessionState.IDLE,
-        SessionStep.ABORT: SessionState.IDLE,
-        SessionStep.RELEASE: SessionState.RELEASED,
-    },
-    SessionState.FROZEN: {
-        SessionStep.ABORT: SessionState.FROZEN,
-        SessionStep.RELEASE: SessionState.RELEASED,
-    },
-    SessionState.RELEASED: {
-        SessionStep.ABORT: SessionState.RELEASED,
-        SessionStep.RELEASE: SessionState.RELEASED,
-    },
+    _IDLE: {_BEGIN: _OPEN, _ABORT: _IDLE, _FINISH: _FROZEN, _RELEASE: _RELEASED},
+    _OPEN: {_RUN: _OPEN, _END: _IDLE, _ABORT: _IDLE, _RELEASE: _RELEASED},
+    _FROZEN: {_ABORT: _FROZEN, _RELEASE: _RELEASED},
+    _RELEASED: {_ABORT: _RELEASED, _RELEASE: _RELEASED},
 }
 
 

@@ -1,14 +1,13 @@
 """The storages made in a session: which they are, how large, and from when to when they live.
 
 A storage is watched through a weak reference to its Python wrapper. PyTorch keeps that wrapper for as long
-as the C++ storage lives, whoever holds it (a view, a saved tensor of autograd, C++ code), so the
-reference's callback fires exactly when the memory would be freed. Nothing here may hold a storage strongly
-before the recording is finished: lifetimes would be wrong, and autograd would copy gradients that it now
-takes over.
+as the C++ storage lives, whoever holds it (a view, a saved tensor of autograd, C++ code), so the callback
+comes exactly when the memory would be freed. Nothing here may hold a storage strongly before the recording is
+finished: lifetimes would be wrong, and autograd would copy gradients that it now takes over.
 
-The callback is the ``append`` of a list, so that no Python code runs when a tensor dies. The list is gone
-through before the clock moves on and before a storage is looked up: addresses of dead storages are used again
-at once, and an address in the table has to be that of a living one.
+The callback is the ``append`` of a list, so that no Python code runs when a tensor dies. The list is read
+before the clock moves on and before a storage is looked up: addresses of dead storages are used again at
+once, and an address in the table has to be that of a living one.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class Block:
 
     Attributes:
         key: What identified the storage while it lived.
-        nbytes: The most bytes it was seen to have.
+        nbytes: The most bytes that it was seen to have.
         birth: Index of the operation that made it.
         death: Index of the first operation after it died; None while it lives.
-        rewritten: Whether a captured operation wrote to it after it was made.
-        ref: Weak reference to the storage; None once the session has lost interest.
+        rewritten: A captured operation wrote to it after it was made.
+        ref: None once the session has lost interest.
     """
 
     key: int
@@ -81,13 +80,13 @@ class SessionStorages:
     def living(self) -> dict[int, Block]:
         """The blocks of the living storages by address; good until one dies."""
         if self._died:
-            self._bury()
+            self.settle()
         return self._alive
 
     def add(self, storage: torch.UntypedStorage, key: int) -> Block:
         """Start watching a storage that the operation at ``clock`` made."""
         if self._died:
-            self._bury()
+            self.settle()
         block = Block(key, storage.nbytes(), self.clock)
         ref = block.ref = BlockRef(storage, self._died.append)
         ref.block = block
@@ -98,14 +97,11 @@ class SessionStorages:
     def tick(self) -> None:
         """An operation was captured: what dies from now on was still there for it."""
         if self._died:
-            self._bury()
+            self.settle()
         self.clock += 1
 
     def settle(self) -> None:
         """Take note of everything that has died."""
-        self._bury()
-
-    def _bury(self) -> None:
         while self._died:
             block = self._died.pop().block
             if block.ref is not None:

@@ -1,22 +1,22 @@
 """What a session writes down: operations whose tensors are named by place, not held.
 
 A tensor whose storage a captured operation made is a :class:`TapePlace`: block, type, size, stride, offset.
-It is turned into memory only when the recording is finished and it is known what outlived it. Every other
-tensor (input, parameter, constant, result of an island) is held through an alias: same storage, own metadata,
-so that ``t_()``, ``resize_()`` or ``.data =`` on the caller's tensor cannot bend the recording. For arguments
+It becomes memory only when the recording is finished and it is known what outlived it. Every other tensor
+(input, parameter, constant, result of an island) is held through an alias: same storage, own metadata, so
+that ``t_()``, ``resize_()`` or ``.data =`` on the caller's tensor cannot bend the recording. For arguments
 used in place the alias does not own the memory (:mod:`..protocol.aliases`).
 
-Holding the operation's own tensor objects does not work: autograd takes a gradient over only if nobody else
+To hold the operation's own tensor objects does not work: autograd takes a gradient over only if nobody else
 holds that object, and no lifetime would end before the recording does.
 
-Not written down: views (static memory, once aliased, stays aliased), ``empty`` and its kin (they only make
-memory), changes of metadata (places are taken after an operation ran, so they already contain them), and
-operations that neither return a tensor nor write. All of it is seen from storages, not from schemas:
-whether ``reshape`` or ``to`` aliases depends on its input.
+Not written down are views (static memory, once aliased, stays aliased), ``empty`` and its kin (they only make
+memory), changes of metadata (places are taken after an operation ran, so they contain them), and operations
+that neither return a tensor nor write. Storages tell all that, not schemas: whether ``reshape`` or ``to``
+aliases depends on its input.
 
-A literal (``torch.tensor(0.0)``) appears as ``lift_fresh`` of a tensor that nobody made. If it is later
-added to in place, each replay must start from its first value again, so it counts as made here, from a copy
-kept aside.
+A literal (``torch.tensor(0.0)``) appears as ``lift_fresh`` of a tensor that nobody made. If it is later added
+to in place, each replay must start from its first value again, so it counts as made here, from a copy kept
+aside.
 """
 
 from __future__ import annotations
@@ -55,12 +55,9 @@ class TapeEntry(NamedTuple):
     """One captured operation.
 
     Attributes:
-        operation: What ran.
         args: Positional operands, tensors replaced by places or aliases.
-        kwargs: Keyword operands, likewise.
         products: The tensors it made. What it wrote in place is among the operands.
-        modes: Those it ran under.
-        literal: For a lifted literal, its values as they were at capture.
+        literal: Of a lifted literal, its values as they were at capture.
     """
 
     operation: HostOperation
@@ -79,16 +76,6 @@ class Tape:
         self._storages = storages
         self._keep = aliases.keep
         self._aliases: dict[tuple[Any, ...], torch.Tensor] = {}
-
-    def look_at(self, func: OpOverload, operands: Sequence[torch.Tensor]) -> list[torch.UntypedStorage]:
-        """Look at the operands of an operation that is about to run, and give their storages.
-
-        Raises:
-            CaptureError: One of them has no plain memory on the CPU.
-        """
-        for tensor in operands:
-            check_tensor(func, "takes", tensor)
-        return [tensor.untyped_storage() for tensor in operands]
 
     def record(
         self,
@@ -134,10 +121,7 @@ class Tape:
     def _made(
         self, given: set[int], results: Sequence[tuple[tuple[int, ...], torch.Tensor]]
     ) -> tuple[Product, ...]:
-        """Where the results lie that are in storages that nobody had before.
-
-        Their storages are watched from now on.
-        """
+        """Where the results lie whose storages nobody had before; those are watched from now on."""
         storages = self._storages
         living = storages.living()
         made: dict[int, Block] = {}
@@ -163,6 +147,17 @@ class Tape:
         if alias is None:
             alias = self._aliases[key] = self._keep(tensor)
         return alias
+
+
+def look_at(func: OpOverload, operands: Sequence[torch.Tensor]) -> list[torch.UntypedStorage]:
+    """The storages of the operands of an operation that is about to run.
+
+    Raises:
+        CaptureError: One of them has no plain memory on the CPU.
+    """
+    for tensor in operands:
+        check_tensor(func, "takes", tensor)
+    return [tensor.untyped_storage() for tensor in operands]
 
 
 def _place(block: Block, tensor: torch.Tensor) -> TapePlace:

@@ -7,15 +7,15 @@ from .base import (
     SHARED,
     Backend,
     Capabilities,
+    Copy,
     CopyingSegment,
     Launch,
     Lock,
     Segment,
     Session,
     Sharing,
-    Timing,
+    unwaited,
 )
 from .shortage import first_line, is_shortage
-from .timing import HostTiming
+from .timing import Timing
 from .torch_private import raw_call
-from .waiting import unwaited

@@ -2,25 +2,27 @@
 
 A *session* is one recording in progress on one device. Between :meth:`Session.begin` and
 :meth:`Session.end` every operation handed to :meth:`Session.run` becomes part of a *segment*.
-After ``end`` has returned, the memory of every tensor the segment wrote holds the values the plain
-operations would have written, and :meth:`Segment.replay` will write them to the same addresses
-again from whatever its inputs then hold. Operations that run between two segments (islands) are not
-shown to the session: they run on the session's stream, in ordinary memory.
+After ``end`` has returned, the memory of every tensor that the segment wrote holds the values that the plain
+operations would have written, and :meth:`Segment.replay` writes them to the same addresses again, from
+whatever its inputs then hold. Operations that run between two segments (islands) are not shown to the
+session: they run on the session's stream, in ordinary memory.
 
-The protocol says nothing about calls, keys or guards. Where a device cannot imitate CUDA it says so
-in :class:`Capabilities`, never by ``isinstance``.
+The protocol knows nothing of calls, keys or guards. Where a device cannot imitate CUDA it says so in
+:class:`Capabilities`, never by ``isinstance``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Generator, Hashable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from .aliases import OWNING, Aliases
+from .timing import Timing
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Capabilities:
 
     Attributes:
         asynchronous: Work is queued on streams; a host read has to wait for the device.
-        executes_while_capturing: Operations run when they are captured (host); otherwise they run
-            when the segment ends (CUDA).
+        executes_while_capturing: Operations run when they are captured (host), not when the segment ends
+            (CUDA).
     """
 
     asynchronous: bool
@@ -67,13 +69,14 @@ Launch = Callable[[int], int]
 says that the device refused, and nothing has run."""
 
 
-class Copy(Protocol):
-    """One copy between memory of a recording and a caller's tensor, that belongs to a segment."""
+class Copy(NamedTuple):
+    """One copy between memory of a recording and a caller's tensor, that belongs to a segment.
 
-    @property
-    def make(self) -> Callable[[], torch.Tensor]:
-        """Makes a new tensor for the caller, like the recording's."""
-        ...
+    Attributes:
+        make: Makes a new tensor for the caller, like the recording's.
+    """
+
+    make: Callable[[], torch.Tensor]
 
 
 class CopyingSegment(Protocol):
@@ -123,7 +126,7 @@ class Segment(Protocol):
 
         Args:
             inputs: Tensors to be filled, dense and not empty, on the device.
-            outputs: Tensors to be copied, dense and not empty, on the device.
+            outputs: Tensors to be copied, likewise.
         """
         ...
 
@@ -132,11 +135,7 @@ class Session(Protocol):
     """One recording in progress. Not reentrant, used under the backend's lock."""
 
     def begin(self, expected: int | None = None) -> None:
-        """Open a segment.
-
-        Args:
-            expected: The most operations that it will have, if that is known.
-        """
+        """Open a segment, of at most so many operations if that is known."""
 
     def run(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture one ATen operation into the open segment and return its output tensors.
@@ -147,9 +146,7 @@ class Session(Protocol):
         ...
 
     def end(self) -> Segment | None:
-        """Close the open segment; None if it captured no operation.
-
-        When this returns, the memory written by the segment holds its results.
+        """Close the open segment, whose results are in memory then; None if it captured no operation.
 
         Raises:
             CaptureError: The device refused the segment as a whole; everything was restored.
@@ -165,11 +162,10 @@ class Session(Protocol):
         """Throw the open segment away and restore stream, random state and allocator. Idempotent."""
 
     def finish(self) -> None:
-        """Freeze the recording.
+        """Freeze the recording. Its segments must not be replayed before.
 
         Storages made in the session that are still alive keep the memory they have; the memory of
-        the others is planned and may be shared with other recordings of the same pool. Segments of
-        this session must not be replayed before this.
+        the others is planned and may be shared with other recordings of the same pool.
         """
 
     def regions(self) -> tuple[Hashable, ...]:
@@ -188,20 +184,6 @@ class Session(Protocol):
         ...
 
 
-class Timing(Protocol):
-    """What one call costs, from its making on."""
-
-    def stop(self) -> None:
-        """The call has returned. Does not wait for the device."""
-
-    def seconds(self) -> float | None:
-        """The larger of the host's time and the device's; None while the device is not done.
-
-        The device's is the time from the end of the work queued before the call to the end of its own.
-        """
-        ...
-
-
 class Lock(AbstractContextManager[Any], Protocol):
     """A reentrant lock."""
 
@@ -213,40 +195,30 @@ class Lock(AbstractContextManager[Any], Protocol):
         """Give it back."""
 
 
-@runtime_checkable
-class Backend(Protocol):
-    """A device on which sessions can be opened."""
+class Backend:
+    """A device on which sessions can be opened. What it has to say here is right where nothing is queued.
 
-    @property
-    def name(self) -> str:
-        """``"host"`` or ``"cuda"``."""
-        ...
+    Attributes:
+        name: ``"host"`` or ``"cuda"``.
+        capabilities: What the device can do.
+        device: The device whose operations are captured.
+        lock: Held from the first guard of a call until its outputs are handed out.
+        tracing: A callable runs under observation on some thread; others run theirs plainly instead of
+            waiting.
+        entered: The stream, by its handle, for which :meth:`enter_call` has nothing to do; None if it has.
+        current_stream: Reads the handle of the current stream; None where there are none, so nothing to
+            order.
+    """
 
-    @property
-    def device(self) -> torch.device:
-        """The device whose operations are captured."""
-        ...
+    name: str
+    capabilities: Capabilities
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the device can do."""
-        ...
-
-    tracing: bool
-    """A callable runs under observation on some thread; others run theirs plainly instead of waiting."""
-
-    entered: int | None
-    """The stream, by its handle, for which :meth:`enter_call` has nothing to do; None if it has."""
-
-    @property
-    def current_stream(self) -> Callable[[], int] | None:
-        """Reads the handle of the current stream; None where there are no streams, so nothing to order."""
-        ...
-
-    @property
-    def lock(self) -> Lock:
-        """Held (reentrant) from the first guard of a call until its outputs are handed out."""
-        ...
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.lock: Lock = threading.RLock()
+        self.tracing = False
+        self.entered: int | None = 0
+        self.current_stream: Callable[[], int] | None = None
 
     def open(
         self,
@@ -260,32 +232,27 @@ class Backend(Protocol):
 
         Args:
             exclusive: Give the recording memory that no other recording writes. Needed when values
-                in it must outlive the call (gradients left in ``.grad``); otherwise recordings share
-                one pool.
+                in it must outlive the call (gradients left in ``.grad``).
             generators: Generators, besides the default one, that the callable draws from.
             sharing: With which recordings memory is shared, if not ``exclusive``.
             aliases: How the recording holds tensors that it did not make.
         """
-        ...
+        raise NotImplementedError
 
     def synchronize(self) -> None:
         """Wait for the work queued on the current stream."""
 
     def start_timing(self, spent: float = 0.0) -> Timing:
-        """Time a call that begins now.
-
-        Args:
-            spent: Seconds of the host that count to it already.
-        """
-        ...
+        """Time a call that begins now, and for which the host has taken some seconds already."""
+        return Timing(spent)
 
     def is_capturing(self) -> bool:
         """Whether somebody else captures the current stream."""
-        ...
+        return False
 
     def free_memory(self) -> int | None:
-        """Bytes that the device has left for anybody; None if it is not asked."""
-        ...
+        """Bytes that the device has left for anybody; None if it is not asked: the system makes room."""
+        return None
 
     def check_process(self) -> None:
         """Called once in a process that was forked.
@@ -298,23 +265,33 @@ class Backend(Protocol):
         """Order this call after the last replay on the device, whatever stream that used.
 
         Returns:
-            A handle of the current stream; 0 where there are none.
+            A handle of the current stream; 0 where there are none: the lock keeps calls apart.
         """
-        ...
+        return 0
 
     def leave_call(self) -> None:
-        """Note where on the current stream this call's work ends."""
+        """The work of this call has been queued."""
 
     def regions(self) -> Mapping[Hashable, int]:
         """Bytes of each region of pool memory that live recordings hold.
 
         A region is memory that is given back as a whole, when the last recording in it is released.
         """
-        ...
+        raise NotImplementedError
+
+    def bytes_held(self) -> int:
+        """Bytes of pool memory held by live recordings (shared memory counted once)."""
+        return sum(self.regions().values())
 
     def trim(self) -> None:
         """Give memory that no recording needs any more back to the device. May be slow."""
 
-    def bytes_held(self) -> int:
-        """Bytes of pool memory held by live recordings (shared memory counted once)."""
-        ...
+
+@contextmanager
+def unwaited(backend: Backend) -> Generator[None]:
+    """While the callable runs, other threads do not wait for the backend's lock."""
+    before, backend.tracing = backend.tracing, True
+    try:
+        yield
+    finally:
+        backend.tracing = before

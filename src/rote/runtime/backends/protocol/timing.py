@@ -5,8 +5,12 @@ from __future__ import annotations
 from time import perf_counter
 
 
-class HostTiming:
-    """A call on a device that queues nothing."""
+class Timing:
+    """What one call costs, from its making on. This one is for a device that queues nothing.
+
+    Args:
+        spent: Seconds of the host that count to the call already.
+    """
 
     __slots__ = ("_seconds", "_start")
 
@@ -15,9 +19,12 @@ class HostTiming:
         self._start = perf_counter() - spent
 
     def stop(self) -> None:
-        """The call has returned."""
+        """The call has returned. Does not wait for the device."""
         self._seconds = perf_counter() - self._start
 
     def seconds(self) -> float | None:
-        """Of the host."""
+        """The larger of the host's time and the device's; None while the device is not done.
+
+        The device's is the time from the end of the work queued before the call to the end of its own.
+        """
         return self._seconds
