@@ -1,4 +1,5 @@
-# make demo | test | test-words-off | test-cuda | fuzz | bench | bench-cases | docs | lint | clean | distclean
+# make demo | test | test-words-off | test-cuda | test-long | fuzz | bench | bench-cases
+#      docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
 # it lacks are skipped with a line that says so. Otherwise .venv is made once, with the CPU build of torch.
@@ -6,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-words-off test-cuda fuzz bench bench-cases docs lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo test test-words-off test-cuda test-long fuzz bench bench-cases docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -31,7 +32,7 @@ endif
 export PYTHONPATH := $(CURDIR)/src$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 help:
-	@sed -n '1,5s/^# \{0,1\}//p' Makefile
+	@sed -n '1,6s/^# \{0,1\}//p' Makefile
 
 demo: $(INSTALLED)
 	$(PY) examples/pi0_policy.py
@@ -43,7 +44,10 @@ bench: $(INSTALLED)
 bench-cases: $(INSTALLED)
 	$(PY) -m benchmarks.run
 
-test: lint docs pytest
+# Checkers and pages are made side by side, before the tests take both cores.
+test: $(INSTALLED)
+	$(MAKE) -j2 lint docs
+	$(MAKE) pytest
 
 # Nothing is fetched, when they are built or read. The variable silences an announcement of the theme.
 docs: export NO_MKDOCS_2_WARNING := 1
@@ -51,14 +55,20 @@ docs: $(INSTALLED)
 	$(call tool,$(PAGES_NEED),$(PY) -m mkdocs build --strict --quiet)
 PAGES_NEED := material, mkdocstrings, typer
 
-pytest test-cuda: export OMP_NUM_THREADS := 1
+pytest test-cuda test-long: export OMP_NUM_THREADS := 1
 
 # Triton's interpreter has to be chosen before anything imports Triton: what it plays has a process of its own.
 pytest: $(INSTALLED)
 	$(WITHOUT_GPU) --ignore=$(INTERPRETED) $(PYTEST_ARGS)
 	$(WITHOUT_GPU) $(INTERPRETED) $(PYTEST_ARGS) || [ $$? -eq 5 ]
-WITHOUT_GPU = $(PY) -m pytest $(if $(call has,xdist),-n 2) -m "not cuda and not multi_gpu"
+WITHOUT_GPU = $(PY) -m pytest $(SHARED) -m "not cuda and not multi_gpu and not long"
+# Each process begins with a half of its own: neighbours share what they import and build.
+SHARED      = $(if $(call has,xdist),-n 2 --dist worksteal)
 INTERPRETED := tests/quant_kernels
+
+# Tests marked as long: a model at its full size, a whole benchmark.
+test-long: $(INSTALLED)
+	$(PY) -m pytest $(SHARED) -m "long and not cuda and not multi_gpu" $(PYTEST_ARGS)
 
 # The suite once more, with guards that ask each tensor instead of reading words of memory.
 test-words-off: export ROTE_READ_WORDS := 0

@@ -8,12 +8,14 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import numpy
 import pytest
 import torch
+from tests import frozen
 from tests.clock import set_costs
 
 from rote import Graphed
@@ -32,16 +34,24 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+_FILE = pytest.StashKey[Path]()
+"""The file whose tests run."""
+
 DEVICES = [
     pytest.param("cpu", id="host"),
     pytest.param("cuda", id="cuda", marks=[pytest.mark.cuda, CUDA]),
 ]
 
 
-def pytest_collection_finish() -> None:
-    """What was imported is no garbage: collections between the tests need not look at it."""
-    gc.collect()
-    gc.freeze()
+frozen.install()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the first test of a file, and before fixtures are made."""
+    if item.config.stash.get(_FILE, None) != item.path:
+        item.config.stash[_FILE] = item.path
+        frozen.freeze()
 
 
 class _SameTime:

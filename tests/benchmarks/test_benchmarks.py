@@ -30,6 +30,7 @@ def program(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
 
 
+@pytest.mark.long
 @pytest.mark.transformers
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
 def test_the_quantized_policy_small(tmp_path: Path) -> None:

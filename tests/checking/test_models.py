@@ -57,7 +57,7 @@ def test_a_decoder_step_of_training():
     assert findings.ok, str(findings)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pi0_at_full_size():
     """The policy of transformers 5.23 can be captured as it is; that of 5.17 has two places that cannot.
 

@@ -341,7 +341,7 @@ def test_the_instances_of_a_method_share_its_budget(scale):
 
 
 @pytest.mark.slow
-def test_a_thousand_sizes(device):
+def test_hundreds_of_sizes(device):
     width, most = (64, 1 << 20) if device.type == "cpu" else (4096, 96 << 20)
     weight = torch.randn(width, width, device=device) / 8
     backend = PROCESS.of(weight.device)
@@ -349,12 +349,13 @@ def test_a_thousand_sizes(device):
     def work(x):
         return torch.relu(x @ weight) * 2
 
-    g = rote.graph(work, budget=most, max_keys=200, keep=True)  # though no size comes again
-    for n in range(1, 1001):
+    g = rote.graph(work, budget=most, max_keys=100, keep=True)  # though no size comes again
+    sizes = range(1, 1001, 3)
+    for n in sizes:
         x = torch.randn(n, width, device=device)
         for _ in range(CALLS):
             out = g(x)
         assert torch.equal(out, work(x))
         assert backend.bytes_held() <= most
     report = g.report()
-    assert report.recorded == 1000 and 0 < report.bytes_held <= most and len(report.recordings) < 200
+    assert report.recorded == len(sizes) and 0 < report.bytes_held <= most and len(report.recordings) < 100

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 
@@ -269,6 +271,9 @@ class TestRealShortage:
     def record(self, extra):
         """Record with so many bytes more than were reserved while observing."""
         device = torch.device("cuda")
+        gc.collect()  # what earlier tests left would make room in the meantime
+        assert_pool_empty()
+        torch.cuda.synchronize()
         torch.cuda.empty_cache()
         total = torch.cuda.get_device_properties(device).total_memory
         x = torch.ones(64 << 20, device=device)

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import rote
+from rote.runtime.conditions import reached
 
 CALLS = 6
 VARIABLE = contextvars.ContextVar("VARIABLE")
@@ -177,3 +178,13 @@ def test_it_is_noticed_before_the_call_goes_on_with_copies(device, place):
         found.append(results)
     assert found[0] == found[1]
     assert graphed.report().replayed
+
+
+def test_a_loader_is_no_state():
+    """That of pytest leads to every test of the process."""
+    module, loader, held = types.ModuleType("made_here"), Owner(), Owner()
+    module.__loader__, module.held = loader, held
+    exec("def function(): return getattr(held, 'held')", vars(module))
+    for root in (module, module.function):
+        found = list(reached([root]))
+        assert any(each is held for each in found) and not any(each is loader for each in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import subprocess
@@ -19,13 +18,6 @@ from .suite import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST, LEAST_REPLAYED = 440, 40
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_collections() -> None:
-    """Programs about lifetimes collect after each call: what earlier tests left need not be looked at."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.mark.filterwarnings("ignore")

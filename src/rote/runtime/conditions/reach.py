@@ -41,6 +41,9 @@ _SEARCHING = frozenset({
 })  # fmt: skip
 """Names in code that reaches objects it does not name."""
 
+_IMPORTED = frozenset({"__loader__", "__spec__"})
+"""What an import leaves in a module. It may lead to the whole process: pytest's loader leads to all tests."""
+
 
 def reached(roots: Iterable[Any]) -> Iterator[Any]:
     """Everything that some objects lead to, each once, except plain values.
@@ -62,7 +65,7 @@ def named_in(code: types.CodeType, namespace: dict[str, Any]) -> list[Any]:
     """The globals that code may get at, whether it names them or looks them up by a text."""
     names = mentions_of(code)
     if not _SEARCHING.isdisjoint(names):
-        return list(namespace.values())
+        return _contents(namespace)
     return [namespace[name] for name in names & namespace.keys()]
 
 
@@ -119,13 +122,18 @@ def _behind(value: Any) -> Iterable[Any]:
         return [kind, *value.__mro__, *vars(value).values()] if is_users(value) else ()
     if issubclass(kind, types.ModuleType):
         own = is_users(value) and not _is_installed(str(vars(value).get("__file__")))
-        return list(vars(value).values()) if own else ()
+        return _contents(vars(value)) if own else ()
     if issubclass(kind, weakref.ref):
         return (value(),)
     if kind is ContextVar:
         return (value.get(None),)
     held = gc.get_referents(value)
     return [*held, *value.__dict__.values()] if issubclass(kind, threading.local) else held
+
+
+def _contents(namespace: dict[str, Any]) -> list[Any]:
+    """What a module has in its namespace."""
+    return [value for name, value in list(namespace.items()) if name not in _IMPORTED]
 
 
 def _is_installed(file: str) -> bool:
