@@ -1,4 +1,4 @@
-"""Puts the new expressions into the file, and leaves every other character where it is."""
+"""Puts the new expressions into a file; every other character stays as it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Place = tuple[int, int]
 
 
 def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding]]:
-    """Rewrite a file once: the new text, and the findings that are fixed in it.
+    """Rewrite a file once; returns the new text, and the findings that are fixed in it.
 
     Raises:
         MisuseError: It is not Python.
@@ -36,16 +36,14 @@ def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding
     scale: Scale | None = None
     for finding in findings:
         line = finding.where.line
-        if not lines[line - 1 : line] or not lines[line - 1].isascii():  # columns are counted in bytes there
+        if not lines[line - 1 : line] or not lines[line - 1].isascii():  # ast counts columns in bytes
             continue
         if finding.code == SCALE_ON_SELF.code:
-            found = movable(tree, line) if scale is None else None
-            scale, done = (found, [*done, finding]) if found is not None else (scale, done)
-        else:
-            change = _changed(tree, finding, say)
-            if change is not None:
-                new[change[0]] = change[1]
+            if scale is None and (scale := movable(tree, line)) is not None:
                 done.append(finding)
+        elif (change := _changed(tree, finding, say)) is not None:
+            new[change[0]] = change[1]
+            done.append(finding)
     if not done:
         return text, []
     wrapper = MetadataWrapper(cst.parse_module(text))
@@ -58,7 +56,7 @@ def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding
 
 
 def _changed(tree: ast.Module, finding: Finding, say: Say) -> tuple[tuple[Place, Place], str] | None:
-    """The place of an expression that can be replaced, and what by."""
+    """The place of the finding's expression, and what replaces it; None if nothing does."""
     at = (finding.where.line, finding.column - 1)
     for node in ast.walk(tree):
         if not isinstance(node, (ast.Call, ast.Subscript)) or (node.lineno, node.col_offset) != at:
@@ -71,18 +69,20 @@ def _changed(tree: ast.Module, finding: Finding, say: Say) -> tuple[tuple[Place,
                 text = placed(node, say)
         elif finding.code == DYNAMIC_SHAPE.code and _is_summed(tree, node):
             text = summed(node, say)
-        if text is not None and "#" not in say(node):  # a comment in it would be lost
+        if text is not None and "#" not in say(node):  # a comment inside would be lost
             return (at, (node.end_lineno or 0, node.end_col_offset or 0)), text
     return None
 
 
 def _is_summed(tree: ast.Module, node: ast.Subscript) -> bool:
-    """Whether nothing but the sum of an expression is used."""
-    return any(
-        isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.value is node
-        and each.func.attr == "sum" and not each.args and not each.keywords
-        for each in ast.walk(tree)
-    )  # fmt: skip
+    """Whether the program only takes the sum of an expression."""
+    for each in ast.walk(tree):
+        match each:
+            case ast.Call(ast.Attribute(value, "sum"), [], []) if value is node:
+                return True
+            case _:
+                pass
+    return False
 
 
 class _Expressions(cst.CSTTransformer):
@@ -146,20 +146,24 @@ class _Scales(cst.CSTTransformer):
             return updated_node
         place = self.get_metadata(PositionProvider, original_node)
         line = place.start.line if isinstance(place, CodeRange) else 0
-        if self._here("forward") and line == self._scale.line:
-            return cst.FlattenSentinel([self._local(updated_node), self._statement(self._update())])
+        scale = self._scale
+        if self._here("forward") and line == scale.line:
+            update = f"{scale.self_name}.{scale.attribute}.copy_({scale.local}.detach())"
+            return cst.FlattenSentinel([self._local(updated_node), _statement(update)])
         if self._here("__init__"):
-            register = self._statement(self._register())
-            if line == self._scale.made:
+            register = _statement(
+                f'self.register_buffer("{scale.attribute}", torch.ones(()), persistent=False)'
+            )
+            if line == scale.made:
                 return updated_node.with_changes(body=register.body)
-            if not self._scale.made and _is_super(updated_node):
+            if not scale.made and _is_super(updated_node):
                 return cst.FlattenSentinel([updated_node, register])
         return updated_node
 
     def leave_Attribute(  # noqa: N802
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        """What is read of it after the assignment is the local name."""
+        """After the assignment, ``forward`` reads the local name."""
         place = self.get_metadata(PositionProvider, original_node)
         later = isinstance(place, CodeRange) and place.start.line > self._scale.line
         own = (
@@ -174,21 +178,16 @@ class _Scales(cst.CSTTransformer):
         return self._classes[-1:] == [self._scale.owner] and self._functions[-1:] == [function]
 
     def _local(self, node: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
-        """``scale = value`` instead of ``self._scale = value``, with its comment."""
+        """``scale = value`` instead of ``self._scale = value``; its comment stays."""
         assign = node.body[0]
         if not isinstance(assign, cst.Assign):
             return node
         target = assign.targets[0].with_changes(target=cst.Name(self._scale.local))
         return node.with_changes(body=[assign.with_changes(targets=[target])])
 
-    def _update(self) -> str:
-        return f"{self._scale.self_name}.{self._scale.attribute}.copy_({self._scale.local}.detach())"
 
-    def _register(self) -> str:
-        return f'self.register_buffer("{self._scale.attribute}", torch.ones(()), persistent=False)'
-
-    def _statement(self, text: str) -> cst.SimpleStatementLine:
-        return cst.SimpleStatementLine([cst.Expr(cst.parse_expression(text))])
+def _statement(text: str) -> cst.SimpleStatementLine:
+    return cst.SimpleStatementLine([cst.Expr(cst.parse_expression(text))])
 
 
 def _is_super(node: cst.SimpleStatementLine) -> bool:
