@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import builtins
-import importlib
-import sys
 import textwrap
 
 import pytest
 import torch
 from tests.hazards.scanning import scan
 
-from rote.base.errors import EnvironmentError_, MisuseError
-from rote.hazards import fix as fixes
+from rote.base.errors import MisuseError
 from rote.hazards.fix import fix, fix_text, write
 from rote.hazards.scan import scan_text
-
-pytest.importorskip("libcst")
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 
@@ -107,6 +101,13 @@ CERTAIN = {
             )
         """,
         "(\n        torch.full((), 0.25, device=x.device)\n    )",
+    ),
+    "behind letters of two bytes": (
+        """
+        def fn(x):
+            ä = x.abs(); return ä * torch.tensor(0.5, device=x.device)  # größe
+        """,
+        "ä * torch.full((), 0.5, device=x.device)  # größe",
     ),
     "zeros moved": (
         """
@@ -199,6 +200,15 @@ def test_a_scale_becomes_a_buffer(made):
     assert not scan_text(done.after, "program.py")
 
 
+def test_a_scale_in_an_f_string_and_at_the_end_of_a_file():
+    text = SCALE.replace("return self.linear(x) * self._act_scale", 'return f"{self._act_scale} of {x}"')
+    assert 'return f"{act_scale} of {x}"' in fixed(text).after
+    text = source(SCALE[: SCALE.index("  # a new tensor")]).replace("\n", "\r\n")
+    done = fix_text(text, "program.py")
+    assert done.after.endswith("+ 1e-6\r\n        self._act_scale.copy_(act_scale.detach())")
+    assert "\n" not in done.after.replace("\r\n", "")
+
+
 def test_a_scale_as_a_buffer_shows_the_last_call():
     done = fixed(SCALE)
     space = {}
@@ -242,6 +252,10 @@ UNCERTAIN = {
         "self.linear(x)", "x"
     ),
     "no constructor": SCALE[: SCALE.index("    def __init__")] + SCALE[SCALE.index("    def forward") :],
+    "scale beside another statement": SCALE.replace("1e-6  #", "1e-6; y = x  #"),
+    "scale behind another statement": SCALE.replace(
+        "        self._act_scale = x", "        y = x; self._act_scale = x"
+    ),
     "local name is taken": SCALE.replace("# the largest value", "act_scale = 3").replace(
         "return self", "return act_scale * self"
     ),
@@ -313,20 +327,3 @@ def test_what_is_no_python(tmp_path):
     file.write_text("def f(:\n")
     with pytest.raises(MisuseError, match=r"bad\.py:1: this is not Python"):
         fix([file])
-
-
-def test_without_libcst(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.partition(".")[0] == "libcst":
-            raise ModuleNotFoundError("No module named 'libcst'", name="libcst")
-        return real(name, *args, **kwargs)
-
-    for name in [name for name in sys.modules if name.partition(".")[0] == "libcst"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "rote.hazards.fix.rewrite", raising=False)
-    monkeypatch.setattr(builtins, "__import__", without)
-    importlib.reload(fixes)
-    with pytest.raises(EnvironmentError_, match=r"fixing needs libcst: pip install 'rote\[fix\]'"):
-        fixes.fix_text("x = 1\n", "program.py")

@@ -13,9 +13,9 @@ does ``vmap`` over the layer.
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
 from ..scan import self_attribute
+from .source import Edits, Source
 
 _REDUCTIONS = frozenset({"amax", "amin", "max", "min", "mean", "sum", "norm", "std", "var", "median"})
 _ELEMENTWISE = frozenset(
@@ -23,39 +23,20 @@ _ELEMENTWISE = frozenset(
 )
 
 
-class Scale(NamedTuple):
-    """A scale that can be moved.
-
-    Attributes:
-        owner: Its class.
-        local: Its name in ``forward``.
-        self_name: What ``forward`` calls ``self``.
-        line: The line of the assignment.
-        made: The line in ``__init__`` that sets it so far; 0 if none does.
-    """
-
-    owner: str
-    attribute: str
-    local: str
-    self_name: str
-    line: int
-    made: int
-
-
-def movable(tree: ast.Module, line: int) -> Scale | None:
-    """The scale that a line assigns, if it certainly can be moved."""
+def moved_scale(tree: ast.Module, source: Source, line: int) -> Edits | None:
+    """The edits that move the scale that a line assigns; None if it is not certain."""
     for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         for method in owner.body:
             if isinstance(method, ast.FunctionDef) and method.name == "forward" and method.args.args:
                 for statement in method.body:
                     if isinstance(statement, ast.Assign) and statement.lineno == line:
-                        return _scale(tree, owner, method, statement)
+                        return _moved(tree, source, owner, method, statement)
     return None
 
 
-def _scale(
-    tree: ast.Module, owner: ast.ClassDef, method: ast.FunctionDef, statement: ast.Assign
-) -> Scale | None:
+def _moved(
+    tree: ast.Module, source: Source, owner: ast.ClassDef, method: ast.FunctionDef, statement: ast.Assign
+) -> Edits | None:
     target, self_name = statement.targets[0], method.args.args[0].arg
     name = self_attribute(target, self_name)
     if len(statement.targets) != 1 or not name:
@@ -64,7 +45,8 @@ def _scale(
     names = {node.id for node in ast.walk(method) if isinstance(node, ast.Name)}
     names |= {node.arg for node in ast.walk(method) if isinstance(node, ast.arg)}
     init = next((m for m in owner.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
-    if init is None or not _calls_super(init) or not _has_no_dimensions(statement.value) or not local:
+    begins = _super_call(init) if init is not None else None
+    if init is None or begins is None or not _has_no_dimensions(statement.value) or not local:
         return None
     if local in names or not local.isidentifier() or "torch" not in _imports(tree):
         return None
@@ -82,7 +64,17 @@ def _scale(
         return None
     if len(made) > 1 or any(not isinstance(each.value, ast.Constant) for each in made):
         return None
-    return Scale(owner.name, name, local, self_name, statement.lineno, made[0].lineno if made else 0)
+    local_uses = [target, *(node for node in reads if self_attribute(node, self_name))]
+    begins = made[0] if made else begins
+    if not all(map(source.has, local_uses)) or not all(map(source.is_alone, (statement, begins))):
+        return None
+    owner_name = [*init.args.posonlyargs, *init.args.args][0].arg
+    register = f'{owner_name}.register_buffer("{name}", torch.ones(()), persistent=False)'
+    return {
+        **{source.place(node): local for node in local_uses},
+        **source.below(statement, f"{self_name}.{name}.copy_({local}.detach())"),
+        **({source.place(begins): register} if made else source.below(begins, register)),
+    }
 
 
 def _has_no_dimensions(node: ast.expr) -> bool:
@@ -105,8 +97,8 @@ def _targets(node: ast.Assign) -> list[str]:
     return [each.attr if isinstance(each, ast.Attribute) else "" for each in node.targets]
 
 
-def _calls_super(init: ast.FunctionDef) -> bool:
-    return any(ast.unparse(each).startswith("super().__init__(") for each in init.body)
+def _super_call(init: ast.FunctionDef) -> ast.stmt | None:
+    return next((each for each in init.body if ast.unparse(each).startswith("super().__init__(")), None)
 
 
 def _has_state(init: ast.FunctionDef) -> bool:
