@@ -44,10 +44,7 @@ def remarks(
 ) -> list[Remark]:
     """Remarks on comments that can silence nothing, and on those whose line runs without a finding.
 
-    Args:
-        codes: The code that the trial ran.
-        findings: All that the trial found.
-        run: Calls the callable once more with the watch entered.
+    ``run`` calls the callable once more while the given lines are watched.
     """
     comments = unused(_comments_in(codes), findings)
     said = [each.remark(each.mistake) for each in comments if each.mistake]

@@ -54,13 +54,7 @@ _END = TracedOperation("the end of the call")
 
 
 class Comparison:
-    """Notes what differs between two calls: at the line that changes it, or where the callable is defined.
-
-    Args:
-        notes: Takes the notes.
-        codes: The code that the calls ran.
-        line: Where the callable is defined.
-    """
+    """Notes what differs between two calls, at the line of their code that changes it or else at ``line``."""
 
     def __init__(self, notes: TrialNotes, codes: list[CodeType], line: CodePlace) -> None:
         self._notes = notes

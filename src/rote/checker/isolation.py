@@ -47,14 +47,10 @@ class TimeUp(BaseException):
 
 @dataclass(frozen=True)
 class ChildAnswer:
-    """What came back of the work.
+    """The result of the work, or one of rote's errors that it raised.
 
-    Attributes:
-        value: What it returned, or None.
-        error: What it raised, if that is one of rote's errors.
-        printed: Bytes that it wrote to standard output and error.
-        head: The first of them as text.
-        ended: How the process ended without a value: ``"time"`` or a text.
+    ``printed`` counts the bytes of its output and ``head`` is the beginning. ``ended`` says how the process
+    ended without an answer: ``"time"`` or a text.
     """
 
     value: Any

@@ -69,15 +69,8 @@ class Outcome:
 class Run(NamedTuple):
     """One call.
 
-    Attributes:
-        notes: What it met.
-        trace: Its operations.
-        before: The state before it.
-        after: The state after it.
-        random: The host's generators before it, and after.
-        value: Plain leaves of the result.
-        effects: What it did to its arguments' containers and to modes.
-        advanced: Iterators that it moved.
+    ``before`` and ``after`` are the state around it, ``random`` the host's generators before and after it,
+    ``value`` the plain leaves of the result, and ``advanced`` the iterators that it advances.
     """
 
     notes: TrialNotes

@@ -25,15 +25,10 @@ class SurroundingEffect(NamedTuple):
 
 
 def handed_back(value: Any, owned: Container[int], whose: str) -> Iterator[SurroundingEffect]:
-    """A list, dict or object in the result that is not the call's own.
+    """A list, dict or object in the result whose identity, or that of its ``__dict__``, is ``owned``.
 
     A graph captured by hand goes on filling the same tensors, so nothing is wrong; rote, whose results belong
     to the caller, does not record the call.
-
-    Args:
-        value: The result.
-        owned: Identities of containers, and of the ``__dict__`` of objects.
-        whose: Where they come from.
     """
     for branch in containers(flatten(value, []), value):
         known = id(branch) in owned or id(getattr(branch, "__dict__", branch)) in owned

@@ -57,8 +57,6 @@ class SourceFunction:
     """A function of the file.
 
     Attributes:
-        owner: The class of a method.
-        outer: The function around it.
         self_name: What it calls ``self``; empty if it is no method.
         path: The lines that led to it, from the entry on.
         inner: Functions defined in it, by name.
