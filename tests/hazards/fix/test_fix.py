@@ -209,6 +209,13 @@ def test_a_scale_in_an_f_string_and_at_the_end_of_a_file():
     assert "\n" not in done.after.replace("\r\n", "")
 
 
+def test_a_class_of_the_same_name_stays_as_it_is():
+    other = "\n\nclass Layer(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    text = SCALE.replace("        self._act_scale = None  # set by forward\n", "") + other
+    done = fixed(text)
+    assert done.after.count("register_buffer") == 1 and done.after.endswith(other)
+
+
 def test_a_scale_as_a_buffer_shows_the_last_call():
     done = fixed(SCALE)
     space = {}
