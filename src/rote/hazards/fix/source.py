@@ -16,6 +16,8 @@ class Source:
     def __init__(self, text: str) -> None:
         self._text = text
         self._lines = [line.encode() for line in io.StringIO(text, newline="")]
+        first = self._lines[0] if self._lines else b""
+        self._line_end = first[len(first.rstrip(b"\r\n")) :] or b"\n"
 
     def say(self, node: ast.AST) -> str:
         """The source text of a node."""
@@ -41,8 +43,5 @@ class Source:
     def below(self, node: ast.stmt, text: str) -> Edits:
         """The edit that puts another statement below one that is alone."""
         (first, start), (last, _) = self.place(node)
-        line = self._lines[last - 1]
-        bare = line.rstrip(b"\r\n")
-        place = (last, len(bare))
-        end = line[len(bare) :] or b"\n"
-        return {(place, place): (end + self._lines[first - 1][:start]).decode() + text}
+        place = (last, len(self._lines[last - 1].rstrip(b"\r\n")))
+        return {(place, place): (self._line_end + self._lines[first - 1][:start]).decode() + text}
