@@ -11,7 +11,7 @@ from ...base import MisuseError
 from ..rules import CONSTANT, DEVICE_COPY, DYNAMIC_SHAPE, SCALE_ON_SELF, Finding
 from .constants import filled, placed, summed
 from .scales import moved_scale
-from .source import Edits, Source
+from .source import Edits, SourceText
 
 
 def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding]]:
@@ -24,7 +24,7 @@ def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         raise MisuseError(f"this is not Python: {error}") from error
-    source = Source(text)
+    source = SourceText(text)
     edits: Edits = {}
     done: list[Finding] = []
     for finding in findings:
@@ -52,7 +52,7 @@ def _applied(text: str, edits: Edits) -> str:
     return b"".join([*parts, data[at:]]).decode()
 
 
-def _changed(tree: ast.Module, finding: Finding, source: Source) -> Edits | None:
+def _changed(tree: ast.Module, finding: Finding, source: SourceText) -> Edits | None:
     """The edit of the finding's expression; None if it cannot be fixed."""
     say, at = source.say, (finding.where.line, finding.column - 1)
     for node in ast.walk(tree):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 
 from ..scan import self_attribute
-from .source import Edits, Source
+from .source import Edits, SourceText
 
 _REDUCTIONS = frozenset({"amax", "amin", "max", "min", "mean", "sum", "norm", "std", "var", "median"})
 _ELEMENTWISE = frozenset(
@@ -23,7 +23,7 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def moved_scale(tree: ast.Module, source: Source, line: int) -> Edits | None:
+def moved_scale(tree: ast.Module, source: SourceText, line: int) -> Edits | None:
     """The edits that move the scale that a line assigns; None if it is not certain."""
     for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         for method in owner.body:
@@ -35,7 +35,7 @@ def moved_scale(tree: ast.Module, source: Source, line: int) -> Edits | None:
 
 
 def _moved(
-    tree: ast.Module, source: Source, owner: ast.ClassDef, method: ast.FunctionDef, statement: ast.Assign
+    tree: ast.Module, source: SourceText, owner: ast.ClassDef, method: ast.FunctionDef, statement: ast.Assign
 ) -> Edits | None:
     target, self_name = statement.targets[0], method.args.args[0].arg
     name = self_attribute(target, self_name)

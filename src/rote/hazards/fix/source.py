@@ -10,7 +10,7 @@ Edits = dict[tuple[Place, Place], str]
 """New texts by the places, from start to end, that they replace."""
 
 
-class Source:
+class SourceText:
     """The text of a file."""
 
     def __init__(self, text: str) -> None:
