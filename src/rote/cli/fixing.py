@@ -17,6 +17,7 @@ def offer_files(paths: list[Path], *, agreed: bool) -> bool:
 
     Raises:
         MisuseError: There is no such path, a file is not Python, or nobody answers.
+        EnvironmentError_: ``libcst`` is not installed.
     """
     return _offer(fix(paths), agreed)
 
@@ -29,6 +30,7 @@ def offer_found(findings: Iterable[Finding], targets: Iterable[str], *, agreed: 
 
     Raises:
         MisuseError: Nobody answers.
+        EnvironmentError_: ``libcst`` is not installed.
     """
     places = (target.rpartition(":")[0] for target in targets)
     folders = {Path.cwd(), *(Path(place).resolve().parent for place in places if place.endswith(".py"))}

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
+import sys
 import textwrap
 
 import pytest
 import torch
 from tests.hazards.scanning import scan
 
-from rote.base.errors import MisuseError
+from rote.base.errors import EnvironmentError_, MisuseError
+from rote.hazards import fix as fixes
 from rote.hazards.fix import fix, fix_text, write
 from rote.hazards.scan import scan_text
+
+pytest.importorskip("libcst")
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 
@@ -263,6 +269,10 @@ UNCERTAIN = {
     "scale behind another statement": SCALE.replace(
         "        self._act_scale = x", "        y = x; self._act_scale = x"
     ),
+    "scale set beside another statement": SCALE.replace("None  #", "None; self.a = 1  #"),
+    "scale from the last one on another line": SCALE.replace(
+        "x.abs().amax()", "(\n            x / self._act_scale).amax()"
+    ),
     "local name is taken": SCALE.replace("# the largest value", "act_scale = 3").replace(
         "return self", "return act_scale * self"
     ),
@@ -334,3 +344,20 @@ def test_what_is_no_python(tmp_path):
     file.write_text("def f(:\n")
     with pytest.raises(MisuseError, match=r"bad\.py:1: this is not Python"):
         fix([file])
+
+
+def test_without_libcst(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.partition(".")[0] == "libcst":
+            raise ModuleNotFoundError("No module named 'libcst'", name="libcst")
+        return real(name, *args, **kwargs)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "libcst"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "rote.hazards.fix.rewrite", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+    importlib.reload(fixes)
+    with pytest.raises(EnvironmentError_, match=r"fixing needs libcst: pip install 'rote\[fix\]'"):
+        fixes.fix_text("x = 1\n", "program.py")

@@ -13,9 +13,9 @@ does ``vmap`` over the layer.
 from __future__ import annotations
 
 import ast
+from typing import NamedTuple
 
 from ..scan import self_attribute
-from .source import Edits, SourceText
 
 _REDUCTIONS = frozenset({"amax", "amin", "max", "min", "mean", "sum", "norm", "std", "var", "median"})
 _ELEMENTWISE = frozenset(
@@ -23,20 +23,41 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def moved_scale(tree: ast.Module, source: SourceText, line: int) -> Edits | None:
-    """The edits that move the scale that a line assigns; None if it is not certain."""
+class Scale(NamedTuple):
+    """A scale that can be moved.
+
+    Attributes:
+        local: Its name in ``forward``.
+        self_name: What ``forward`` calls ``self``.
+        line: The line of the assignment.
+        end: The last line of ``forward``.
+        registered: The line in ``__init__`` that sets it so far, or else the one that calls ``super``.
+        made: Whether ``__init__`` sets it so far.
+    """
+
+    attribute: str
+    local: str
+    self_name: str
+    line: int
+    end: int
+    registered: int
+    made: bool
+
+
+def movable(tree: ast.Module, line: int) -> Scale | None:
+    """The scale that a line assigns, if it certainly can be moved."""
     for owner in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         for method in owner.body:
             if isinstance(method, ast.FunctionDef) and method.name == "forward" and method.args.args:
                 for statement in method.body:
                     if isinstance(statement, ast.Assign) and statement.lineno == line:
-                        return _moved(tree, source, owner, method, statement)
+                        return _scale(tree, owner, method, statement)
     return None
 
 
-def _moved(
-    tree: ast.Module, source: SourceText, owner: ast.ClassDef, method: ast.FunctionDef, statement: ast.Assign
-) -> Edits | None:
+def _scale(
+    tree: ast.Module, owner: ast.ClassDef, method: ast.FunctionDef, statement: ast.Assign
+) -> Scale | None:
     target, self_name = statement.targets[0], method.args.args[0].arg
     name = self_attribute(target, self_name)
     if len(statement.targets) != 1 or not name:
@@ -50,6 +71,8 @@ def _moved(
         return None
     if local in names or not local.isidentifier() or "torch" not in _imports(tree):
         return None
+    if [each.arg for each in init.args.args[:1]] != ["self"]:
+        return None
     functions = [node for node in ast.walk(method) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     if not name.startswith("_") or len(functions) > 1 or not _has_state(init):
         return None
@@ -58,23 +81,16 @@ def _moved(
     made = [each for each in init.body if isinstance(each, ast.Assign) and _targets(each) == [name]]
     known = {id(node) for each in made for node in ast.walk(each)}
     reads = [node for node in uses if id(node) in inside and node is not target]
-    if any(node.lineno <= statement.lineno or not isinstance(node.ctx, ast.Load) for node in reads):
+    if any(
+        node.lineno <= (statement.end_lineno or 0) or not isinstance(node.ctx, ast.Load) for node in reads
+    ):
         return None
     if any(id(node) not in inside and id(node) not in known for node in uses) or _mentions(tree, name):
         return None
     if len(made) > 1 or any(not isinstance(each.value, ast.Constant) for each in made):
         return None
-    local_uses = [target, *(node for node in reads if self_attribute(node, self_name))]
-    begins = made[0] if made else begins
-    if not all(map(source.has, local_uses)) or not all(map(source.is_alone, (statement, begins))):
-        return None
-    owner_name = [*init.args.posonlyargs, *init.args.args][0].arg
-    register = f'{owner_name}.register_buffer("{name}", torch.ones(()), persistent=False)'
-    return {
-        **{source.place(node): local for node in local_uses},
-        **source.below(statement, f"{self_name}.{name}.copy_({local}.detach())"),
-        **({source.place(begins): register} if made else source.below(begins, register)),
-    }
+    end, registered = method.end_lineno or 0, (made[0] if made else begins).lineno
+    return Scale(name, local, self_name, statement.lineno, end, registered, bool(made))
 
 
 def _has_no_dimensions(node: ast.expr) -> bool:
