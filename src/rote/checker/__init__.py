@@ -1,4 +1,4 @@
-"""The check: a callable runs on pretended device tensors, and what a capture would mind is noted."""
+"""The check: a callable runs on pretended device tensors, and its hazards are noted."""
 
 from __future__ import annotations
 

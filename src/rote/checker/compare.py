@@ -1,11 +1,11 @@
-"""What differs between two calls with the same arguments: none of it can be in a graph."""
+"""Differences between two calls with the same arguments: a graph can hold none of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from types import CodeType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from ..base import Site
 from ..hazards import rules
@@ -16,8 +16,19 @@ from ..runtime.engine import NEXT
 from ..runtime.objects import TensorMark, mark
 from ..runtime.operators import short
 from ..runtime.program import Number, Operand
-from ..runtime.state import ATTRIBUTE, LENGTH, Difference, Entry, Snapshot, same, show
-from .differing import differences
+from ..runtime.state import (
+    ATTRIBUTE,
+    DEFINED,
+    LENGTH,
+    MISSING,
+    Difference,
+    Entry,
+    Snapshot,
+    difference_in,
+    read,
+    same,
+    show,
+)
 from .fake import is_module_dict
 from .surroundings import AGAIN
 from .trial import CodePlace, ShapedTensor, TracedOperation, TrialNotes
@@ -26,7 +37,7 @@ SHOWN = 24
 """Differences of the state that are reported."""
 
 PLACES = 256
-"""Operations whose operands differ of which the place is asked for."""
+"""Operations with differing operands whose places are looked up."""
 
 EXPLAINING = frozenset({"RT201", "RT205", "RT212", "RT413"})
 """Rules whose findings explain why operands differ."""
@@ -38,89 +49,152 @@ _OF_ARGUMENT = re.compile(r"(args|kwargs)\[[^]]+\]\.\w+")
 """An attribute of an object that is an argument."""
 
 Trace = list[TracedOperation]
+Defaults = dict[str, tuple[str, CodeType]]
+_END = TracedOperation("the end of the call")
 
 
-def state(
-    notes: TrialNotes, before: Snapshot, after: Snapshot, codes: Iterable[CodeType], line: CodePlace
-) -> None:
-    """Slots that a call leaves with something else in them."""
-    codes = list(codes)
-    found = [each for each in differences(before, after, SHOWN) if not each.advanced]
-    scheduler = next((each for each in found if each.scheduler is not None), None)
-    if scheduler is not None:  # all else that changed may follow from it
-        owner = scheduler.name.rpartition(".")[0]
-        site = line_that_calls(owner, "step", codes)
-        text = f"the call steps a {scheduler.scheduler}"
-        notes.add(rules.SCHEDULER_INSIDE, text, evidence=_shown(scheduler), place=_place(site, line))
-        return
-    slots = _Slots(after, codes)
-    tensors = _new_tensors(before, after)
-    for entry in tensors:
-        slot = slots.of(after.name_of(entry))
-        rule = rules.SCALE_ON_SELF if is_module_dict(entry.container) else rules.TENSOR_ESCAPES
-        text, severity = f"a tensor of the call is stored in {slot.name}", None
-        if _OF_ARGUMENT.fullmatch(slot.name):
-            rule, text, severity = rules.ARGUMENT_CHANGED, f"{text}; {AGAIN}", Severity.SPEED
-        else:
-            text += "; a replay stores nothing, and overwrites its memory"
-        notes.add(
-            slot.rule or rule, text, evidence=slot.name, severity=severity, place=_place(slot.site, line)
-        )
-    names = {after.name_of(entry) for entry in tensors}
-    made_anew = _made_anew(before, after)
-    changed = {difference.name for difference in found}
-    for difference in found:
-        if difference.name in names or "a tensor at" in difference.now:
-            continue
-        if tensors and "(" in difference.name:  # the length of what a tensor was put into
-            continue
-        owner = difference.name.removesuffix(" (order)")
-        if owner != difference.name and any(name.startswith(f"{owner}[") for name in changed):
-            continue  # it has more items, so they have another order
-        slot = slots.of(difference.name)
-        text = f"{slot.name} is changed by every call, and by no replay"
-        severity = None
-        if difference.name in made_anew:
-            text = f"{slot.name} is made anew with the same content by every call, which rote runs eagerly"
-            severity = Severity.SPEED
-        if slot.rule is not None:
-            text += "; the default is one object for all calls"
-        notes.add(
-            slot.rule or rules.STATE_CHANGES,
-            text,
-            evidence=_shown(difference),
-            severity=severity,
-            place=_place(slot.site, line),
-        )
+class Comparison:
+    """Notes what differs between two calls, at the line of their code that changes it or else at ``line``."""
 
-
-class _Slot(NamedTuple):
-    """A slot that changed: its name, the line that changes it, and its rule, if it lies in a default."""
-
-    name: str
-    site: Site | None
-    rule: Rule | None
-
-
-class _Slots:
-    """Names slots as a user would: what lies in the default of a parameter by the parameter."""
-
-    def __init__(self, after: Snapshot, codes: list[CodeType]) -> None:
-        self._defaults = _defaults(after)
+    def __init__(self, notes: TrialNotes, codes: list[CodeType], line: CodePlace) -> None:
+        self._notes = notes
         self._codes = codes
+        self._line = line
 
-    def of(self, name: str) -> _Slot:
-        """The slot of a name that a walk gave."""
-        for slot, (parameter, code) in self._defaults.items():
+    def _add(
+        self,
+        rule: Rule,
+        text: str,
+        evidence: str,
+        site: Site | None = None,
+        severity: Severity | None = None,
+        remedy: str = "",
+    ) -> None:
+        place = CodePlace(site, 0, ()) if site is not None else self._line
+        self._notes.add(rule, text, evidence=evidence, severity=severity, remedy=remedy, place=place)
+
+    def state(self, before: Snapshot, after: Snapshot) -> None:
+        """Slots that the call changes."""
+        found = [each for each in differences(before, after, SHOWN) if not each.advanced]
+        scheduler = next((each for each in found if each.scheduler is not None), None)
+        if scheduler is not None:  # all other changes may follow from its step
+            site = line_that_calls(scheduler.name.rpartition(".")[0], "step", self._codes)
+            text = f"the call steps a {scheduler.scheduler}"
+            self._add(rules.SCHEDULER_INSIDE, text, _shown(scheduler), site)
+            return
+        defaults = _defaults(after)
+        tensors = _new_tensors(before, after)
+        for entry in tensors:
+            name, site, of_default = self._slot(after.name_of(entry), defaults)
+            rule = rules.SCALE_ON_SELF if is_module_dict(entry.container) else rules.TENSOR_ESCAPES
+            text, severity = f"a tensor of the call is stored in {name}", None
+            if _OF_ARGUMENT.fullmatch(name):
+                rule, text, severity = rules.ARGUMENT_CHANGED, f"{text}; {AGAIN}", Severity.SPEED
+            else:
+                text += "; a replay stores nothing, and overwrites its memory"
+            self._add(of_default or rule, text, name, site, severity)
+        names = {after.name_of(entry) for entry in tensors}
+        made_anew = _made_anew(before, after)
+        changed = {difference.name for difference in found}
+        for difference in found:
+            if difference.name in names or "a tensor at" in difference.now:
+                continue
+            if tensors and "(" in difference.name:  # the length of what a tensor was put into
+                continue
+            owner = difference.name.removesuffix(" (order)")
+            if owner != difference.name and any(name.startswith(f"{owner}[") for name in changed):
+                continue  # it has more items, so they have another order
+            name, site, of_default = self._slot(difference.name, defaults)
+            text, severity = f"{name} is changed by every call, and by no replay", None
+            if difference.name in made_anew:
+                text = f"{name} is made anew with the same content by every call, which rote runs eagerly"
+                severity = Severity.SPEED
+            if of_default is not None:
+                text += "; the default is one object for all calls"
+            self._add(of_default or rules.STATE_CHANGES, text, _shown(difference), site, severity)
+
+    def _slot(self, name: str, defaults: Defaults) -> tuple[str, Site | None, Rule | None]:
+        """A slot's name in the user's terms, the line that changes it, and its rule if it is in a default."""
+        for slot, (parameter, code) in defaults.items():
             if name.startswith(slot):
                 name = parameter + name.removeprefix(slot)
-                return _Slot(name, line_that_changes(name, [code]), rules.MUTABLE_DEFAULT)
-        return _Slot(name, line_that_changes(name, self._codes), None)
+                return name, line_that_changes(name, [code]), rules.MUTABLE_DEFAULT
+        return name, line_that_changes(name, self._codes), None
+
+    def iterators(self, moved: Iterable[Difference]) -> None:
+        """Iterators that the call advances."""
+        for each in moved:
+            text = f"{each.name} is advanced by every call, and by no replay"
+            site = line_that_advances(each.name, self._codes)
+            self._add(rules.STATE_CHANGES, text, _shown(each), site, remedy=NEXT)
+
+    def random_numbers(
+        self, states: tuple[HostRandom, HostRandom], drawn: dict[str, list[CodePlace]]
+    ) -> None:
+        """Draws from the generators of Python and numpy."""
+        before, after = states
+        used = {"random": before.python != after.python, "numpy.random": before.array != after.array}
+        for module in (module for module, draws in used.items() if draws):
+            text = f"a number is drawn from {module}; replays use the first one for ever"
+            for place in drawn.get(module, [self._line]):
+                self._notes.add(rules.HOST_RANDOM, text, place=place)
+
+    def results(self, earlier: list[Any], later: list[Any]) -> None:
+        """Plain values in the result."""
+        for was, now in zip(earlier, later, strict=False):
+            if was != now and not (was != was and now != now):
+                text = "a plain value in the result differs between two calls with the same arguments"
+                self._add(rules.OUTPUT_DIFFERS, text, f"was {was!r}, is {now!r}")
+                return
+
+    def traces(
+        self, earlier: Trace, later: Trace, index: int, place: CodePlace | None, explained: bool
+    ) -> None:
+        """An operation that differs, or its plain operands."""
+        was = earlier[index] if index < len(earlier) else _END
+        now = later[index] if index < len(later) else _END
+        place = place or self._line
+        if was.name == now.name:
+            text = f"{short(was.name)} gets another plain operand in every call; a graph keeps the first"
+            pairs = _pairs(was.every_operand, now.every_operand)
+            differing = [f"{_text(a)} became {_text(b)}" for a, b in pairs if a != b]
+            self._notes.add(rules.OPERAND_DIFFERS, text, evidence="; ".join(differing[:2]), place=place)
+        elif not explained:
+            text = "other operations run in every call; a graph repeats those of one"
+            evidence = f"{short(was.name)} became {short(now.name)}"
+            self._notes.add(rules.OPERATIONS_DIFFER, text, evidence=evidence, place=place)
 
 
-def _defaults(after: Snapshot) -> dict[str, tuple[str, CodeType]]:
+def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
+    """The slots whose content differs between two walks."""
+    found: list[Difference] = []
+    for address, entry in before.entries.items():
+        later = after.entries.get(address)
+        if later is not None and (entry.value is later.value or same(entry.value, later.value)):
+            continue
+        if later is not None:
+            found.append(difference_in(after, entry, later, before.name_of(entry)))
+        else:
+            now = read(entry)
+            if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
+                found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
+        if len(found) >= limit:
+            return found
+    for address, entry in after.entries.items():
+        if address not in before.entries and (LENGTH, address[1], None) in before.entries:
+            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
+            if len(found) >= limit:
+                break
+    return sorted(found, key=lambda difference: "(" in difference.name)
+
+
+def _shown(difference: Difference) -> str:
+    return f"was {difference.was}, is {difference.now}"
+
+
+def _defaults(after: Snapshot) -> Defaults:
     """Slots of the defaults of functions, each with the parameter's name and the function's code."""
-    found: dict[str, tuple[str, CodeType]] = {}
+    found: Defaults = {}
     for entry in after.entries.values():
         if entry.kind != ATTRIBUTE or entry.key not in ("__defaults__", "__kwdefaults__"):
             continue
@@ -150,7 +224,7 @@ def _new_tensors(before: Snapshot, after: Snapshot) -> list[Entry]:
 
 
 def _made_anew(before: Snapshot, after: Snapshot) -> set[str]:
-    """Slots with another list, tuple or dict than before, in which lies what lay there before."""
+    """Slots with another list, tuple or dict than before, with the same content."""
     found: set[str] = set()
     for address, entry in before.entries.items():
         later = after.entries.get(address)
@@ -169,52 +243,8 @@ def _same_content(was: Any, now: Any) -> bool:
     return len(was) == len(now) and all(same(mark(a), mark(b)) or _same_content(a, b) for a, b in pairs)
 
 
-def _shown(difference: Difference) -> str:
-    return f"was {difference.was}, is {difference.now}"
-
-
-def iterators(
-    notes: TrialNotes, moved: Iterable[Difference], codes: Iterable[CodeType], line: CodePlace
-) -> None:
-    """Iterators that the call advances."""
-    codes = list(codes)
-    for each in moved:
-        text = f"{each.name} is advanced by every call, and by no replay"
-        place = _place(line_that_advances(each.name, codes), line)
-        notes.add(
-            rules.STATE_CHANGES, text, evidence=f"was {each.was}, is {each.now}", place=place, remedy=NEXT
-        )
-
-
-def random_numbers(
-    notes: TrialNotes,
-    states: tuple[HostRandom, HostRandom],
-    drawn: dict[str, list[CodePlace]],
-    line: CodePlace,
-) -> None:
-    """Python's or numpy's generators were used."""
-    before, after = states
-    for used, module in (
-        (before.python != after.python, "random"),
-        (before.array != after.array, "numpy.random"),
-    ):
-        if used:
-            text = f"a number is drawn from {module}; replays use the first one for ever"
-            for place in drawn.get(module, [line]):
-                notes.add(rules.HOST_RANDOM, text, place=place)
-
-
-def results(notes: TrialNotes, earlier: list[Any], later: list[Any], line: CodePlace) -> None:
-    """Plain values in the result."""
-    for was, now in zip(earlier, later, strict=False):
-        if was != now and not (was != was and now != now):
-            text = "a plain value in the result differs between two calls with the same arguments"
-            notes.add(rules.OUTPUT_DIFFERS, text, evidence=f"was {was!r}, is {now!r}", place=line)
-            return
-
-
 def differing(earlier: Trace, later: Trace) -> list[int]:
-    """Positions of operations that differ: the first one, and those after it that get other plain operands.
+    """Positions of operations that differ: the first one, and later ones that get other plain operands.
 
     What comes after an operation of another kind, or gets tensors of other shapes, follows from the first.
     """
@@ -232,30 +262,12 @@ def differing(earlier: Trace, later: Trace) -> list[int]:
 
 
 def _plain_only(was: Operand, now: Operand) -> bool:
-    """Whether two operands are the same but for plain values in them."""
+    """Whether two operands differ in nothing but plain values."""
     if isinstance(was, ShapedTensor):
         return was == now
     if type(was) is not tuple or type(now) is not tuple:
         return True
     return len(was) == len(now) and all(_plain_only(a, b) for a, b in zip(was, now, strict=True))
-
-
-def traces(
-    notes: TrialNotes, earlier: Trace, later: Trace, index: int, place: CodePlace, explained: bool
-) -> None:
-    """Operations or their plain operands differ from call to call."""
-    was = earlier[index] if index < len(earlier) else TracedOperation("the end of the call")
-    now = later[index] if index < len(later) else TracedOperation("the end of the call")
-    if was.name == now.name:
-        text = f"{short(was.name)} gets another plain operand in every call; a graph keeps the first"
-        pairs = _pairs(was.every_operand, now.every_operand)
-        differing = [f"{_text(a)} became {_text(b)}" for a, b in pairs if a != b]
-        notes.add(rules.OPERAND_DIFFERS, text, evidence="; ".join(differing[:2]), place=place)
-    elif not explained:
-        text = "other operations run in every call; a graph repeats those of one"
-        notes.add(
-            rules.OPERATIONS_DIFFER, text, evidence=f"{short(was.name)} became {short(now.name)}", place=place
-        )
 
 
 def _pairs(was: Operand, now: Operand) -> Iterable[tuple[Operand, Operand]]:
@@ -270,7 +282,3 @@ def _pairs(was: Operand, now: Operand) -> Iterable[tuple[Operand, Operand]]:
 
 def _text(operand: Operand) -> str:
     return show(operand.value if isinstance(operand, Number) else operand)
-
-
-def _place(site: Site | None, line: CodePlace) -> CodePlace:
-    return CodePlace(site, 0, ()) if site is not None else line

@@ -1,4 +1,4 @@
-"""``rote.check``: what of a callable cannot be captured, found without a GPU."""
+"""``rote.check``: finds what cannot be captured of a callable, without a GPU."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .isolation import ChildAnswer, TimeUp, isolated
 from .session import CheckSession, Outcome, Work
 
 LIMIT_S = 60.0
-"""Seconds that a check may take unless told otherwise."""
+"""Seconds that a check may take by default."""
 
 
 def check(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Findings:
     """Find everything in a callable that a CUDA graph cannot hold, without a GPU.
 
-    The callable runs twice on pretended device tensors, without computing anything and without memory for
-    weights, and goes on after each hazard, so that one check lists them all. It runs in a forked copy of the
-    process: nothing of the caller's is changed. If none of the callable's tensors lies on a GPU, all are
-    taken to have been moved to one, as by ``.to("cuda")``.
+    The callable runs twice on pretended device tensors, which compute nothing and need no memory, and goes on
+    after each hazard, so that one check lists them all. It runs in a forked copy of the process, so the
+    caller's objects do not change. If none of the callable's tensors lies on a GPU, all are taken to have
+    been moved to one, as by ``.to("cuda")``.
 
     Args:
         fn: The callable: a function, a module, a bound method, a whole training step.
@@ -33,23 +33,23 @@ def check(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Findings:
         The findings, each with its rule, line, column, call path, evidence and remedy.
 
     Raises:
-        EnvironmentError_: This system cannot fork a process; or the callable runs a backward, and one on a
-            GPU ran in this process before (autograd's threads do not survive a fork).
+        EnvironmentError_: This system cannot fork a process; or the callable runs a backward after one ran on
+            a GPU in this process (autograd's threads do not survive a fork).
     """
     return check_work(lambda: (fn, args, kwargs), target=getattr(fn, "__qualname__", type(fn).__name__))
 
 
 def check_work(build: Callable[[], Work], *, target: str = "", limit_s: float = LIMIT_S) -> Findings:
-    """Check what a function builds; it is called where the check is made.
+    """Check a callable that ``build`` makes in the forked process, with its arguments and keyword arguments.
 
     Args:
-        build: Returns the callable, its arguments and its keyword arguments.
-        target: What to call it.
+        build: Returns the three.
+        target: The name of the callable in the findings.
         limit_s: Seconds that the check may take.
 
     Raises:
-        MisuseError: The function that builds raised one.
-        EnvironmentError_: This system cannot fork a process.
+        MisuseError: ``build`` raised one.
+        EnvironmentError_: See :func:`check`.
     """
     import_ahead()
     linecache.checkcache()  # findings quote lines as they are now

@@ -1,11 +1,11 @@
-"""Work done in a process of its own, with a limit on time.
+"""Work in a process of its own, with a limit on time.
 
-A check registers a device, replaces functions of PyTorch and puts fake tensors into somebody's model; the
-callable may change anything, print without end, hang, or take the interpreter down. So it runs in a forked
-copy of the process: the caller's objects stay as they were whatever happens, and only the answer comes back.
+A check registers a device, replaces functions of PyTorch and puts fake tensors into the user's model; the
+callable may change anything, print without end, hang, or crash the interpreter. So the check runs in a forked
+copy of the process: the caller's objects stay as they are whatever happens, and only the answer comes back.
 
-In the copy the device must not be used (a forked process has no CUDA context). The check asks real tensors
-for their shapes and no more.
+The copy must not use the device (a forked process has no CUDA context). A check only asks real tensors on it
+for their metadata.
 """
 
 from __future__ import annotations
@@ -29,32 +29,28 @@ import torch
 from ..base import EnvironmentError_, MisuseError
 
 GRACE_S = 3.0
-"""Seconds after the limit until a process that does not listen is killed."""
+"""Seconds after the limit until the process is killed."""
 
 AGAIN_S = 1.0
-"""Seconds until it is told again, for those who caught it. What was found is put together meanwhile."""
+"""Seconds between two :class:`TimeUp`, as the callable may catch one; time for the check to conclude."""
 
 OVER = b"the time is up"
-"""Comes instead of an answer where the limit was reached outside of the work itself."""
+"""The answer if the limit is reached outside of the work itself."""
 
 HEAD = 2000
-"""Characters of what was printed that are kept."""
+"""Characters of the output that are kept."""
 
 
 class TimeUp(BaseException):
-    """The limit is reached; raised in the middle of whatever runs. Its text says so."""
+    """The limit is reached; raised in the middle of whatever runs."""
 
 
 @dataclass(frozen=True)
 class ChildAnswer:
-    """What came back.
+    """The result of the work, or one of rote's errors that it raised.
 
-    Attributes:
-        value: What the work returned, or None.
-        error: What it raised, if that was one of rote's errors.
-        printed: Bytes that were written to standard output and error.
-        head: The first of them.
-        ended: How the process ended, if there is no value: ``"time"`` or a text.
+    ``printed`` counts the bytes of its output and ``head`` is the beginning. ``ended`` says how the process
+    ended without an answer: ``"time"`` or a text.
     """
 
     value: Any
@@ -65,11 +61,7 @@ class ChildAnswer:
 
 
 def isolated(work: Callable[[], Any], limit_s: float) -> ChildAnswer:
-    """Do work in a forked process.
-
-    Args:
-        work: What to do; its result has to be picklable.
-        limit_s: Seconds it may take.
+    """Do work, whose result can be pickled, in a forked process.
 
     Raises:
         EnvironmentError_: This system cannot fork a process.
@@ -123,7 +115,7 @@ def _child(work: Callable[[], Any], limit_s: float, answers: int, printed: int) 
     except TimeUp:
         signal.setitimer(signal.ITIMER_REAL, 0)
         os.write(answers, OVER)
-    except BaseException:  # nothing of the child may run on in the caller's code
+    except BaseException:  # the child must never return into the caller's code
         traceback.print_exc()
     finally:
         os._exit(status)
@@ -151,12 +143,10 @@ def _parent(child: int, results: int, prints: int, limit_s: float) -> ChildAnswe
         with selectors.DefaultSelector() as selector:
             selector.register(results, selectors.EVENT_READ)
             selector.register(prints, selectors.EVENT_READ)
-            while selector.get_map():
+            while selector.get_map() and not killed:
                 left = deadline - time.monotonic()
                 ready = selector.select(max(left, 0))
-                if not ready:
-                    killed = True
-                    break
+                killed = not ready or left <= 0
                 for key, _ in ready:
                     data = os.read(key.fd, 1 << 16)
                     if not data:
@@ -166,9 +156,6 @@ def _parent(child: int, results: int, prints: int, limit_s: float) -> ChildAnswe
                     else:
                         count += len(data)
                         head += data[: max(0, HEAD - len(head))]
-                if left <= 0:
-                    killed = True
-                    break
     finally:
         status = _end(child, killed)
     text = head.decode(errors="replace")

@@ -1,10 +1,10 @@
 """One check from the first run to the findings, in the process that was forked for it.
 
 The callable runs twice, as a capture would meet it after a warm-up: what only the first call does (lazy
-initialisation, calibration) is no hazard. The second call's operations, operands, Python state, random
-generators and result are compared with the first's; where they differ, a third call tells whether they go on
-to differ, and a fourth at which line. Each line that got an invented truth value gets the other one in a run
-of its own: what lies on the other branch is met there.
+initialisation, calibration) is no hazard. The operations, operands, Python state, random generators and
+result of the second call are compared with those of the first. If the operations differ, a third call tells
+whether they go on to differ, and a fourth at which lines. Each line that got an invented truth value gets the
+other one in a run of its own, which meets what lies on the other branch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -25,14 +25,13 @@ from ..hazards.rules import Finding, Remark
 from ..runtime.arguments import Spec, flatten, paths, unflatten
 from ..runtime.capture import HostRandom
 from ..runtime.state import Difference, Snapshot
-from . import compare
-from .comments import LinesRan, lines_of, to_a_trial, unused_comments
+from .comments import LinesRan, remarks
+from .compare import COUNTING, EXPLAINING, Comparison, differences, differing
 from .device import FakeStage
-from .differing import differences
 from .fake import script_line
 from .isolation import TimeUp
 from .surroundings import SurroundingEffect, Surroundings, handed_back
-from .trial import UNKNOWN, CodePlace, Note, TracedOperation, TrialNotes
+from .trial import UNKNOWN, CodePlace, TracedOperation, TrialNotes
 from .walk import StateWalk
 from .watched import WatchedCode
 
@@ -45,13 +44,13 @@ _AFTER_BACKWARD = (
 )
 
 SLOTS = 1000
-"""Slots that differ among which iterators are looked for."""
+"""Differing slots among which iterators are looked for."""
 
 RETRIES = 6
 """Runs with other truth values when the callable raised after one was invented."""
 
 BRANCHES = 16
-"""Lines whose truth value is the other one in a run of its own, at most."""
+"""Lines, at most, that get the other truth value in a run of their own."""
 
 DRAWS = 5
 """Runs of a callable that draws host random numbers, until they make a difference."""
@@ -59,14 +58,7 @@ DRAWS = 5
 
 @dataclass
 class Outcome:
-    """What a check has to say.
-
-    Attributes:
-        findings: The findings.
-        incomplete: Why it ended early, empty if it did not.
-        operations: Operations of one call.
-        remarks: What is to be said of comments that silenced nothing.
-    """
+    """The answer of a check: ``incomplete`` says why it ended early, ``operations`` counts one call's."""
 
     findings: list[Finding] = field(default_factory=list[Finding])
     incomplete: str = ""
@@ -74,19 +66,11 @@ class Outcome:
     remarks: list[Remark] = field(default_factory=list[Remark])
 
 
-@dataclass
-class Run:
+class Run(NamedTuple):
     """One call.
 
-    Attributes:
-        notes: What it met.
-        trace: Its operations.
-        before: The state before it.
-        after: The state after it.
-        random: The host's generators before it, and after.
-        value: Leaves of what it returned that are no tensors.
-        effects: What it did to its arguments' containers and to modes.
-        advanced: Iterators that it moved.
+    ``before`` and ``after`` are the state around it, ``random`` the host's generators before and after it,
+    ``value`` the plain leaves of the result, and ``advanced`` the iterators that it advances.
     """
 
     notes: TrialNotes
@@ -100,7 +84,7 @@ class Run:
 
 
 class FailedError(Exception):
-    """The callable raised; ``__cause__`` is what."""
+    """The callable raised ``__cause__``."""
 
 
 class CheckSession:
@@ -110,10 +94,9 @@ class CheckSession:
         self._stage = stage
         self._function, args, kwargs = work
         self._executed = WatchedCode()
-        self._executed.add_function(inspect.unwrap(getattr(self._function, "__func__", self._function)))
-        leaves: list[Any] = []
-        self._spec: Spec = flatten((args, kwargs), leaves)
-        self._leaves = leaves
+        self._executed.add_function(self._unwrapped())
+        self._leaves: list[Any] = []
+        self._spec: Spec = flatten((args, kwargs), self._leaves)
         shape_args, shape_kwargs = self._spec[3]
         self._names = paths(shape_args, "args") + paths(shape_kwargs, "kwargs")
         self._codes: list[CodeType] = []
@@ -142,7 +125,7 @@ class CheckSession:
                 note.place = line
         found.findings = [note.finding() for note in notes.found.values()]
         if not found.incomplete:
-            found.remarks = self._remarks(found.findings)
+            found.remarks = remarks(self._codes, found.findings, self._run_watching)
         return found
 
     def _look_elsewhere(self, notes: TrialNotes) -> None:
@@ -155,24 +138,8 @@ class CheckSession:
                     notes.found.setdefault(key, note)
             inventor.flip(site)
 
-    def _remarks(self, findings: list[Finding]) -> list[Remark]:
-        """Comments that silence nothing, and those of lines that ran and silenced nothing."""
-        comments = unused_comments(self._codes, findings)
-        said = [each.remark(each.mistake) for each in comments if each.mistake]
-        doubted = to_a_trial(comments)
-        if doubted:
-            lines = LinesRan(lines_of(doubted))
-            with contextlib.suppress(FailedError, TimeUp):
-                self._run(watching=lines)
-            said += [
-                each.remark(f"ignore[{each.code}] silences nothing, in this call at least")
-                for each in doubted
-                if (each.where.file, each.where.line) in lines.ran
-            ]
-        return said
-
     def _so_far(self) -> TrialNotes:
-        """What all runs have met, of a check that cannot be finished."""
+        """The notes of all runs, of a check that cannot be finished."""
         notes = TrialNotes()
         for each in self._noted:
             notes.found.update(each.found)
@@ -185,7 +152,7 @@ class CheckSession:
         if runs[0].trace != runs[1].trace:
             runs.append(self._run())
         while self._stage.drawn and runs[-2].trace == runs[-1].trace and len(runs) < DRAWS:
-            runs.append(self._run())  # two numbers that are drawn may be the same
+            runs.append(self._run())  # two draws may give the same number
         return runs
 
     def _run(self, watching: Any = None, wanted: frozenset[int] = frozenset()) -> Run:
@@ -197,6 +164,10 @@ class CheckSession:
                     raise FailedError from error
         raise AssertionError
 
+    def _run_watching(self, lines: LinesRan) -> None:
+        with contextlib.suppress(FailedError, TimeUp):
+            self._run(watching=lines)
+
     def _attempt(self, watching: Any, wanted: frozenset[int]) -> Run:
         before = self._walk()
         self._stage.begin(before, wanted)
@@ -207,28 +178,23 @@ class CheckSession:
         with watching or contextlib.nullcontext(), self._stage.modes():
             value = run_once(self._function, args, kwargs)
         trial.notes.add_caught()
-        effects = surroundings.effects(args, kwargs, value)
-        after_random = HostRandom.read()
+        effects = list(surroundings.effects(args, kwargs, value))
+        random = (surroundings.random, HostRandom.read())
         self._codes = list(self._executed.globals)
         leaves: list[Any] = []
         flatten(value, leaves)
         plain = [leaf for leaf in leaves if isinstance(leaf, (bool, int, float, str, complex))]
         after = self._walk()
-        effects += handed_back(
-            value, {container for _, container, _ in after.entries}, "that the callable keeps"
-        )
+        kept = {container for _, container, _ in after.entries}
+        effects += handed_back(value, kept, "that the callable keeps")
         moved = [each for each in differences(before, after, SLOTS) if each.advanced]
         if watching is self._executed:
             before = after  # the globals of code that had not run were not known before
-        random = (surroundings.random, after_random)
         return Run(trial.notes, trial.trace, before, after, random, plain, effects, moved)
 
     def _walk(self) -> Snapshot:
-        opaque = [
-            (name, leaf)
-            for name, leaf in zip(self._names, self._leaves, strict=True)
-            if not isinstance(leaf, torch.Tensor)
-        ]
+        named = zip(self._names, self._leaves, strict=True)
+        opaque = [(name, leaf) for name, leaf in named if not isinstance(leaf, torch.Tensor)]
         is_function = inspect.isfunction(self._function) or inspect.ismethod(self._function)
         kind: type = type(self._function)
         root = "" if is_function else kind.__name__
@@ -238,43 +204,38 @@ class CheckSession:
 
     def _compared(self, runs: list[Run]) -> TrialNotes:
         last, earlier = runs[-1], runs[-2]
-        notes = last.notes
-        line = self._line()
-        compare.state(notes, last.before, last.after, self._codes, line)
-        compare.iterators(notes, last.advanced, self._codes, line)
-        compare.random_numbers(notes, last.random, self._stage.drawn, line)
+        notes, line = last.notes, self._line()
+        comparison = Comparison(notes, self._codes, line)
+        comparison.state(last.before, last.after)
+        comparison.iterators(last.advanced)
+        comparison.random_numbers(last.random, self._stage.drawn)
         for each in dict.fromkeys(effect for run in runs for effect in run.effects):
             notes.add(each.rule, each.text, place=line, severity=each.severity)
-        compare.results(notes, earlier.value, last.value, line)
-        differing = compare.differing(earlier.trace, last.trace)
-        if differing:
-            self._stage_differences(notes, earlier, last, differing, line)
-        return notes
-
-    def _stage_differences(
-        self, notes: TrialNotes, earlier: Run, last: Run, differing: list[int], line: CodePlace
-    ) -> None:
+        comparison.results(earlier.value, last.value)
+        positions = differing(earlier.trace, last.trace)
         codes = {note.rule.code for note in notes.found.values()}
-        if codes & compare.COUNTING:
-            return
-        explained = bool(codes & compare.EXPLAINING)
+        if not positions or codes & COUNTING:
+            return notes
+        explained = bool(codes & EXPLAINING)
         with contextlib.suppress(FailedError):
-            self._run(wanted=frozenset(differing))
-        for index in differing:
+            self._run(wanted=frozenset(positions))
+        for index in positions:
             place = self._stage.trial.places.get(index)
             known = explained or (place is None and rules.HOST_RANDOM.code in codes)
-            compare.traces(notes, earlier.trace, last.trace, index, place or line, known)
+            comparison.traces(earlier.trace, last.trace, index, place, known)
+        return notes
+
+    def _unwrapped(self) -> Any:
+        return inspect.unwrap(getattr(self._function, "__func__", self._function))
 
     def _line(self) -> CodePlace:
         """Where the callable is defined."""
-        target = inspect.unwrap(getattr(self._function, "__func__", self._function))
+        target = self._unwrapped()
         scripted = script_line(target)
         if scripted is not None:
             return CodePlace(Site(*scripted, "forward"), 0, ())
-        if isinstance(target, torch.nn.Module):
-            target = inspect.getattr_static(
-                type(target), "forward"
-            )  # a traced one has a descriptor that raises
+        if isinstance(target, torch.nn.Module):  # not by getattr: a traced one has a descriptor that raises
+            target = inspect.getattr_static(type(target), "forward")
         code = getattr(target, "__code__", None)
         if code is None:
             call: Any = vars(type(target)).get("__call__")
@@ -289,7 +250,7 @@ def run_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def _failure(notes: TrialNotes, error: BaseException, line: CodePlace) -> str:
-    """The callable raised: a note at the line that did, or at its first one, and a sentence."""
+    """Note that the callable raised, at the line that did or where it is defined; returns a sentence."""
     found = traceback_site(error.__traceback__)
     site = found if found.line else line.site
     frames = [
@@ -299,9 +260,6 @@ def _failure(notes: TrialNotes, error: BaseException, line: CodePlace) -> str:
     path = tuple(frame for frame in frames if not is_internal(frame.file))
     text = str(error).strip().splitlines()
     message = f"{type(error).__name__}: {text[0] if text else 'no message'}"
-    note = Note(
-        rules.RAISES, CodePlace(site, 0, path), f"the callable raises {message}",
-        rules.RAISES.severity, rules.RAISES.remedy, "",
-    )  # fmt: skip
-    notes.found.setdefault(note.key, note)
+    place = CodePlace(site, 0, path)
+    notes.add(rules.RAISES, f"the callable raises {message}", place=place)
     return f"the callable raised {message} at {site}"

@@ -1,4 +1,4 @@
-"""What a call may change beside the state that a walk sees: its arguments, modes, the host's generators."""
+"""What a call may change besides the state that a walk sees: its arguments, modes, the host's generators."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ AGAIN = "replays of rote do that again, a graph captured by hand does not"
 
 
 class SurroundingEffect(NamedTuple):
-    """What a call does to its surroundings.
-
-    Attributes:
-        rule: The rule.
-        text: What happens.
-        severity: What it costs; that of the rule if None.
-    """
+    """What a call does to its surroundings; the severity is the rule's if None."""
 
     rule: Rule
     text: str
@@ -31,15 +25,10 @@ class SurroundingEffect(NamedTuple):
 
 
 def handed_back(value: Any, owned: Container[int], whose: str) -> Iterator[SurroundingEffect]:
-    """A list, dict or object in the result that is not the call's own.
+    """A list, dict or object in the result whose identity, or that of its ``__dict__``, is ``owned``.
 
     A graph captured by hand goes on filling the same tensors, so nothing is wrong; rote, whose results belong
     to the caller, does not record the call.
-
-    Args:
-        value: The result.
-        owned: Identities of containers; of an object, also that of its ``__dict__``.
-        whose: Where those come from.
     """
     for branch in containers(flatten(value, []), value):
         known = id(branch) in owned or id(getattr(branch, "__dict__", branch)) in owned
@@ -50,11 +39,7 @@ def handed_back(value: Any, owned: Container[int], whose: str) -> Iterator[Surro
 
 
 class Surroundings:
-    """The surroundings of a call, as they are before it.
-
-    Attributes:
-        random: The host's generators.
-    """
+    """The surroundings of a call before it; ``random`` are the host's generators."""
 
     def __init__(self, spec: Spec, leaves: list[Any], names: list[str]) -> None:
         self._spec = spec
@@ -64,45 +49,33 @@ class Surroundings:
         self._forms = [_form(leaf) for leaf in leaves]
         self.random = HostRandom.read()
 
-    def effects(self, args: Any, kwargs: Any, value: Any) -> list[SurroundingEffect]:
-        """What the call has changed, by rule."""
+    def effects(self, args: Any, kwargs: Any, value: Any) -> Iterator[SurroundingEffect]:
+        """What the call, which returned ``value``, has changed."""
         leaves: list[Any] = []
         spec = flatten((args, kwargs), leaves)
-        given = {id(branch) for branch in containers(spec, (args, kwargs))}
-        return [
-            *self._stored(spec, leaves),
-            *self._reshaped(),
-            *self._returned(value),
-            *handed_back(value, given, "from the arguments"),
-            *self._modes(),
-        ]
-
-    def _stored(self, spec: Spec, leaves: list[Any]) -> Iterator[SurroundingEffect]:
-        if spec == self._spec and all(a is b for a, b in zip(leaves, self._leaves, strict=True)):
-            return
-        text, severity = "the call stores something in one of its arguments", None
-        known = {id(leaf) for leaf in self._leaves}
-        new = [leaf for leaf in leaves if id(leaf) not in known]
-        again = all(isinstance(leaf, torch.Tensor) or type(leaf) in PLAIN_TYPES for leaf in new)
-        if again and _branches(spec) <= _branches(self._spec):
-            text, severity = f"{text}; {AGAIN}", Severity.SPEED
-        yield SurroundingEffect(rules.ARGUMENT_CHANGED, text, severity)
-
-    def _reshaped(self) -> Iterator[SurroundingEffect]:
+        if spec != self._spec or any(a is not b for a, b in zip(leaves, self._leaves, strict=True)):
+            yield self._stored(spec, leaves)
         for name, was, leaf in zip(self._names, self._forms, self._leaves, strict=True):
             now = _form(leaf)
             if now != was:
                 yield SurroundingEffect(rules.RESHAPED, f"{name} was {was} before the call and is {now}")
-
-    def _returned(self, value: Any) -> Iterator[SurroundingEffect]:
         if isinstance(value, Iterator):
             text = f"the call returns a {type(value).__name__}, which runs when the call is over"
             yield SurroundingEffect(rules.OPAQUE_OUTPUT, text)
-
-    def _modes(self) -> Iterator[SurroundingEffect]:
+        given = {id(branch) for branch in containers(spec, (args, kwargs))}
+        yield from handed_back(value, given, "from the arguments")
         changed = explain_ambient(self._ambient, read_ambient())
         if changed is not None:
             yield SurroundingEffect(rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}")
+
+    def _stored(self, spec: Spec, leaves: list[Any]) -> SurroundingEffect:
+        text = "the call stores something in one of its arguments"
+        known = {id(leaf) for leaf in self._leaves}
+        new = [leaf for leaf in leaves if id(leaf) not in known]
+        again = all(isinstance(leaf, torch.Tensor) or type(leaf) in PLAIN_TYPES for leaf in new)
+        if again and _branches(spec) <= _branches(self._spec):
+            return SurroundingEffect(rules.ARGUMENT_CHANGED, f"{text}; {AGAIN}", Severity.SPEED)
+        return SurroundingEffect(rules.ARGUMENT_CHANGED, text)
 
 
 def _branches(spec: Spec) -> int:

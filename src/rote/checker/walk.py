@@ -1,19 +1,18 @@
-"""The Python state a callable can reach: module attributes, closure cells, globals, containers.
+"""The Python state that a callable can reach: module attributes, closure cells, globals, containers.
 
-The checker compares what it finds before and after a call, and puts fake tensors where real ones lie before
-anything has run. So it goes by reach; a recording goes by what its calls read (:mod:`..runtime.reads`). A
-walk goes from the callable, from opaque arguments and from the globals named by executed code, and notes each
-slot (container, key) with what lies in it.
+The checker compares the state before and after a call, and replaces tensors before anything has run. So it
+goes by reach; a recording goes by what its calls read (:mod:`..runtime.reads`). A walk starts from the
+callable, from opaque arguments and from the globals that executed code names, and notes each slot (container,
+key) with its content.
 
-Descended into: dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
+It descends into dicts, lists, tuples, sets, deques, closures, defaults and attributes of functions, partials,
 modules, optimizers, instances of user classes (``__dict__`` and ``__slots__``), plain attributes of their
-classes, context variables, and Python modules of the user by the names the code mentions; the environment,
-where the code mentions it. Of iterators it is noted how far they are, of queues in C how much waits in them.
-Taken by identity: everything else.
+classes, context variables, the user's Python modules by the names that the code mentions, and the environment
+if the code mentions it. It notes the position of an iterator and the length of a queue in C. It compares
+everything else by identity.
 
-What this does not see: state inside C extensions, files, properties that compute from a clock, settings of
-PyTorch and of the standard library, and of large numpy arrays more than a sample
-(:mod:`..runtime.objects.marks`).
+It does not see state inside C extensions, files, properties that compute from a clock, settings of PyTorch
+and of the standard library, or more than a sample of a large numpy array (:mod:`..runtime.objects.marks`).
 """
 
 from __future__ import annotations
@@ -69,14 +68,11 @@ from ..runtime.state import (
 from .watched import WatchedCode
 
 ANSWER = "answer"
-"""Kind of a slot that is how many items wait in a queue."""
+"""Kind of a slot for the length of a queue."""
 
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 
-_WRAPPERS = (
-    *(staticmethod, classmethod, property, functools.cached_property),
-    type(functools.lru_cache(print)),
-)
+_WRAPPERS = (staticmethod, classmethod, property, functools.cached_property, type(functools.lru_cache(print)))
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _PARTS = ("__wrapped__", "__func__", "fget", "fset", "func")
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
@@ -84,10 +80,12 @@ BULK_LENGTH = 4096
 
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)
-_CONTAINERS = frozenset({list, tuple, set, frozenset})
+_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
+"""Types whose instances have no attributes."""
 _TABLES = frozenset({"_parameters", "_buffers", "_modules"})
 """Attributes of a module whose members are named as attributes are."""
-_KEPT_TYPES = _PLAIN_TYPES | BY_IDENTITY | {Content}  # kept as they are
+_KEPT_TYPES = _PLAIN_TYPES | BY_IDENTITY | {Content}
+"""Types whose instances are noted themselves, without a mark."""
 
 
 class StateWalk:
@@ -103,16 +101,18 @@ class StateWalk:
 
     def take(self, roots: list[tuple[str, Any]]) -> Snapshot:
         """Snapshot everything reachable from the roots and the executed code's globals."""
-        # A walk makes tens of thousands of tuples, no garbage: collecting would double its time.
-        with COLLECTOR.rests(), plain_functions():  # to look at a tensor of the user's class is not to use it
+        # A walk makes tens of thousands of tuples, no garbage: collecting would double its time. A look at a
+        # tensor of the user's class calls no function of that class.
+        with COLLECTOR.rests(), plain_functions():
             self._take(roots)
         return self.snapshot
 
     def _take(self, roots: list[tuple[str, Any]]) -> None:
         for name, root in roots:
-            # What is compared by content is noted as if it lay in a slot of its own.
+            # A root that is compared by content gets a slot, the same one at every walk.
             if isinstance(root, numpy.ndarray) or isinstance(mark(root), (Content, Position)):
-                self._note(ITEM, self._holder(root), 0, root, -1, name)
+                holder = self._executed.holders.setdefault(id(root), [root])
+                self._note(ITEM, holder, 0, root, -1, name)
             else:
                 self._descend(root, self.snapshot.node(-1, name))
         for namespace, name in self._executed.reads():
@@ -134,10 +134,6 @@ class StateWalk:
         while self._queue:
             value, node = self._queue.popleft()
             self._expand(value, node)
-
-    def _holder(self, root: Any) -> list[Any]:
-        """A slot for an argument; the same one at every walk, so that two walks can be compared."""
-        return self._executed.holders.setdefault(id(root), [root])
 
     def _note(self, kind: str, container: Any, key: Any, value: Any, parent: int, label: str) -> None:
         self._note_at((kind, id(container), key), container, value, parent, label)
@@ -175,7 +171,7 @@ class StateWalk:
             self._descend(value, node)
 
     def _of_use(self, position: Position, container: Any, node: int) -> Position:
-        """What a position means to the code that ran; what it does not name counts as not moved."""
+        """A position as the code that ran sees it: an iterator that it does not name counts as not moved."""
         is_argument = self._executed.holders.get(id(position.value)) is container
         named = is_argument or self._executed.names(self.snapshot.path(node), self._names)
         known = (position.known or not named) and position.codes.isdisjoint(self._executed.resumed)
@@ -191,9 +187,6 @@ class StateWalk:
 
     def _expand(self, value: Any, node: int) -> None:
         kind = type(value)
-        if kind is dict or kind is OrderedDict:  # most
-            self._expand_dict(value, node)
-            return
         if isinstance(value, dict):
             self._expand_dict(value, node)
         elif isinstance(value, (list, tuple, deque)):
@@ -213,9 +206,9 @@ class StateWalk:
                 self._descend(getattr(value, label), self.snapshot.node(node, f".{label}"))
             return
         elif isinstance(value, _WRAPPERS):
-            for function in _wrapped_functions(value):
-                if function.__code__ in self._executed.globals:
-                    self._descend(function, node)
+            for part in [getattr(value, name, None) for name in _PARTS]:
+                if isinstance(part, types.FunctionType) and part.__code__ in self._executed.globals:
+                    self._descend(part, node)
             return
         elif isinstance(value, threading.local):
             self._expand_attributes(value.__dict__, node)
@@ -231,7 +224,7 @@ class StateWalk:
                 self._expand_class(value, node)
                 self._descend(type(value), node)
             return
-        if kind in _CONTAINERS:  # they have no attributes and are asked nothing
+        if kind in _CONTAINERS:
             return
         of_class = self._classes.get(kind) or self._classes.setdefault(kind, class_of(kind))
         if of_class.is_open:
@@ -265,8 +258,8 @@ class StateWalk:
             return
         keys = members.keys(value)
         kinds = set(map(type, keys))
-        says_something = len(keys) > 1 or kinds != {str}  # 1 and True are one key, and not the same
-        if says_something and kinds <= _PLAIN_TYPES:
+        # A single key matters too if it is no string: 1 and True are equal, and not the same.
+        if (len(keys) > 1 or kinds != {str}) and kinds <= _PLAIN_TYPES:
             self._note(ORDER, value, None, Content(keys), node, " (order)")
 
     def _expand_sequence(self, value: Any, node: int) -> None:
@@ -338,7 +331,7 @@ class StateWalk:
 
     def _expand_class(self, cls: type, node: int) -> None:
         namespace = members.behind(vars(cls))
-        # Not LENGTH: that says that all members are noted, and of methods only those that ran are.
+        # Not LENGTH, which means that all members are noted: of methods, only those that ran are.
         self._note(MEMBERS, namespace, None, Content(len(namespace)), node, " (number of attributes)")
         for name, value in _members_of(cls, self._executed.globals):
             self._note(ITEM, namespace, name, value, node, f".{name}")
@@ -359,17 +352,8 @@ def _members_of(cls: type, ran: Container[types.CodeType]) -> list[tuple[str, An
     return found
 
 
-def _wrapped_functions(wrapper: Any) -> list[types.FunctionType]:
-    """The Python functions in one of :data:`_WRAPPERS`."""
-    parts = [getattr(wrapper, name, None) for name in _PARTS]
-    return [part for part in parts if isinstance(part, types.FunctionType)]
-
-
 def _stands_for(value: Any) -> tuple[Any, ...] | None:
-    """What an object has to give to who looks at it, and is nothing but; None for all else.
-
-    Bound methods, graphed callables, weak references, views of dicts.
-    """
+    """What a bound method, graphed callable, weak reference or view of a dict stands for; else None."""
     if is_bound_method(value):
         return value.__self__, value.__func__
     if is_graphed(value):

@@ -1,4 +1,4 @@
-"""Which Python code a call runs, watched in a process where nobody else may be tracing, and what it names."""
+"""The Python code that a call runs, watched in a process without other tracers, and what that code names."""
 
 from __future__ import annotations
 
@@ -26,26 +26,23 @@ _SUBSCRIPT = re.compile(r"\[.*?\]")
 _SEARCHING = frozenset({
     "globals", "locals", "vars", "eval", "exec", "__dict__", "modules", "import_module", "__import__",
 })  # fmt: skip
-"""By which code gets at its own namespace, or that of whom it is called by."""
+"""Names by which code reaches its own namespace, or its caller's."""
 
 _FRAMES = frozenset({"f_globals", "__globals__"})
-"""By which code gets at other namespaces."""
+"""Names by which code reaches other namespaces."""
 
 
 class WatchedCode(ExecutedCode):
-    """As its base, with ``sys.settrace`` where Python has no ``sys.monitoring``.
+    """Its base with ``sys.settrace`` where Python has no ``sys.monitoring``.
 
-    A profile function is told of each call and return, of C functions too; a trace function that wants no
-    lines only of calls of Python functions. That makes the watched call about three times as fast. A debugger
-    of the caller's is not disturbed: it is in another process.
-
-    Attributes:
-        holders: Slots for arguments that are compared by content.
+    A profile function gets each call and return, also of C functions; a trace function without lines gets
+    only calls of Python functions, which makes the watched call about three times as fast. The caller's
+    debugger is in another process.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.holders: dict[int, list[Any]] = {}
+        self.holders: dict[int, list[Any]] = {}  # slots for arguments that are compared by content
 
     def _start_profile(self) -> Callable[[], None] | None:
         seen: set[CodeType] = set()
@@ -60,17 +57,15 @@ class WatchedCode(ExecutedCode):
         return lambda: sys.settrace(None)
 
     def beside(self, seen: Mapping[int, Any]) -> Iterator[tuple[str, Any]]:
-        """Functions that a backward ran, and owners of methods it ran, which a walk has not met, with names.
+        """Functions that a backward ran, and owners of methods it ran, that a walk has not met, with names.
 
         PyTorch keeps some where only C++ finds them: the backward of an operator, hooks of the graph. A
-        function is looked for once, by its code; those that die with the call are left out.
+        function is searched for once, by its code; one that dies with the call is left out.
         """
         met = {value.__code__ for value in seen.values() if type(value) is FunctionType}
         own = {inner for code in list(self.globals) for inner in inner_code(code)}
-        missing = [
-            code for code in self._backwards if code.co_freevars and code not in met and code not in own
-        ]
-        unknown = [code for code in missing if code not in self._beside]
+        known = met | own | self._beside.keys()
+        unknown = [code for code in self._backwards if code.co_freevars and code not in known]
         self._beside.update({code: [] for code in unknown})
         for function in gc.get_referrers(*unknown) if unknown else ():
             if type(function) is FunctionType and function.__code__ in self._beside:
@@ -83,14 +78,12 @@ class WatchedCode(ExecutedCode):
     def reads(self) -> list[tuple[dict[str, Any], str]]:
         """Every global that the executed code may look up, as ``(globals, name)``, defined there or not.
 
-        An attribute of that name is no such look-up: ``optimizer.step()`` in a script that counts ``step``.
-        Only where code of the same namespace looks names up by itself (``globals()["K"]``) all that is
-        mentioned there counts, strings too.
+        An attribute of the same name is no lookup: ``optimizer.step()`` in a script that counts ``step``. But
+        if code of a namespace looks names up itself (``globals()["K"]``), every mentioned name of that
+        namespace counts, also in strings.
         """
         codes = list(self.globals.items())
-        searched = {
-            id(namespace) for code, namespace in codes if not _SEARCHING.isdisjoint(mentions_of(code))
-        }
+        searched = {id(names) for code, names in codes if not _SEARCHING.isdisjoint(mentions_of(code))}
         everywhere = any(not _FRAMES.isdisjoint(mentions_of(code)) for code, _ in codes)
         found: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
         for code, namespace in codes:
@@ -103,19 +96,12 @@ class WatchedCode(ExecutedCode):
         return list(found.values())
 
     def names(self, path: str, mentioned: set[str]) -> bool:
-        """Whether the code names a slot, or the container it lies in.
-
-        Args:
-            path: The name of the slot, as the user would write it.
-            mentioned: What :meth:`mentioned` returns.
-        """
+        """Whether the code, with its ``mentioned`` names, names a slot (by its path) or its container."""
         name = _SUBSCRIPT.sub("", path).rpartition(".")[2]
-        if name in mentioned or name in _UNNAMED:
-            return True
-        return any(name in code.co_freevars for code in self.globals)
+        return name in mentioned or name in _UNNAMED or any(name in code.co_freevars for code in self.globals)
 
     def modules(self) -> list[ModuleType]:
-        """The Python modules that the executed code names: what it imports while it runs is no global."""
+        """The Python modules that the executed code names: an import while it runs makes no global."""
         found: set[str] = set()
         for code, namespace in list(self.globals.items()):
             names, package = mentions_of(code), namespace.get("__package__")
@@ -125,9 +111,6 @@ class WatchedCode(ExecutedCode):
 
 @functools.lru_cache(maxsize=4096)
 def _globals_of(code: CodeType) -> frozenset[str]:
-    """The names that code, and what is defined in it, looks up among globals.
-
-    To take an instruction apart costs 2 us, so it is done once for each code.
-    """
+    """The globals that code, and code defined in it, looks up; kept, as an instruction takes 2 us to read."""
     found = {each.argval for each in dis.get_instructions(code) if each.opname in _OF_GLOBALS}
     return frozenset(found.union(*map(_globals_of, inner_code(code))))

@@ -1,7 +1,7 @@
 """A file of known findings: a check reports what is new.
 
-A finding is known by its rule, its file and its source line, not by the line's number, so that a change
-elsewhere in the file does not bring it back. As many are silenced as the file counts.
+A finding is known by its rule, its file and its source line, not by its line number: a change elsewhere in
+the file does not bring it back. The baseline counts equal findings, and silences as many.
 """
 
 from __future__ import annotations
@@ -27,25 +27,29 @@ def write(path: Path, findings: Iterable[Finding]) -> None:
 
 
 def unknown(path: Path, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings that a baseline does not have; a MisuseError says that there is none."""
-    return _compared(path, findings)[0]
-
-
-def stale(path: Path, findings: Iterable[Finding], scanned: Collection[str] = ()) -> list[Remark]:
-    """The entries of a baseline that silence nothing any more.
-
-    Which finding another target has, or a branch that was not taken, nobody can say. So told are those
-    whose file or source line is gone, and those that the source scan would have found in a file that it
-    read (``scanned``).
+    """The findings that a baseline does not have.
 
     Raises:
         MisuseError: There is no such file, or it is no baseline.
     """
-    entries, left = _read(path), _compared(path, findings)[1]
+    return _compared(_read(path), path, findings)[0]
+
+
+def stale(path: Path, findings: Iterable[Finding], scanned: Collection[str] = ()) -> list[Remark]:
+    """The entries of a baseline that certainly silence nothing any more.
+
+    Another target, or a branch that was not taken, may still have the finding. So an entry counts as stale
+    only if its file or source line is gone, or if the source scan read its file (``scanned``) and would have
+    found it.
+
+    Raises:
+        MisuseError: There is no such file, or it is no baseline.
+    """
+    entries = _read(path)
+    left = _compared(entries, path, findings)[1]
     read = {str(Path(file).resolve()) for file in scanned}
-    lines = [
-        n for n, line in enumerate(path.read_text().splitlines(), 1) if line.lstrip().startswith('"source":')
-    ]
+    numbered = enumerate(path.read_text().splitlines(), 1)
+    lines = [number for number, line in numbered if line.lstrip().startswith('"source":')]
     found: list[Remark] = []
     for number, key in enumerate(entries):
         why = _why_stale(key, path, read) if left[key] else ""
@@ -60,7 +64,7 @@ def _why_stale(key: Key, path: Path, read: Set[str]) -> str:
     code, shown, source = key
     file = path.resolve().parent / shown
     if ".." in Path(shown).parts or Path(shown).is_absolute() or not file.resolve().parent.is_dir():
-        return ""  # it did not lie below the baseline's folder
+        return ""  # the file does not lie below the baseline's folder
     if not file.is_file():
         return "there is no such file"
     if source not in (line.strip() for line in file.read_text(errors="replace").splitlines()):
@@ -71,9 +75,11 @@ def _why_stale(key: Key, path: Path, read: Set[str]) -> str:
     return ""
 
 
-def _compared(path: Path, findings: Iterable[Finding]) -> tuple[list[Finding], Counter[Key]]:
+def _compared(
+    known: Counter[Key], path: Path, findings: Iterable[Finding]
+) -> tuple[list[Finding], Counter[Key]]:
     """The findings that a baseline does not have, and how many of each entry were not found."""
-    left = _read(path)
+    left = known.copy()
     found: list[Finding] = []
     for finding in findings:
         key = _key(finding, path)
@@ -98,7 +104,7 @@ def _read(path: Path) -> Counter[Key]:
 
 
 def _key(finding: Finding, path: Path) -> Key:
-    """Paths are kept relative to the baseline's folder, where they lie below it."""
+    """What a finding is known by; a path below the baseline's folder is relative to it."""
     file = Path(finding.where.file)
     try:
         shown = file.resolve().relative_to(path.resolve().parent).as_posix()

@@ -1,4 +1,4 @@
-"""All that a check found, as a list that can be asked, printed and written down."""
+"""The findings of a check, as a list that prints itself and becomes JSON or SARIF."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SEVERE = {
     "speed": (Severity.STOPS, Severity.WRONG, Severity.ISLAND, Severity.SPEED),
     "unknown": tuple(Severity),
 }
-"""Names of levels, and the severities that each takes in."""
+"""The severities of each level."""
 
 
 class HazardError(NotReplayedError):
-    """A check found what it should not have found. The message lists it, one line each."""
+    """A check found hazards. The message lists them, one line each."""
 
 
 class Findings(list[Finding]):
@@ -32,7 +32,7 @@ class Findings(list[Finding]):
         incomplete: Why the check ended early, empty if it did not.
         operations: Operations of one call.
         printed: Characters that the callable printed.
-        remarks: What is to be said of comments and baselines that silence nothing.
+        remarks: Comments and baseline entries that silence nothing.
         silenced: Findings that a comment silences.
     """
 
@@ -62,14 +62,14 @@ class Findings(list[Finding]):
 
     @property
     def ok(self) -> bool:
-        """Whether the check was made to its end and found no error."""
+        """Whether the check ran to its end and found no error."""
         return not self.incomplete and not self.errors
 
     def raise_if(self, level: str = "error") -> None:
-        """Raise if there is anything of a level.
+        """Raise if there is a finding of a level.
 
         Args:
-            level: ``"error"``; ``"island"``, ``"speed"`` and ``"unknown"`` take in more and more.
+            level: ``"error"``, ``"island"``, ``"speed"`` or ``"unknown"``; each includes those before it.
 
         Raises:
             ValueError: There is no such level.
@@ -78,15 +78,13 @@ class Findings(list[Finding]):
         if level not in SEVERE:
             raise ValueError(f"level is {level!r}; it can be {', '.join(map(repr, SEVERE))}")
         found = [finding for finding in self if finding.severity in SEVERE[level]]
-        lines = [str(finding) for finding in found]
-        if self.incomplete:
-            lines.append(f"the check ended early: {self.incomplete}")
+        lines = self._lines(found)
         if lines:
             head = f"{self.target or 'the callable'} cannot be captured as it is:"
             raise HazardError("\n".join([head, *lines]), Findings(found, target=self.target))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts, lists and values."""
+        """The findings as plain dicts, lists and values."""
         return {
             "target": self.target,
             "ok": self.ok,
@@ -95,7 +93,10 @@ class Findings(list[Finding]):
             "printed": self.printed,
             "findings": [as_dict(finding) for finding in self],
             "silenced": [as_dict(finding) for finding in self.silenced],
-            "remarks": [_remark(each) for each in self.remarks],
+            "remarks": [
+                {**_place(each.where, each.column), "code": each.code, "message": each.message}
+                for each in self.remarks
+            ],
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:
@@ -111,20 +112,19 @@ class Findings(list[Finding]):
         return json.dumps(self.to_sarif(), indent=indent)
 
     def __str__(self) -> str:
-        lines = [str(finding) for finding in self]
-        if self.incomplete:
-            lines.append(f"the check ended early: {self.incomplete}")
-        return "\n".join([*(lines or ["nothing found"]), *map(str, self.remarks)])
+        return "\n".join([*(self._lines(self) or ["nothing found"]), *map(str, self.remarks)])
+
+    def _lines(self, findings: Iterable[Finding]) -> list[str]:
+        early = [f"the check ended early: {self.incomplete}"] if self.incomplete else []
+        return [*map(str, findings), *early]
 
 
 def as_dict(finding: Finding) -> dict[str, Any]:
-    """A finding as plain values; its place as ``path``, ``line`` and ``column``."""
+    """A finding as plain values."""
     return {
         "code": finding.code,
         "severity": str(finding.severity),
-        "path": finding.where.file,
-        "line": finding.where.line,
-        "column": finding.column,
+        **_place(finding.where, finding.column),
         "function": finding.where.function,
         "source": finding.source,
         "message": finding.message,
@@ -134,14 +134,8 @@ def as_dict(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _remark(remark: Remark) -> dict[str, Any]:
-    return {
-        "path": remark.where.file,
-        "line": remark.where.line,
-        "column": remark.column,
-        "code": remark.code,
-        "message": remark.message,
-    }
+def _place(where: Site, column: int) -> dict[str, Any]:
+    return {"path": where.file, "line": where.line, "column": column}
 
 
 def findings_of(reasons: Iterable[Reason], target: str = "") -> Findings:
@@ -151,9 +145,9 @@ def findings_of(reasons: Iterable[Reason], target: str = "") -> Findings:
 
 
 def finding_at(code: str, where: str, message: str, remedy: str = "", *, island: bool = False) -> Finding:
-    """A finding of the runtime's at ``file:line``, or nowhere, with the rule's remedy if there is no other.
+    """A finding of the runtime at ``file:line``, or nowhere; the rule's remedy stands in for a missing one.
 
-    ``island`` says that it costs an island, whatever the rule says of graphs captured by hand.
+    With ``island`` it costs an island, whatever the rule says of graphs captured by hand.
     """
     rule = RULES.get(code)
     file, _, line = where.rpartition(":")

@@ -1,7 +1,7 @@
 """``# rote: ignore[RT104]`` on a line silences findings of that code there.
 
-A comment that silences nothing is told of, but only by who would know: the source scan does not call a
-comment unused whose code it never finds, and a trial run none on a line that did not run.
+A comment that silences nothing gets a remark, but only from a check that would know: the source scan makes
+none for a code that it never finds, and a trial run none for a line that did not run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMMENT = re.compile(r"#\s*rote:\s*ignore\b(?:\[([^\]]*)\])?")
 class Ignore(NamedTuple):
     """One code that a comment names; empty if it names none.
 
-    Columns count from 1. A comment ``alone`` stands in a line of its own, where nothing can be found.
+    Columns count from 1. A comment that is ``alone`` has a line to itself, so nothing can be found there.
     """
 
     where: Site
@@ -32,7 +32,7 @@ class Ignore(NamedTuple):
 
     @property
     def mistake(self) -> str:
-        """Why the comment can silence nothing, whoever looks; empty if it can."""
+        """Why the comment can silence nothing in any check; empty if it can."""
         rule = RULES.get(self.code)
         if not self.code:
             return "this comment names no rule, as ignore[RT101] does, and silences nothing"
@@ -45,7 +45,7 @@ class Ignore(NamedTuple):
         return ""
 
     def remark(self, message: str) -> Remark:
-        """Something to be said of it."""
+        """A remark at the comment."""
         return Remark(self.where, self.column, message, self.code)
 
 
@@ -57,12 +57,8 @@ def ignored_codes(line: str) -> frozenset[str]:
 
 def silenced(findings: Iterable[Finding]) -> list[Finding]:
     """The findings whose lines silence them."""
-    linecache.checkcache()  # a long-lived process has read files that were edited since
-    return [
-        finding
-        for finding in findings
-        if finding.code in ignored_codes(linecache.getline(finding.where.file, finding.where.line))
-    ]
+    linecache.checkcache()  # files may have been edited since this process read them
+    return [f for f in findings if f.code in ignored_codes(linecache.getline(f.where.file, f.where.line))]
 
 
 def without_ignored(findings: Iterable[Finding]) -> list[Finding]:
@@ -79,7 +75,7 @@ def without_ignored_in(text: str, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def ignores_in(text: str, file: str) -> list[Ignore]:
-    """The comments of a file, one for each code that they name; those inside of texts do not count."""
+    """The comments of a file, one for each code that they name; those inside strings do not count."""
     if "rote:" not in text:
         return []
     found: list[Ignore] = []
@@ -92,7 +88,7 @@ def ignores_in(text: str, file: str) -> list[Ignore]:
                 place = Site(file, line, "")
                 found.extend(Ignore(place, column + 1, code, alone) for code in _codes(match))
     except (tokenize.TokenError, SyntaxError):
-        pass  # what comes before the mistake was read; the scan tells of the mistake
+        pass  # the comments before the mistake count; the scan reports the mistake
     return found
 
 
@@ -103,7 +99,7 @@ def unused(ignores: Iterable[Ignore], findings: Iterable[Finding]) -> list[Ignor
 
 
 def remarks_of_scan(text: str, file: str, findings: Iterable[Finding]) -> list[Remark]:
-    """What is to be said of a file's comments, given all that the source scan found in it."""
+    """Remarks on a file's comments, given all that the source scan found in it."""
     return [
         each.remark(said)
         for each in unused(ignores_in(text, file), findings)

@@ -12,7 +12,7 @@ from .rules import RULES, Finder, Rule, Topic
 
 
 def rule_text(rule: Rule) -> str:
-    """One rule as Markdown, under a heading of the second level."""
+    """One rule as Markdown, under a second-level heading."""
     about = rule.documentation
     parts = [
         f"## {rule.code}: {rule.title} {{#{rule.code.lower()}}}",
@@ -37,10 +37,10 @@ def topic_page(topic: Topic) -> str:
 
 
 def index_page() -> str:
-    """The page that lists all rules: ``index.md`` with the numbers, links and rows put in."""
+    """The page that lists all rules, from the template ``index.md``."""
     rows = "\n".join(
         f"| [{rule.code}]({rule.topic.page}.md#{rule.code.lower()}) | {rule.title} | {rule.severity} "
-        f"| {_letters(rule)} |"
+        f"| {' '.join((finder.name or '')[:1] for finder in Finder if finder in rule.found_by)} |"
         for rule in RULES.values()
     )
     groups = ", ".join(f"[{topic.value}]({topic.page}.md)" for topic in Topic)
@@ -53,18 +53,8 @@ def pages() -> dict[str, str]:
     return {"index.md": index_page(), **{f"{topic.page}.md": topic_page(topic) for topic in Topic}}
 
 
-def _letters(rule: Rule) -> str:
-    return " ".join((finder.name or "")[:1] for finder in Finder if finder in rule.found_by)
-
-
-def main(arguments: list[str]) -> int:
-    """Write the pages to a folder."""
-    folder = Path(arguments[0])
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

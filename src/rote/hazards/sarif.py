@@ -19,16 +19,12 @@ _LEVELS = {
 }
 
 
-def to_sarif(
-    findings: Iterable[Finding], remarks: Iterable[Remark] = (), incomplete: str = ""
-) -> dict[str, Any]:
-    """A log with one run; remarks are notifications of the tool, and no results."""
+def to_sarif(findings: Iterable[Finding], remarks: Iterable[Remark], incomplete: str) -> dict[str, Any]:
+    """A log with one run; remarks become notifications of the tool."""
     found = list(findings)
     codes = sorted({finding.code for finding in found})
-    driver = {
-        "name": "rote",
-        "rules": [_rule(RULES[code]) if code in RULES else {"id": code} for code in codes],
-    }
+    known = [_rule(RULES[code]) if code in RULES else {"id": code} for code in codes]
+    driver = {"name": "rote", "rules": known}
     run: dict[str, Any] = {"tool": {"driver": driver}, "results": [_result(finding) for finding in found]}
     said = [_notification(remark) for remark in remarks]
     if said or incomplete:

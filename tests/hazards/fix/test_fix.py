@@ -108,6 +108,13 @@ CERTAIN = {
         """,
         "(\n        torch.full((), 0.25, device=x.device)\n    )",
     ),
+    "behind letters of two bytes": (
+        """
+        def fn(x):
+            ä = x.abs(); return ä * torch.tensor(0.5, device=x.device)  # größe
+        """,
+        "ä * torch.full((), 0.5, device=x.device)  # größe",
+    ),
     "zeros moved": (
         """
         def fn(x):
@@ -199,6 +206,22 @@ def test_a_scale_becomes_a_buffer(made):
     assert not scan_text(done.after, "program.py")
 
 
+def test_a_scale_in_an_f_string_and_at_the_end_of_a_file():
+    text = SCALE.replace("return self.linear(x) * self._act_scale", 'return f"{self._act_scale} of {x}"')
+    assert 'return f"{act_scale} of {x}"' in fixed(text).after
+    text = source(SCALE[: SCALE.index("  # a new tensor")]).replace("\n", "\r\n")
+    done = fix_text(text, "program.py")
+    assert done.after.endswith("+ 1e-6\r\n        self._act_scale.copy_(act_scale.detach())")
+    assert "\n" not in done.after.replace("\r\n", "")
+
+
+def test_a_class_of_the_same_name_stays_as_it_is():
+    other = "\n\nclass Layer(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    text = SCALE.replace("        self._act_scale = None  # set by forward\n", "") + other
+    done = fixed(text)
+    assert done.after.count("register_buffer") == 1 and done.after.endswith(other)
+
+
 def test_a_scale_as_a_buffer_shows_the_last_call():
     done = fixed(SCALE)
     space = {}
@@ -242,6 +265,14 @@ UNCERTAIN = {
         "self.linear(x)", "x"
     ),
     "no constructor": SCALE[: SCALE.index("    def __init__")] + SCALE[SCALE.index("    def forward") :],
+    "scale beside another statement": SCALE.replace("1e-6  #", "1e-6; y = x  #"),
+    "scale behind another statement": SCALE.replace(
+        "        self._act_scale = x", "        y = x; self._act_scale = x"
+    ),
+    "scale set beside another statement": SCALE.replace("None  #", "None; self.a = 1  #"),
+    "scale from the last one on another line": SCALE.replace(
+        "x.abs().amax()", "(\n            x / self._act_scale).amax()"
+    ),
     "local name is taken": SCALE.replace("# the largest value", "act_scale = 3").replace(
         "return self", "return act_scale * self"
     ),

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 import pytest
 import torch
 
-from rote.checker.differing import differences
+from rote.checker.compare import differences
 from rote.checker.walk import StateWalk
 from rote.checker.watched import WatchedCode
 from rote.runtime.autograd.graph.pinpoint import line_that_advances

@@ -1,10 +1,8 @@
-"""Stand-ins for events and streams of CUDA: nothing lies on them, and nobody waits for them.
-
-What a capture refuses to answer takes a note.
-"""
+"""Stand-ins for CUDA's events and streams, which hold no work. What a capture refuses takes a note."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,25 +29,24 @@ def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
     pass
 
 
+def _refused(text: str, answer: Any) -> Callable[..., Any]:
+    """A method that a capture refuses."""
+
+    def ask(self: FakeEvent | Stream, *args: Any) -> Any:
+        self.trial.notes.add(rules.SYNCHRONIZE, text)
+        return answer
+
+    return ask
+
+
 class FakeEvent:
     """A CUDA event that nothing waits for."""
 
     trial: Trial
     __init__ = record = wait = _nothing
-
-    def query(self) -> bool:
-        """It is always over; a capture refuses the question."""
-        self.trial.notes.add(rules.SYNCHRONIZE, "an event is asked whether it is over")
-        return True
-
-    def synchronize(self) -> None:
-        """A capture refuses to wait."""
-        self.trial.notes.add(rules.SYNCHRONIZE, "the host waits for an event")
-
-    def elapsed_time(self, other: Any) -> float:
-        """A capture has no times."""
-        self.trial.notes.add(rules.SYNCHRONIZE, "the time between two events is asked for")
-        return 1.0
+    query = _refused("an event is asked whether it is over", True)
+    synchronize = _refused("the host waits for an event", None)
+    elapsed_time = _refused("the time between two events is asked for", 1.0)
 
 
 class Stream(Inert):
@@ -58,6 +55,8 @@ class Stream(Inert):
     trial: Trial
     current: Any = None
     wait_stream = wait_event = _nothing
+    query = _refused("a stream is asked whether it is done", True)
+    synchronize = _refused("the host waits for a stream", None)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -71,14 +70,5 @@ class Stream(Inert):
         return not self.trial.building
 
     def record_event(self, event: Any = None) -> FakeEvent:
-        """An event that is over."""
+        """The event, or a new one; it is over."""
         return event or FakeEvent()
-
-    def query(self) -> bool:
-        """It is always done; a capture refuses the question."""
-        self.trial.notes.add(rules.SYNCHRONIZE, "a stream is asked whether it is done")
-        return True
-
-    def synchronize(self) -> None:
-        """A capture refuses to wait."""
-        self.trial.notes.add(rules.SYNCHRONIZE, "the host waits for a stream")

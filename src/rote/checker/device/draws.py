@@ -1,4 +1,4 @@
-"""Where the host's random generators are used, through the functions of their modules."""
+"""Draws from the host's random generators."""
 
 from __future__ import annotations
 
@@ -24,14 +24,10 @@ _NUMPY = (
 
 
 class Draws:
-    """Notes where Python's and numpy's generators are used through the functions of their modules.
-
-    Attributes:
-        drawn: The places for each module, by line.
-    """
+    """Notes where the functions of ``random`` and ``numpy.random`` are called."""
 
     def __init__(self) -> None:
-        self.drawn: dict[str, dict[Site, CodePlace]] = {}
+        self.drawn: dict[str, dict[Site, CodePlace]] = {}  # the places for each module, by line
         for module, names in ((random, _PYTHON), (numpy.random, _NUMPY)):
             for name in names:
                 setattr(module, name, self._noting(module.__name__, getattr(module, name)))

@@ -1,15 +1,15 @@
-"""The stage of a trial: fake tensors on a device that is called ``cuda`` and does not exist."""
+"""The stage of a trial: fake tensors on a device that is called ``cuda`` but does not exist."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from ...runtime.state import Snapshot
-from ..fake import Inventor, StandIns, refuse_lazy
+from ..fake import PRETENDED, Inventor, StandIns, fake_device, refuse_lazy
 from ..fake import torch_private as compat
 from ..trial import CodePlace, Trial
 from . import stage
@@ -18,12 +18,7 @@ from .mask import Mask
 
 
 class FakeStage:
-    """Where a callable runs on fake tensors. Can be made once in a process.
-
-    Attributes:
-        trial: What the current run has met.
-        inventor: What the host was told.
-    """
+    """Where a callable runs on fake tensors. It can be made once in a process."""
 
     def __init__(self) -> None:
         compat.register_device()
@@ -37,7 +32,7 @@ class FakeStage:
         compat.run_compiled_code_eagerly()
 
     def begin(self, snapshot: Snapshot, wanted: frozenset[int]) -> None:
-        """A run begins in this state; the places of some operations may be wanted."""
+        """A run begins in this state; it keeps the places of the wanted operations."""
         self._draws.drawn.clear()
         self.trial.begin(wanted)
         self._standins.meet(snapshot, [])
@@ -49,7 +44,7 @@ class FakeStage:
 
     @contextmanager
     def building(self) -> Generator[None]:
-        """A callable and its arguments are made here, without memory for large tensors."""
+        """Build a callable and its arguments here, without memory for large tensors."""
         self.trial.building = True
         try:
             with self.modes():
@@ -60,7 +55,7 @@ class FakeStage:
 
     @contextmanager
     def modes(self) -> Generator[None]:
-        """Tensors are fake here, and what is done with them is noted."""
+        """Tensors are fake here, and operations are noted."""
         with self._around():
             self.trial.inside = 0
             try:
@@ -70,7 +65,7 @@ class FakeStage:
 
     @contextmanager
     def _around(self) -> Generator[None]:
-        """What a thread has to enter for its tensors to be fake."""
+        """The modes that each thread has to enter."""
         # On the calling thread a backward has the Python frames that led to it, and needs no device threads.
         with torch.autograd.set_multithreading_enabled(False), self._mask, self.trial:
             yield
@@ -78,13 +73,15 @@ class FakeStage:
     def prepare(self, snapshot: Snapshot, leaves: list[Any], names: list[str]) -> list[Any]:
         """Replace the tensors of a callable by fake ones; returns its argument leaves.
 
-        If none of them lies on a GPU, all are taken to have been moved there. Otherwise those that do are
-        replaced, and host tensors stay on the host.
+        If none of them lies on a GPU, all are taken to have been moved there. Otherwise the tensors on the
+        GPU are replaced, and host tensors stay on the host.
         """
         held = [tensor for entries in snapshot.tensors.values() for _, tensor in entries]
         given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         standins = self._standins
-        standins.adopting = not _any_on_device([*held, *given])
+        standins.adopting = not any(
+            fake_device(tensor) == PRETENDED or tensor.device.type == "cuda" for tensor in (*held, *given)
+        )
         refuse_lazy(snapshot)
         standins.replace_state(snapshot)
         standins.meet(snapshot, leaves)
@@ -95,9 +92,3 @@ class FakeStage:
                 standins.name_argument(leaf, name)
             found.append(leaf)
         return found
-
-
-def _any_on_device(tensors: Iterable[torch.Tensor]) -> bool:
-    return any(
-        compat.fake_device(tensor) == compat.PRETENDED or tensor.device.type == "cuda" for tensor in tensors
-    )

@@ -1,10 +1,8 @@
-"""What the callable sees: devices called ``cuda``, and what leaves PyTorch before the dispatcher sees it.
+"""The function mode of a check, which shows the callable devices called ``cuda``.
 
-PyTorch's C++ side knows the pretended device by a name of its own. This function mode translates in both
-directions, and stands where tensors are built from Python data or turned into lists, arrays, text and
-addresses.
-
-What it does not see: calls that PyTorch's Python functions make to each other.
+PyTorch's C++ side knows the pretended device by another name. The mode translates in both directions, and
+handles what the dispatcher does not see: tensors that are built from Python data or turned into lists,
+arrays, text and addresses. It does not see calls that PyTorch's Python functions make to each other.
 """
 
 from __future__ import annotations
@@ -24,18 +22,17 @@ from ..trial import Trial, shown
 
 _Tensor: Any = torch.Tensor
 _CUDA = torch.device("cuda", 0)
-_FULL = "torch.full({shape}, {value}, device=...) makes it on the device"
+_FULL = (
+    "torch.full({shape}, {value}, device=...) makes it on the device, with no copy; or build the tensor "
+    "outside of the callable."
+)
 
 
 def to_pretended(device: Any) -> Any:
     """A device as PyTorch knows it: ``cuda`` is the pretended one."""
-    if isinstance(device, torch.device):
-        return torch.device(PRETENDED, 0) if device.type == "cuda" else device
-    if isinstance(device, str) and device.partition(":")[0] == "cuda":
-        return torch.device(PRETENDED, 0)
-    if type(device) is int:
-        return torch.device(PRETENDED, 0)
-    return device
+    kind = device.type if isinstance(device, torch.device) else device
+    there = type(kind) is int or (isinstance(kind, str) and kind.partition(":")[0] == "cuda")
+    return torch.device(PRETENDED, 0) if there else device
 
 
 def to_cuda(device: torch.device) -> torch.device:
@@ -94,11 +91,14 @@ class Mask(TorchFunctionMode):
             self._trial.inside -= 1
 
     def _lies_there(self, tensor: Any) -> bool:
-        """Whether a tensor is on the device, or will be as soon as an operation meets it."""
+        """Whether a tensor is on the device, or will be when an operation meets it."""
         trial, tensor = self._trial, innermost(tensor)
         if not isinstance(tensor, FakeTensor):
             tensor = trial.standins.adopt(tensor, trial.made)
         return trial.on_device(tensor)
+
+    def _is_real(self, tensor: Any) -> bool:
+        return not isinstance(tensor, FakeTensor) and not self._lies_there(tensor)
 
     # ------------------------------------------------------------------ devices
 
@@ -118,15 +118,15 @@ class Mask(TorchFunctionMode):
     def _meant(self, device: Any) -> Any:
         """The device that the callable means.
 
-        Where all tensors are taken to have been moved, so is a ``torch.device`` that it keeps somewhere; the
-        text ``"cpu"`` means the host, and so does a device that the call makes of it.
+        If all tensors are taken to have been moved, so is a ``torch.device`` that the callable keeps. The
+        string ``"cpu"`` means the host, and so does a device that the call makes of it.
         """
         if isinstance(device, torch.device) and self._trial.standins.has_moved(device):
             return self._trial.device
         return to_pretended(device)
 
     def _backward(self, func: Any, tensor: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
-        """A backward runs code of the callable's: hooks, and backwards of its own functions."""
+        """A backward runs code of the callable: hooks, and backwards of its own functions."""
         before, self._trial.inside = self._trial.inside, 0
         names = ("retain_graph", "create_graph", "inputs")
         try:
@@ -138,7 +138,7 @@ class Mask(TorchFunctionMode):
     # ------------------------------------------------------------------ in
 
     def _build(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """A tensor of Python data: made on the host for real, then taken to lie where it belongs."""
+        """A tensor of Python data: really made on the host, then placed on its device."""
         device = kwargs.pop("device", None)
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, torch.Tensor):
@@ -150,12 +150,33 @@ class Mask(TorchFunctionMode):
             return wrap(self._of_data(func, device, *args, **kwargs))
 
     def _of_data(self, func: Any, device: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-        target = device if device is not None else to_pretended(default_device())
-        if target is None or torch.device(target).type != PRETENDED:
+        default = torch.get_default_device()
+        target = device if device is not None else to_pretended(default)
+        if torch.device(target).type != PRETENDED:
             return self._on_host(func, *args, **kwargs, **({} if device is None else {"device": device}))
         with torch.device("cpu"), self._trial.aside():
             tensor = func(*args, **kwargs)
-        return self._placed(func.__name__, tensor, isinstance(args[0], numpy.ndarray))
+        if tensor.numel():
+            self._note_built(func.__name__, tensor, isinstance(args[0], numpy.ndarray))
+        return self._placed(tensor)
+
+    def _note_built(self, name: str, tensor: torch.Tensor, of_array: bool) -> None:
+        rule = rules.HOST_DATA if of_array else rules.CONSTANT
+        text = f"{name}() builds a tensor on the host and copies it to the device, which waits for the copy"
+        remedy = rule.remedy
+        if tensor.numel() == 1 and not of_array:
+            shape = "()" if not tensor.dim() else str(tuple(tensor.shape))
+            with self._trial.aside():
+                value = tensor.item()
+            remedy = _FULL.format(shape=shape, value=value)
+        self._trial.notes.add(rule, text, evidence=shown(tensor), remedy=remedy)
+
+    def _placed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor of the device with the values of a host tensor."""
+        trial = self._trial
+        with torch.no_grad(), trial.aside():
+            made = trial.standins.like(tensor.detach())
+        return made.requires_grad_() if tensor.requires_grad else made
 
     def _on_host(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """A host tensor of Python data, which belongs to the call and stays on the host."""
@@ -167,9 +188,9 @@ class Mask(TorchFunctionMode):
         return made
 
     def _read(self, data: Any) -> Any:
-        """Python data with the tensors in it read, as PyTorch reads them to build a tensor."""
+        """Python data with the values of its tensors, which PyTorch reads to build a tensor."""
         if isinstance(data, torch.Tensor):
-            if not self._lies_there(data) and not isinstance(data, FakeTensor):
+            if self._is_real(data):
                 return data
             if data.dim():
                 return self._tolist(_Tensor.tolist, data)
@@ -197,29 +218,6 @@ class Mask(TorchFunctionMode):
         sizes = args or (kwargs.get("size", (0,)),)
         return like.new_empty(sizes[0] if isinstance(sizes[0], tuple) else sizes)
 
-    def _placed(self, name: str, tensor: torch.Tensor, of_array: bool, noted: bool = False) -> torch.Tensor:
-        trial = self._trial
-        if not noted and tensor.numel():
-            text = (
-                f"{name}() builds a tensor on the host and copies it to the device, which waits for the copy"
-            )
-            rule = rules.HOST_DATA if of_array else rules.CONSTANT
-            remedy = rule.remedy
-            if tensor.numel() == 1 and not of_array:
-                shape = "()" if not tensor.dim() else str(tuple(tensor.shape))
-                with trial.aside():
-                    value = tensor.item()
-                remedy = _FULL.format(shape=shape, value=value)
-                remedy += ", with no copy; or build the tensor outside of the callable."
-            trial.notes.add(rule, text, evidence=shown(tensor), remedy=remedy)
-        with torch.no_grad(), trial.aside():
-            with trial.fake:
-                made = torch.empty_strided(
-                    tensor.shape, tensor.stride(), dtype=tensor.dtype, device=trial.device
-                )
-            trial.standins.know_value(made, tensor.detach())
-        return made.requires_grad_() if tensor.requires_grad else made
-
     def _from_numpy(self, func: Any, array: Any) -> torch.Tensor:
         with self._trial.aside():
             tensor = func(array)
@@ -239,15 +237,12 @@ class Mask(TorchFunctionMode):
         if not _is_listed(part):
             return part
         with below_transforms() as wrap:
-            return wrap(self._of_list(part))
-
-    def _of_list(self, part: Any) -> torch.Tensor:
-        with torch.device("cpu"), self._trial.aside():
-            tensor = torch.tensor(part, dtype=torch.long if not len(part) else None)
-        kind = "an array" if isinstance(part, numpy.ndarray) else "a list"
-        text = f"{kind} as an index is copied to the device, which waits for the copy"
-        self._note(rules.LIST_INDEX, text, tensor)
-        return self._placed("index", tensor, of_array=True, noted=True)
+            with torch.device("cpu"), self._trial.aside():
+                tensor = torch.tensor(part, dtype=torch.long if not len(part) else None)
+            kind = "an array" if isinstance(part, numpy.ndarray) else "a list"
+            text = f"{kind} as an index is copied to the device, which waits for the copy"
+            self._note(rules.LIST_INDEX, text, tensor)
+            return wrap(self._placed(tensor))
 
     # ------------------------------------------------------------------ out
 
@@ -264,7 +259,7 @@ class Mask(TorchFunctionMode):
         return nested(tensor.shape, 1.0 if tensor.is_floating_point() else 1)
 
     def _numpy(self, func: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self._lies_there(tensor) and not isinstance(tensor, FakeTensor):
+        if self._is_real(tensor):
             return func(tensor, *args, **kwargs)
         if self._lies_there(tensor):
             text = "numpy() of a tensor on the device raises; a copy to the host waits for the device"
@@ -288,14 +283,14 @@ class Mask(TorchFunctionMode):
         return func(tensor, *args, **kwargs)
 
     def _repr(self, func: Any, tensor: Any, *args: Any, **kwargs: Any) -> str:
-        if not isinstance(tensor, FakeTensor) and not self._lies_there(tensor):
+        if self._is_real(tensor):
             return func(tensor, *args, **kwargs)
         if self._lies_there(tensor):
             self._note(rules.PRINTED, "a tensor is turned into text, which reads its values", tensor)
         return f"tensor(..., size={tuple(tensor.shape)}, dtype={tensor.dtype})"
 
     def _format(self, func: Any, tensor: Any, spec: str) -> str:
-        if not isinstance(tensor, FakeTensor) and not self._lies_there(tensor):
+        if self._is_real(tensor):
             return func(tensor, spec)
         return format(tensor.item(), spec) if not tensor.dim() else self._repr(_Tensor.__repr__, tensor)
 
@@ -343,13 +338,7 @@ class Mask(TorchFunctionMode):
 
 
 def _is_listed(part: Any) -> bool:
-    """Whether an index is Python or numpy data of which PyTorch makes a tensor on the host."""
+    """Whether PyTorch makes a host tensor of an index: Python or numpy data."""
     if isinstance(part, numpy.ndarray):
         return bool(part.ndim)
     return type(part) is list and not any(isinstance(item, (torch.Tensor, slice)) for item in part)
-
-
-def default_device() -> torch.device | None:
-    """The device of ``with torch.device(...)`` and ``set_default_device``, if one is set."""
-    device = torch.get_default_device()
-    return device if device.type != "cpu" else None

@@ -1,7 +1,7 @@
-"""``torch.cuda`` and other doors to the device, as the callable finds them in a check.
+"""``torch.cuda`` and other ways to the device, as the callable finds them in a check.
 
-Runs in a process of its own, so functions are replaced in place and never put back. What a capture refuses
-takes a note; what is harmless answers as one large GPU would.
+A check has its own process, so functions are replaced and never put back. What a capture refuses takes a
+note; what is harmless answers as one large GPU would.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent import futures
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -43,12 +43,7 @@ _ANSWERS: dict[str, Any] = {
 
 
 def install(trial: Trial, modes: Callable[[], AbstractContextManager[None]]) -> None:
-    """Replace ``torch.cuda``'s functions in this process.
-
-    Args:
-        trial: Takes the notes.
-        modes: Makes what is entered around a call, for threads that it starts.
-    """
+    """Replace ``torch.cuda``'s functions in this process. Threads that the call starts enter ``modes``."""
     cuda: Any = torch.cuda
     for name, value in _ANSWERS.items():
         setattr(cuda, name, _answering(value))
@@ -68,8 +63,8 @@ def install(trial: Trial, modes: Callable[[], AbstractContextManager[None]]) -> 
             warp_size=32, max_threads_per_multi_processor=2048, shared_memory_per_block_optin=232448,
         )
     )  # fmt: skip
-    cuda._initialized = True  # asked by torch.utils.checkpoint before it keeps the random state
-    cuda.graph = _refusing_context(trial)
+    cuda._initialized = True  # torch.utils.checkpoint asks before it keeps the random state
+    cuda.graph = _noting(trial, rules.NESTED_CAPTURE, "a graph is captured inside the call", Inert)
     _install_seeds(trial)
     _install_devices()
     _install_autocast()
@@ -82,14 +77,6 @@ def install(trial: Trial, modes: Callable[[], AbstractContextManager[None]]) -> 
 
 def _answering(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
-
-
-def _refusing_context(trial: Trial) -> type:
-    class Graph(Inert):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            trial.notes.add(rules.NESTED_CAPTURE, "a graph is captured inside the call")
-
-    return Graph
 
 
 def _install_seeds(trial: Trial) -> None:
@@ -122,7 +109,7 @@ def _noting(
 
 
 class _AnyGenerator(type(torch.Generator)):
-    """Generators that were made before count as well."""
+    """Generators that were made before are instances as well."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, _HostGenerator)
@@ -132,16 +119,16 @@ _HostGenerator = torch.Generator
 
 
 class Generator(_HostGenerator, metaclass=_AnyGenerator):
-    """A generator of any device; nothing is drawn from it there."""
+    """A generator of any device, really of the host; nothing is drawn from it on the device."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
-        """It lies on the host, where a generator can be made."""
+        """The device is ignored."""
         make: Any = _HostGenerator.__new__
         return make(cls, "cpu")
 
 
 def _install_devices() -> None:
-    """Devices that do not pass the function mode: contexts, defaults, generators, the accelerator."""
+    """Devices that the function mode does not see: contexts, defaults, generators, the accelerator."""
     torch.Generator = Generator
     context: Any = _device.DeviceContext
     make, default = context.__init__, torch.get_default_device
@@ -203,33 +190,32 @@ def _install_modules() -> None:
     def apply(self: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
         memo: dict[int, Any] = {}
         for module in self.modules() if recurse else (self,):
-            for name, parameter in module._parameters.items():
-                if parameter is not None:
-                    module._parameters[name] = _converted(parameter, fn, memo)
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    if id(buffer) not in memo:
-                        memo[id(buffer)] = (buffer, fn(buffer))
-                    module._buffers[name] = memo[id(buffer)][1]
+            for table, convert in (
+                (module._parameters, _converted),
+                (module._buffers, lambda each, fn: fn(each)),
+            ):
+                for name, value in table.items():
+                    if value is not None:
+                        if id(value) not in memo:
+                            memo[id(value)] = (value, convert(value, fn))
+                        table[name] = memo[id(value)][1]
             flatten = getattr(module, "_init_flat_weights", None)  # recurrent layers keep lists of them
             if flatten is not None:
                 flatten()
         return self
 
     torch.nn.Module._apply = apply  # pyright: ignore[reportAttributeAccessIssue]
-    # Recurrent layers would lay out their weights anew for cuDNN, where there is one: at the first call only.
+    # Otherwise recurrent layers lay out their weights anew for cuDNN, at the first call only.
     torch.backends.cudnn.is_acceptable = _answering(False)
 
 
-def _converted(parameter: Any, fn: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any]) -> Any:
-    if id(parameter) not in memo:
-        with torch.no_grad():
-            value = fn(parameter)
-        made: Any = parameter if value is parameter else torch.nn.Parameter(value, parameter.requires_grad)
-        if parameter.grad is not None and made is not parameter:
-            made.grad = fn(parameter.grad)
-        memo[id(parameter)] = (parameter, made)
-    return memo[id(parameter)][1]
+def _converted(parameter: Any, fn: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    with torch.no_grad():
+        value = fn(parameter)
+    made: Any = parameter if value is parameter else torch.nn.Parameter(value, parameter.requires_grad)
+    if parameter.grad is not None and made is not parameter:
+        made.grad = fn(parameter.grad)
+    return made
 
 
 def _install_optimizers(trial: Trial) -> None:
@@ -265,7 +251,7 @@ _STARTING = (threading.__file__, str(Path(futures.__file__).parent))
 
 
 def _install_threads(trial: Trial, modes: Callable[[], AbstractContextManager[None]]) -> None:
-    """A thread that the call starts takes a note, and runs on fake tensors as well: modes are per thread."""
+    """A thread that the call starts takes a note, and gets modes of its own, as modes are per thread."""
     start, run = threading.Thread.start, threading.Thread.run
 
     def begin(self: threading.Thread) -> None:
@@ -277,9 +263,7 @@ def _install_threads(trial: Trial, modes: Callable[[], AbstractContextManager[No
         start(self)
 
     def work(self: threading.Thread) -> None:
-        if not getattr(self, "of_the_call", False):
-            return run(self)
-        with modes():
-            return run(self)
+        with modes() if getattr(self, "of_the_call", False) else nullcontext():
+            run(self)
 
     threading.Thread.start, threading.Thread.run = begin, work

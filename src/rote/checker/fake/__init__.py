@@ -1,4 +1,4 @@
-"""Fake tensors in the place of real ones, and the values they are given."""
+"""Fake tensors that stand for real ones, and the values that the host reads from them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the host is told when it reads a value that nobody has computed.
+"""Invented values: what the host reads where nothing was computed.
 
-A read of a fake tensor needs an answer, and the callable goes on with it. The answers are those that a
-sound program hopes for: nothing is NaN, no check fails, a loop that waits for a residual to be small is
-over. A line that reads again and again gets the other answer from time to time, so that a loop which waits
-for it ends. Values that are known (data from Python, arguments that were not changed) are told as they are.
+A read of a fake tensor needs an answer, with which the callable goes on. It is the one that a sound program
+hopes for: nothing is NaN, no check fails, a loop that waits for a small residual is over. A line that reads
+again and again gets the other answer from time to time, so that a loop that waits for it ends. Known values
+(data from Python, arguments that were not changed) are read as they are.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import torch
 from ...base import Site
 
 PATIENCE = 8
-"""Reads of a truth value by one line between two answers of the other kind."""
+"""Every so many reads, a line gets the other truth value."""
 
 LARGEST = 1 << 24
 """Elements up to which a tensor copied to the host gets real, invented values."""
 
 _HOPED = frozenset({"all", "isfinite", "equal", "allclose", "is_same_size", "isreal"})
 _OPPOSITE = frozenset({"logical_not", "bitwise_not"})
+_KEEPING = frozenset({"view", "squeeze", "reshape", "select", "detach", "_to_copy"})
 
 
 class Inventor:
-    """Gives the answers of one check; the same ones in each of its runs."""
+    """Gives the answers of one check, the same ones in each of its runs."""
 
     def __init__(self) -> None:
         self._truths: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
@@ -41,19 +42,13 @@ class Inventor:
         self.asked.clear()
 
     def meet(self, name: str, tensors: list[torch.Tensor], result: Any) -> None:
-        """Remember what a truth value was made of."""
+        """Remember which answer to hope for, by the operation that made a truth value."""
         if not isinstance(result, torch.Tensor) or result.dtype is not torch.bool:
             return
         packet = name.partition("::")[2].partition(".")[0]
-        if packet in _OPPOSITE:
-            self._hope(result, not self._hoped(tensors[0]))
-        elif packet in _HOPED:
-            self._hope(result, True)
-        elif packet == "any" or packet not in ("view", "squeeze", "reshape", "select", "detach", "_to_copy"):
-            self._hope(result, False)
-
-    def _hope(self, tensor: torch.Tensor, answer: bool) -> None:
-        self._truths[id(tensor)] = (weakref.ref(tensor), answer)
+        if packet not in _KEEPING:
+            hoped = not self._hoped(tensors[0]) if packet in _OPPOSITE else packet in _HOPED
+            self._truths[id(result)] = (weakref.ref(result), hoped)
 
     def _hoped(self, tensor: torch.Tensor | None) -> bool:
         reference, answer = self._truths.get(id(tensor), (None, False))
@@ -68,18 +63,18 @@ class Inventor:
         return 1.0 if tensor.is_floating_point() else 1
 
     def truth(self, tensor: torch.Tensor | None, site: Site) -> bool:
-        """A truth value, the hoped-for one most of the time."""
+        """A truth value, mostly the one to hope for."""
         self.asked.append(site)
         count = self._reads[site] = self._reads.get(site, 0) + 1
         hoped = True if tensor is None else self._hoped(tensor)
         return hoped ^ (site in self.flipped) ^ (count % PATIENCE == 0)
 
     def flip(self, site: Site) -> None:
-        """Answer the truth values of a line otherwise from now on, or as before."""
+        """Switch the answers that a line gets from now on."""
         self.flipped ^= {site}
 
     def flip_last(self) -> bool:
-        """Answer the last truth value otherwise in the next run; False if that was tried for all."""
+        """Switch the last answer that is not switched yet; False if there is none."""
         for site in reversed(self.asked):
             if site not in self.flipped:
                 self.flipped.add(site)
@@ -88,7 +83,7 @@ class Inventor:
 
 
 def host_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A real host tensor like a fake one, of ones."""
+    """A real host tensor of ones, like a fake one."""
     return torch.ones(tuple(tensor.shape), dtype=tensor.dtype)
 
 

@@ -1,11 +1,10 @@
 """Real tensors and the fake ones that stand for them.
 
-A callable whose tensors all lie on the host is checked as if it had been moved: its arguments, parameters,
-buffers and other tensors that it reaches are replaced by fake ones on the pretended device. Tensors in plain
-attributes of modules stay where they are, as ``module.to(device)`` leaves them. What a walk of the state does
-not reach (a tuple, a global of a function that has not run yet) is replaced at the operation that meets it.
-
-Nothing is put back: this happens in a process of its own.
+A callable whose tensors all lie on the host is checked as if it had been moved: fake tensors on the pretended
+device replace its arguments, parameters, buffers and other tensors that it reaches. Tensors in plain
+attributes of modules stay where they are, as ``module.to(device)`` leaves them. A tensor that a walk of the
+state does not reach (in a tuple, in a global of a function that has not run yet) is replaced at the operation
+that meets it. Nothing is put back: a check has its own process.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ KNOWN = 1 << 16
 class StandIns:
     """Knows which fake tensor stands for which real one.
 
-    Attributes:
-        adopting: Real tensors that were made outside of the call count as tensors of the device.
+    While it is ``adopting``, host tensors that were made outside of the call count as tensors of the device.
     """
 
     def __init__(self, fake: Any) -> None:
@@ -49,7 +47,7 @@ class StandIns:
     # ------------------------------------------------------------------ tensors
 
     def moves(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is one that ``.to("cuda")`` would move and that has not been moved."""
+        """Whether ``.to("cuda")`` would still move a tensor."""
         if isinstance(tensor, FakeTensor):
             return self.adopting and fake_device(tensor) == "cpu"
         plain = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
@@ -64,18 +62,13 @@ class StandIns:
 
     def adopt(self, tensor: torch.Tensor, made: FakeMemory) -> torch.Tensor:
         """An operand of an operation: its stand-in, unless it was made in the call or stays on the host."""
-        if fake_device(tensor) == PRETENDED:
-            return tensor
-        if tensor.layout is not torch.strided or not self.moves(tensor):
-            return tensor
-        return tensor if tensor in made or tensor in self._staying else self.of(tensor)
-
-    def stay(self, tensor: torch.Tensor) -> None:
-        """A tensor remains on the host."""
-        self._staying.add(tensor)
+        stays = (
+            fake_device(tensor) == PRETENDED or tensor.layout is not torch.strided or not self.moves(tensor)
+        )
+        return tensor if stays or tensor in made or tensor in self._staying else self.of(tensor)
 
     def keep(self, made: FakeMemory) -> None:
-        """Tensors in this memory remain on the host."""
+        """Tensors in this memory stay on the host."""
         self._staying.update(made)
 
     def _make(self, tensor: torch.Tensor) -> Any:
@@ -129,7 +122,7 @@ class StandIns:
         return value if reference is not None and reference() is fake else None
 
     def forget_value(self, fake: torch.Tensor) -> None:
-        """A tensor is written: nobody knows its values from now on, nor those of tensors in its memory."""
+        """A tensor is written: the values of all tensors in its memory are unknown from now on."""
         if fake.layout is torch.strided:
             for key in self._sharing.pop(fake.untyped_storage()._cdata, ()):
                 self._values.pop(key, None)
@@ -154,12 +147,12 @@ class StandIns:
     # ------------------------------------------------------------------ state
 
     def meet(self, snapshot: Snapshot, leaves: list[Any]) -> None:
-        """Remember the devices that the callable reaches: with its tensors, they have moved."""
+        """Remember the devices that the callable reaches: they have moved with its tensors."""
         found = [entry.value for entry in snapshot.entries.values()] + leaves
         self._devices.update((id(each), each) for each in found if isinstance(each, torch.device))
 
     def has_moved(self, device: Any) -> bool:
-        """Whether a device is the host's and stands for the GPU: one that was there before the call."""
+        """Whether a host device stands for the GPU: it was there before the call."""
         return self.adopting and device.type == "cpu" and id(device) in self._devices
 
     def replace_state(self, snapshot: Snapshot) -> None:
@@ -178,16 +171,23 @@ class StandIns:
             if value.untyped_storage()._cdata in moving:
                 _assign(entry, self.of(value))
             else:
-                self.stay(value)
+                self._staying.add(value)
         for entry in entries:
-            _rekey(entry.container, self._fakes)
+            self._rekey(entry.container)
+
+    def _rekey(self, container: Any) -> None:
+        """Tables with tensors as keys (the state of an optimizer) get the stand-ins as keys."""
+        fakes = self._fakes
+        if isinstance(container, dict) and any(id(key) in fakes for key in container):
+            items = [
+                (fakes[id(key)][1] if id(key) in fakes else key, value) for key, value in container.items()
+            ]
+            container.clear()
+            container.update(items)
 
 
 def _module_attributes(entries: list[Entry]) -> set[int]:
-    """Identities of the ``__dict__`` of modules, whose plain attributes ``.to()`` does not move.
-
-    Neither does it move tensors in their lists, tuples and dicts.
-    """
+    """Identities of each module's ``__dict__``, with lists, tuples and dicts in it: ``.to()`` keeps those."""
     owned: set[int] = set()
     for entry in entries:  # breadth first: what holds a container comes before what it holds
         if entry.kind != ITEM or not (is_module_dict(entry.container) or id(entry.container) in owned):
@@ -204,7 +204,7 @@ def is_module_dict(container: Any) -> bool:
 
 
 def _tensor_in(entry: Entry) -> torch.Tensor | None:
-    """The tensor in a slot, if there is one that can be replaced."""
+    """The tensor in a slot that can be assigned, if there is one."""
     value: Any = None
     if entry.kind == ITEM and isinstance(entry.container, (dict, list)):
         try:
@@ -232,7 +232,7 @@ def _assign(entry: Entry, value: torch.Tensor) -> None:
 
 
 def refuse_lazy(snapshot: Snapshot) -> None:
-    """A lazy module has parameters without a shape, which its first call gives them.
+    """Refuse lazy modules, whose parameters have no shape before the first call.
 
     Raises:
         MisuseError: There is one among the callable's modules.
@@ -243,11 +243,3 @@ def refuse_lazy(snapshot: Snapshot) -> None:
                 f"{snapshot.name_of(entry)} has no shape yet, as it is a lazy module's: call the module "
                 "once on small real tensors, then check it"
             )
-
-
-def _rekey(container: Any, fakes: dict[int, tuple[torch.Tensor, Any]]) -> None:
-    """Tables with tensors as keys (the state of an optimizer) get the stand-ins as keys."""
-    if isinstance(container, dict) and any(id(key) in fakes for key in container):
-        items = [(fakes[id(key)][1] if id(key) in fakes else key, value) for key, value in container.items()]
-        container.clear()
-        container.update(items)

@@ -1,7 +1,7 @@
 """What is known of memory, as long as it lives.
 
-Storages are known by their handle, and PyTorch gives the handle of one that is gone to the next. So each is
-followed by a weak reference, as the runtime's storages does: nothing is kept alive, and nobody inherits.
+PyTorch reuses the handle of a storage that is gone. So a weak reference follows each storage, as in the
+runtime's storage table: it keeps nothing alive, and no new storage inherits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class FakeStorages(Generic[T]):
-    """Values of storages, asked for by the tensors that lie in them; a sparse tensor, say, has none."""
+    """Values of storages, by the tensors that lie in them; a tensor that is not strided has none."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[torch.UntypedStorage], T]] = {}
@@ -37,7 +37,7 @@ class FakeStorages(Generic[T]):
         return self.get(tensor) is not None
 
     def update(self, others: FakeStorages[T]) -> None:
-        """Take over what others know of memory that is still there."""
+        """Take over what others know of living memory."""
         self._known.update((key, each) for key, each in others._known.items() if each[0]() is not None)
 
 
@@ -45,5 +45,5 @@ class FakeMemory(FakeStorages[bool]):
     """A set of storages, asked for by the tensors that lie in them."""
 
     def add(self, tensor: torch.Tensor) -> None:
-        """Take the memory of a tensor in."""
+        """Add the memory of a tensor."""
         self.put(tensor, True)

@@ -1,6 +1,6 @@
 """Private PyTorch calls of the check: fake tensors, and an accelerator that does not exist.
 
-Everything here happens in a process of its own (:mod:`..isolation`), so nothing has to be undone.
+A check has its own process (:mod:`..isolation`), so nothing here has to be undone.
 """
 
 from __future__ import annotations
@@ -21,16 +21,13 @@ FakeTensorMode: Any = fake_tensor.FakeTensorMode
 PRETENDED = "pretended"
 """Name of the accelerator that stands for CUDA. PyTorch's C++ side knows it; the callable sees ``cuda``."""
 
-_UNSUPPORTED = tuple(
-    kind
-    for name in ("UnsupportedOperatorException", "UnsupportedFakeTensorException")
-    if (kind := getattr(fake_tensor, name, None)) is not None
-)
-_DYNAMIC = tuple(
-    kind
-    for name in ("DynamicOutputShapeException", "DataDependentOutputException")
-    if (kind := getattr(fake_tensor, name, None)) is not None
-)
+
+def _errors(*names: str) -> tuple[type[BaseException], ...]:
+    return tuple(getattr(fake_tensor, name) for name in names if hasattr(fake_tensor, name))
+
+
+_UNSUPPORTED = _errors("UnsupportedOperatorException", "UnsupportedFakeTensorException")
+_DYNAMIC = _errors("DynamicOutputShapeException", "DataDependentOutputException")
 
 
 def fake_device(tensor: torch.Tensor) -> str | None:
@@ -39,7 +36,7 @@ def fake_device(tensor: torch.Tensor) -> str | None:
 
 
 def lacks_fake(error: BaseException) -> bool:
-    """Whether an operation failed on fake tensors because nobody wrote it for them."""
+    """Whether an operation failed on fake tensors because it has no fake implementation."""
     if isinstance(error, _UNSUPPORTED):
         return True
     text = str(error)
@@ -53,10 +50,10 @@ def depends_on_data(error: BaseException) -> bool:
 
 
 class _Module:
-    """What PyTorch asks of the module ``torch.<device>``."""
+    """The module ``torch.<device>``, as far as PyTorch asks it."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return _nothing
+        return lambda *args, **kwargs: None
 
     is_available = staticmethod(lambda: False)  # data from lists is then made under the fake mode
     is_initialized = staticmethod(lambda: True)
@@ -66,20 +63,16 @@ class _Module:
     _is_in_bad_fork = staticmethod(lambda: False)
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    return None
-
-
 def import_ahead() -> None:
-    """Import what PyTorch imports at the first operation under a mode, which takes it a second.
+    """Import what PyTorch imports at the first operation under a mode, which takes a second.
 
-    Done in the process that forks, so that its checks after the first one need not do it again.
+    The process that forks does it, so that later checks need not.
     """
     importlib.import_module("torch._dynamo")
 
 
 def register_device() -> None:
-    """Make PyTorch know the accelerator, with autocast; can be done once in a process."""
+    """Register the accelerator, with autocast; it can be done once in a process."""
     setup: Any = backend_registration._setup_privateuseone_for_python_backend  # seen in 2.11 and 2.13
     setup(PRETENDED, backend_module=_Module())
     _register_autocast()
@@ -101,7 +94,7 @@ _libraries: list[Any] = []
 
 
 def _register_autocast() -> None:
-    """CUDA's casts for the accelerator: PyTorch has none for it, and not even a way past."""
+    """Give the accelerator CUDA's casts: PyTorch has none for it, and not even a fallthrough."""
     key = "AutocastPrivateUse1"
     fallback = torch.library.Library("_", "IMPL")
     fallback.fallback(torch.library.fallthrough_kernel, key)
@@ -139,14 +132,14 @@ def _cast(value: Any, target: torch.dtype) -> Any:
 
 
 def run_compiled_code_eagerly() -> None:
-    """Functions under ``torch.compile`` run as they were written: a compiler cannot see fake tensors."""
+    """Functions under ``torch.compile`` run eagerly: a compiler cannot see fake tensors."""
     torch.compiler.set_stance("force_eager")
 
 
 def show_devices(visible: Callable[[], bool]) -> None:
-    """Let fake tensors of the accelerator say that they are on ``cuda:0`` where the callable asks.
+    """Let fake tensors of the accelerator say ``cuda:0`` where the callable asks for their device.
 
-    Their class has a ``device`` and a ``tolist`` of its own, which no function mode sees.
+    Their class has its own ``device`` and ``tolist``, which no function mode sees.
     """
     original = FakeTensor.device.fget
     shown = torch.device("cuda", 0)
@@ -161,13 +154,13 @@ def show_devices(visible: Callable[[], bool]) -> None:
 
 
 def without_function_modes() -> AbstractContextManager[None]:
-    """Keep function modes out: one is still there where C++ calls (TorchScript, a backward)."""
+    """Keep function modes out, which are still active where C++ calls (TorchScript, a backward)."""
     guard: Any = torch._C.DisableTorchFunction  # seen in 2.11 and 2.13
     return guard()
 
 
 def script_line(module: Any) -> tuple[str, int] | None:
-    """File and line of the first operation that a scripted module or function has; None for anything else."""
+    """File and line of the first operation of a scripted module or function; None for anything else."""
     scripted = isinstance(module, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
     graph: Any = module.graph if scripted else None
     for node in () if graph is None else graph.nodes():

@@ -1,8 +1,8 @@
-"""The trial run: every operation of a call, and what a capture would say of it."""
+"""The trial run: every operation of a call, and whether a capture could hold it."""
 
 from __future__ import annotations
 
-from .notes import Note, TrialNotes
+from .notes import TrialNotes
 from .operands import ShapedTensor, TracedOperation, replaced, shown
 from .places import UNKNOWN, CodePlace, here
 from .trial import Trial

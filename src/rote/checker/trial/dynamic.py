@@ -1,7 +1,7 @@
-"""Operations whose result has a shape that depends on values: their largest results.
+"""The largest results of operations whose result has a shape that depends on values.
 
-The largest result lets the callable go on: what follows sees tensors of the right number of dimensions and
-type. An operation that is not listed here gets a result like its first operand.
+The largest result lets the callable go on with tensors of the right type and number of dimensions. An
+operation that is not listed here gets a result like its first operand.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ def without_masks(indices: Any) -> list[Any]:
     """Indices with each mask replaced by as many positions as it has elements."""
     found: list[Any] = []
     for index in indices:
-        if is_mask(index):
-            found.extend(index.new_zeros(index.numel(), dtype=_long) for _ in range(index.dim()))
-        else:
-            found.append(index)
+        masked = is_mask(index)
+        found += [index.new_zeros(index.numel(), dtype=_long)] * index.dim() if masked else [index]
     return found
 
 
@@ -40,16 +38,12 @@ def largest(call: TrialCall) -> Any:
 
 
 def of_host_kernel(call: TrialCall) -> Any:
-    """What an operation's kernel for the host returns for ones; None if there is none, or they are many."""
+    """What the host kernel of an operation returns for ones; None if it has none, or for large operands."""
     return None if sum(each.numel() for each in call.tensors) > LARGEST else call.on_host(host_copy)
 
 
 def _nonzero(x: torch.Tensor) -> torch.Tensor:
     return x.new_empty((x.numel(), x.dim()), dtype=_long)
-
-
-def _masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(torch.broadcast_shapes(x.shape, mask.shape).numel())
 
 
 def _unique(x: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
@@ -70,10 +64,6 @@ def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: i
     return (x if weights is None else weights).new_empty(max(minlength, 1))
 
 
-def _gru_cell(gates: torch.Tensor, hidden: torch.Tensor, h: torch.Tensor, *biases: Any) -> Any:
-    return h.new_empty(h.shape), h.new_empty((h.shape[0], 5 * h.shape[1]))
-
-
 def _gru_cell_backward(gradient: torch.Tensor, workspace: torch.Tensor, has_bias: bool) -> Any:
     size, width = gradient.shape
     gates = [gradient.new_empty((size, 3 * width)) for _ in range(2)]
@@ -88,13 +78,9 @@ def _ctc_loss(scores: torch.Tensor, targets: torch.Tensor, *args: Any, **kwargs:
     return scores.new_empty(batch), scores.new_empty((batch, steps, 2 * longest + 1))
 
 
-def _ctc_loss_backward(gradient: torch.Tensor, scores: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    return scores.new_empty(scores.shape)
-
-
 _LARGEST: dict[str, Callable[..., Any]] = {
     "nonzero": _nonzero,
-    "masked_select": _masked_select,
+    "masked_select": lambda x, mask: x.new_empty(torch.broadcast_shapes(x.shape, mask.shape).numel()),
     "_unique2": _unique,
     "_unique": lambda x, *args, **kwargs: _unique(x)[:2],
     "unique_dim": _unique_dim,
@@ -103,8 +89,12 @@ _LARGEST: dict[str, Callable[..., Any]] = {
     "repeat_interleave": _repeat_interleave,
     "bincount": _bincount,
     "_ctc_loss": _ctc_loss,
-    "_ctc_loss_backward": _ctc_loss_backward,
-    "_thnn_fused_gru_cell": _gru_cell,  # fixed shapes, but nobody wrote them for fake tensors
+    "_ctc_loss_backward": lambda gradient, scores, *args, **kwargs: scores.new_empty(scores.shape),
+    # The shapes of the two are fixed, but PyTorch has no fake implementation.
+    "_thnn_fused_gru_cell": lambda gates, hidden, h, *biases: (
+        h.new_empty(h.shape),
+        h.new_empty((h.shape[0], 5 * h.shape[1])),
+    ),
     "_thnn_fused_gru_cell_backward": _gru_cell_backward,
     "torchvision::nms": lambda boxes, scores, threshold: boxes.new_empty(boxes.shape[0], dtype=_long),
 }

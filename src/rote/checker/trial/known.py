@@ -1,10 +1,10 @@
-"""Operations whose operands are known and small: what they really return.
+"""True results of operations whose operands are small and known.
 
 The callable's integers (positions, lengths, grids, tokens) often decide about shapes: a number of rows that
-is found by ``nonzero`` or read by ``tolist``. Where all operands of an operation are small and their values
-are known, it is computed on the host beside the fake one, so that the check goes on with the true shape and
-the true number. Arithmetic on floating-point numbers is left out: what comes of it stays invented, whatever
-its size, so that a loop which waits for a residual ends and a sound program's checks pass.
+``nonzero`` finds or ``tolist`` reads. If all operands of an operation are small and their values are known,
+it also runs on the host, so that the check goes on with the true shape and the true number. Arithmetic on
+floating-point numbers stays invented whatever its size, so that a loop that waits for a residual ends and a
+sound program's checks pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..fake import FakeTensor, StandIns, fake_device
 from .operands import TrialCall, replaced
 
 SMALL = 256
-"""Elements of all operands, or of what is made of none, up to which an operation is computed."""
+"""Elements of all operands, or of a result without operands, up to which an operation is computed."""
 
 
 class KnownValues:
@@ -28,13 +28,13 @@ class KnownValues:
         self._standins = standins
 
     def may_be(self, facts: Facts, tensors: list[torch.Tensor]) -> bool:
-        """Whether it is worth while to try; a quick answer, since every operation of a check asks."""
+        """Whether it is worth trying; a quick answer, since every operation of a check asks."""
         if facts.written or facts.seeded:
             return False
         return self._value(tensors[0]) is not None if tensors else "made" in facts.row
 
     def remember(self, call: TrialCall, out: Any) -> None:
-        """Remember the values of what an operation returned, if they can be known."""
+        """Remember the values of an operation's result, if they can be known."""
         parts = tensors_of((out,), {})
         if sum(part.numel() for part in parts) <= SMALL:
             for part, value in zip(parts, tensors_of((self._computed(call),), {}), strict=False):

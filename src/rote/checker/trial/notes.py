@@ -12,17 +12,7 @@ from .places import CodePlace, here
 
 @dataclass
 class Note:
-    """A hazard at a place.
-
-    Attributes:
-        rule: The rule.
-        place: Where.
-        message: What happens.
-        severity: What it costs.
-        remedy: What to write instead.
-        evidence: The value, the shape, the state.
-        count: How often it was met in the run.
-    """
+    """A hazard at a place; it becomes a finding when the check is over."""
 
     rule: Rule
     place: CodePlace
@@ -39,18 +29,11 @@ class Note:
 
     def finding(self) -> Finding:
         """The note as it is reported."""
+        site, column, path = self.place
         times = f", {self.count} times" if self.count > 1 else ""
-        return Finding(
-            self.rule.code,
-            self.severity,
-            self.place.site,
-            self.message,
-            self.remedy,
-            self.place.column,
-            self.place.source,
-            self.place.path,
-            f"{self.evidence}{times}".lstrip(", "),
-        )
+        evidence = f"{self.evidence}{times}".lstrip(", ")
+        code, severity, remedy = self.rule.code, self.severity, self.remedy
+        return Finding(code, severity, site, self.message, remedy, column, site.text, path, evidence)
 
 
 class TrialNotes:
@@ -70,24 +53,23 @@ class TrialNotes:
         remedy: str = "",
         place: CodePlace | None = None,
     ) -> None:
-        """Note a hazard, at the line that the callable is at unless told otherwise."""
-        note = Note(
-            rule, place or here(), message, severity or rule.severity, remedy or rule.remedy, evidence
-        )
+        """Note a hazard, by default at the line that the callable is at."""
+        severity, remedy = severity or rule.severity, remedy or rule.remedy
+        note = Note(rule, place or here(), message, severity, remedy, evidence)
         known = self.found.setdefault(note.key, note)
         if known is not note:
             known.count += 1
 
     def add_raised(self, operation: str, error: Exception) -> None:
-        """An operation raises; whether the callable catches it is known when the call is over."""
+        """An operation raises; when the call is over, it is known whether the callable caught that."""
         name = short(operation.replace("aten.", "aten::", 1))
         self._raised.append((here(), f"{name} raises {type(error).__name__}, and the call goes another way"))
 
     def add_caught(self) -> None:
-        """The call has returned, so it caught all that operations have raised.
+        """The call has returned, so it caught everything that operations raised.
 
-        What raises for its shapes does so in every call, and a graph of the other way is right. rote records
-        no such call, so it costs what graphs would gain.
+        An operation that raises for its shapes does so in every call, and a graph of the other way is right.
+        But rote records no such call.
         """
         for place, text in self._raised:
             self.add(rules.OPERATION_RAISES, text, place=place, severity=Severity.SPEED)

@@ -35,7 +35,7 @@ class TrialCall(NamedTuple):
     def on_host(self, change: Callable[[torch.Tensor], Any]) -> Any:
         """What the operation returns on the host for other tensors; None if it raises.
 
-        It has no host kernel, or what it raises it raises on fake tensors as well.
+        Then it has no host kernel, or raises on fake tensors as well.
         """
         call = self.replaced(change)
         if "device" in self.kwargs:
@@ -47,7 +47,7 @@ class TrialCall(NamedTuple):
 
 
 def like(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor that lies as another one does, on a device."""
+    """An empty tensor on a device, with the layout of another."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
 
 
@@ -71,30 +71,19 @@ def shown(tensor: torch.Tensor) -> str:
 
 
 class ShapedTensor(NamedTuple):
-    """A tensor operand in the trace of a check, which compares no memory.
-
-    Attributes:
-        dtype: Its type.
-        shape: Its sizes.
-    """
+    """A tensor operand in the trace of a check, which compares no memory."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> ShapedTensor:
-        """What is compared of a tensor."""
+        """The parts of a tensor that are compared."""
         return cls(tensor.dtype, tuple(tensor.shape))
 
 
 class TracedOperation(NamedTuple):
-    """An operation in the trace of a check: as in a program, without storages, results and lines.
-
-    Attributes:
-        name: The qualified name of its overload.
-        operands: By position.
-        named: The others, by name.
-    """
+    """An operation in the trace of a check: as in a program, without storages, results and lines."""
 
     name: str
     operands: tuple[Operand, ...] = ()

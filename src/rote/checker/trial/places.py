@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from types import CodeType, FrameType
+from types import FrameType
 from typing import NamedTuple
 
 from ...base import NOWHERE, Site, is_internal, is_own
 
 BOUNDARY = "run_once"
-"""Name of the function of ours that calls the callable; frames outside of it are not the callable's."""
+"""Name of rote's function that calls the callable; frames outside of it are not the callable's."""
 
 DEPTH = 24
 """Lines of a call path that are kept, the innermost ones."""
@@ -29,17 +29,12 @@ class CodePlace(NamedTuple):
     column: int
     path: tuple[Site, ...]
 
-    @property
-    def source(self) -> str:
-        """The source line, without its indentation."""
-        return self.site.text
-
 
 UNKNOWN = CodePlace(NOWHERE, 0, ())
 
 
 def here(frame: FrameType | None = None) -> CodePlace:
-    """The place from which the caller was reached."""
+    """The place from which the caller, or a frame, was reached."""
     at = sys._getframe(1) if frame is None else frame
     inner: FrameType | None = None
     path: list[Site] = []
@@ -53,17 +48,12 @@ def here(frame: FrameType | None = None) -> CodePlace:
         at = at.f_back
     if inner is None:
         return UNKNOWN
-    return CodePlace(path[0], column_of(inner), tuple(reversed(path[:DEPTH])))
+    return CodePlace(path[0], _column(inner), tuple(reversed(path[:DEPTH])))
 
 
-def column_of(frame: FrameType) -> int:
+def _column(frame: FrameType) -> int:
     """Column of the expression that a frame is at, from 1; 0 if Python does not know."""
-    return column_at(frame.f_code, frame.f_lasti)
-
-
-def column_at(code: CodeType, offset: int) -> int:
-    """Column of the expression at an offset of the bytecode, from 1; 0 if Python does not know."""
-    if offset < 0:
+    if frame.f_lasti < 0:
         return 0
-    position = next(islice(code.co_positions(), offset // 2, None), None)
+    position = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
     return position[2] + 1 if position is not None and position[2] is not None else 0

@@ -1,13 +1,12 @@
-"""The trial: every operation of a call passes here, those on the device without being computed.
+"""The trial: the dispatch mode that sees every operation of a call.
 
-Operations on the pretended device run on fake tensors, which have a shape and a type and no memory.
-Operations on host tensors run for real, as they do while a graph is captured, so that what the host computes
-from its own data (time steps, lengths, tables) has its true values. Where a capture would fail or freeze a
-value, a note is taken and the call goes on with something that could have been: a hazard hides no other.
+Operations on the pretended device run on fake tensors, which have a shape and a type but no memory.
+Operations on host tensors run for real, as they do during a capture, so that what the host computes from its
+own data (time steps, lengths, tables) has its true values. Where a capture would fail or freeze a value, the
+trial takes a note and the call goes on with a possible value, so that no hazard hides another.
 
-What this does not see: kernels launched past PyTorch's dispatcher; what a kernel does inside, apart from the
-table of operators; and code on branches that the invented values do not take (the source scan reads
-those).
+The trial does not see kernels launched past PyTorch's dispatcher, the inside of a kernel beyond the table of
+operators, or branches that the invented values do not take (the source scan reads those).
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ from .known import KnownValues
 from .notes import TrialNotes
 from .operands import TracedOperation, TrialCall, like, replaced, shown
 from .places import CodePlace, here
-from .stores import Numbers
-from .transfers import note_operand, note_to_device, note_to_host
+from .transfers import Numbers, note_operand, note_to_device, note_to_host
 
 _aten = torch.ops.aten
 _COPIES = frozenset({_aten._to_copy.default, _aten.copy_.default})
@@ -66,8 +64,7 @@ class Trial(DispatchMode):
         made: Host memory that was allocated in the current run.
         pinned: Pinned memory.
         building: Tensors are being made for the callable; the first run forgets what was noted then.
-        wanted: Positions in the trace whose places are to be kept.
-        places: Those places.
+        places: The places of the wanted positions in the trace.
         inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.
     """
 
@@ -91,7 +88,7 @@ class Trial(DispatchMode):
         self.trace: list[TracedOperation] = []
         self.standins.keep(self.made)  # what an earlier run made on the host and left somewhere
         self.made, self.pinned, self._numbers = FakeMemory(), FakeMemory(), Numbers(self.on_device)
-        self.wanted = wanted
+        self._wanted = wanted
         self.places: dict[int, CodePlace] = {}
         self.inventor.begin()
 
@@ -125,7 +122,7 @@ class Trial(DispatchMode):
         if func is _aten.lift_fresh.default and not isinstance(tensors[0], FakeTensor):
             return self._keep(func(*args))  # of Python data, by torch.FloatTensor([...])
         if not all(isinstance(tensor, FakeTensor) for tensor in tensors):
-            call = call.replaced(self._adopted)
+            call = call.replaced(lambda tensor: self.standins.adopt(tensor, self.made))
         if any(self.on_device(tensor) for tensor in call.tensors) or _is_pretended(kwargs.get("device")):
             return self._on_device(call)
         return self._on_host(call)
@@ -142,9 +139,6 @@ class Trial(DispatchMode):
     def on_device(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor lies on the pretended device."""
         return isinstance(tensor, FakeTensor) and cast("Any", tensor).fake_device.type == PRETENDED
-
-    def _adopted(self, tensor: torch.Tensor) -> Any:
-        return self.standins.adopt(tensor, self.made)
 
     # ------------------------------------------------------------------ host
 
@@ -214,7 +208,7 @@ class Trial(DispatchMode):
         return out
 
     def _trace(self, call: TrialCall) -> None:
-        if len(self.trace) in self.wanted:
+        if len(self.trace) in self._wanted:
             self.places[len(self.trace)] = here()
         self.trace.append(TracedOperation.of(call.facts.name, call.args, call.kwargs))
 
@@ -241,16 +235,15 @@ class Trial(DispatchMode):
             return largest(call)
 
     def _without_fake(self, call: TrialCall) -> Any:
-        """Nobody said what an operator returns: ask its host kernel, or guess."""
+        """The result of an operator without a fake implementation: of its host kernel, or a guess."""
         func = call.facts.op
         if not func._schema.returns:  # a fused optimizer
             return None
         found = of_host_kernel(call)
         if func.namespace != "aten":
-            guessed = "" if found is not None else "; its result is taken to be like its first operand"
-            text = (
-                f"{call.facts.name} has no fake implementation: nobody can say what a capture does{guessed}"
-            )
+            text = f"{call.facts.name} has no fake implementation: nobody can say what a capture does"
+            if found is None:
+                text += "; its result is taken to be like its first operand"
             self.notes.add(rules.NO_FAKE, text, evidence=", ".join(map(shown, call.tensors[:3])))
         with self.fake:
             return largest(call) if found is None else replaced(found, lambda made: like(made, self.device))
@@ -270,9 +263,9 @@ class Trial(DispatchMode):
         self.notes.add(rules.HOST_READ, f"{what}, which waits for the device", evidence=shown(tensor))
 
     def _is_step_count(self, tensor: torch.Tensor, severity: Severity) -> bool:
-        """Whether a tensor counts the steps of the optimizer that is stepping: some keep that on the host.
+        """Whether a tensor counts the steps of the optimizer that is stepping: some keep it on the host.
 
-        If so, that is noted: its rule says more than that of a read.
+        If so, it is noted: the rule of the count says more than that of a read.
         """
         running = stepping()
         why = count_reason(running, tensor, user_site()) if running is not None else None
@@ -281,15 +274,14 @@ class Trial(DispatchMode):
         return why is not None
 
     def read_value(self, tensor: torch.Tensor) -> Any:
-        """The value of a tensor of one element: the true one if it is known."""
+        """The value of a tensor of one element, if possible the true one."""
         known = self.standins.value_of(tensor)
         return known.item() if known is not None else self.inventor.scalar(tensor, user_site())
 
     def _answer(self, func: Any, tensor: torch.Tensor) -> Any:
-        """What an operation tells the host.
+        """What an operation returns to the host.
 
-        A truth about more than one value (``torch.equal``) is hoped to be, and is not if the callable raised
-        when it was.
+        A truth about several values (``torch.equal``) is True, or False if the callable raised on True.
         """
         truth = str(func._schema.returns[0].type) == "bool"
         if truth and (func is _aten.equal.default or tensor.numel() != 1):
@@ -308,8 +300,8 @@ class Trial(DispatchMode):
             if not self.on_device(into):
                 note_to_host(self.notes, source, waits=blocking)
                 return into.fill_(1) if not isinstance(into, FakeTensor) else into
-            if not self.on_device(source) or self._numbers.are_copied(source, into):
-                self._note_to_device(source, blocking)
+            if not self.on_device(source) or (source in self._numbers and not into.dim()):
+                note_to_device(self.notes, source, waits=blocking, pinned=source in self.pinned)
             if self.on_device(source):
                 return None
             self._note_writes(call)
@@ -320,30 +312,27 @@ class Trial(DispatchMode):
             if target is None or _is_pretended(target):
                 return None
             note_to_host(self.notes, source, waits=blocking)
-            return self.to_host(source, kwargs.get("dtype") or source.dtype)
-        self._note_to_device(source, blocking)
+            return self._keep(self._copy_to_host(source, kwargs.get("dtype") or source.dtype))
+        note_to_device(self.notes, source, waits=blocking, pinned=source in self.pinned)
         out = self._faked(call)
         if not isinstance(source, FakeTensor):
             self.standins.know_value(out, source.to(out.dtype))
         return out
 
-    def _note_to_device(self, source: torch.Tensor, blocking: bool) -> None:
-        note_to_device(self.notes, source, waits=blocking, pinned=source in self.pinned)
-
-    def to_host(self, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """What a copy to the host gives: the true values if they are known, invented ones else."""
+    def _copy_to_host(self, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """A copy on the host: with the true values if they are known, with invented ones otherwise."""
         known = self.standins.value_of(source)
         if known is not None:
-            return self._keep(known.to(dtype, copy=True))
+            return known.to(dtype, copy=True)
         if source.numel() <= LARGEST:
-            return self._keep(host_copy(source).to(dtype))
+            return host_copy(source).to(dtype)
         with self.fake:
-            return self._keep(torch.empty(source.shape, dtype=dtype, device="cpu"))
+            return torch.empty(source.shape, dtype=dtype, device="cpu")
 
     # ------------------------------------------------------------------ operands, shapes, writes
 
     def _with_host_operands(self, call: TrialCall) -> TrialCall:
-        """Host tensors among the operands of a device operation: noted, then taken to lie on the device."""
+        """Note host tensors among the operands of a device operation, and put them on the device."""
         apart = [tensor for tensor in call.tensors if not self.on_device(tensor)]
         for tensor in apart:
             is_argument = self.standins.is_host_argument(tensor)

@@ -1,4 +1,4 @@
-"""Tensors of Python numbers as kernels: ``torch.full``, ``torch.arange``, a stack of ``torch.full``."""
+"""Expressions that replace hazards: kernels instead of Python numbers, ``device=``, ``torch.where``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import ast
 from collections.abc import Callable
 
 Say = Callable[[ast.AST], str]
-"""Gives the source of a node, as it is written."""
+"""Gives the source text of a node."""
 
 MOST = 8
-"""Numbers of a list that become one kernel each."""
+"""Numbers of a list, at most, that become one kernel each."""
 
 _FACTORIES = frozenset({"zeros", "ones", "full", "eye"})
 _KEPT = frozenset({"device", "dtype"})
 
 
 def filled(call: ast.Call, say: Say) -> str | None:
-    """``torch.full(...)`` for ``torch.tensor(0.5, device=d)``; None where that is not certain."""
+    """``torch.full(...)`` for ``torch.tensor(0.5, device=d)``; None if it is not certain."""
     if len(call.args) != 1 or {each.arg for each in call.keywords} - _KEPT:
         return None
     if ast.unparse(call.func) != "torch.tensor" or not any(each.arg == "device" for each in call.keywords):
@@ -41,35 +41,32 @@ def filled(call: ast.Call, say: Say) -> str | None:
 
 
 def placed(call: ast.Call, say: Say) -> str | None:
-    """``torch.zeros(n, device=x.device)`` for ``torch.zeros(n).to(x.device)``; None if not certain.
+    """``torch.zeros(n, device=x.device)`` for ``torch.zeros(n).to(x.device)``; None if it is not certain.
 
-    Certain are factories whose values are the same on every device, and a target that is a device by name.
+    The factory has to give the same values on every device, and the target has to be called ``device``.
     """
-    if (
-        not isinstance(call.func, ast.Attribute)
-        or call.func.attr != "to"
-        or len(call.args) + len(call.keywords) != 1
-    ):
-        return None
-    target = call.args[0] if call.args else call.keywords[0].value
-    named = isinstance(target, ast.Attribute) and target.attr == "device"
-    if call.keywords and call.keywords[0].arg != "device":
-        return None
-    made = call.func.value
-    if not named or not isinstance(made, ast.Call) or {each.arg for each in made.keywords} - {"dtype"}:
-        return None
-    factory = ast.unparse(made.func).removeprefix("torch.")
+    match call:
+        case ast.Call(ast.Attribute(ast.Call() as made, "to"), [ast.Attribute(_, "device") as target], []):
+            pass
+        case ast.Call(ast.Attribute(ast.Call() as made, "to"), [], [ast.keyword("device", target)]):
+            if not isinstance(target, ast.Attribute) or target.attr != "device":
+                return None
+        case _:
+            return None
+    space, _, factory = ast.unparse(made.func).partition(".")
     counted = factory == "arange" and all(type(_number(each)) is int for each in made.args)
-    if not ast.unparse(made.func).startswith("torch.") or not (factory in _FACTORIES or counted):
+    if space != "torch" or not (factory in _FACTORIES or counted):
+        return None
+    if {each.arg for each in made.keywords} - {"dtype"}:
         return None
     inside = say(made)[:-1].rstrip().removesuffix(",")
     return f"{inside}, device={say(target)})"
 
 
 def summed(node: ast.Subscript, say: Say) -> str | None:
-    """``torch.where(x > 2, x, 0)`` for ``x[x > 2]`` of which the sum is taken; None if not certain.
+    """``torch.where(x > 2, x, 0)`` for ``x[x > 2]``, of which the sum is taken; None if it is not certain.
 
-    Certain is a mask that compares the tensor itself with a number: it has the tensor's shape.
+    The mask has to compare the tensor itself with a number: then it has the tensor's shape.
     """
     base, mask = ast.unparse(node.value), node.slice
     if not isinstance(node.value, ast.Name):
@@ -87,11 +84,9 @@ def _number(node: ast.expr) -> bool | int | float | complex | None:
     """The value of a literal number, with its sign, or ``float("inf")``."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         value = _number(node.operand)
-        return (
-            None
-            if value is None or isinstance(value, bool)
-            else (-value if isinstance(node.op, ast.USub) else value)
-        )
+        if value is None or isinstance(value, bool):
+            return None
+        return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
         small = not isinstance(node.value, int) or abs(node.value) < 1 << 62
         return node.value if small else None

@@ -1,30 +1,28 @@
-"""Rewrites of files, shown before they are written."""
+"""Rewrites of files, which can be shown before they are written."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...base import EnvironmentError_, MisuseError
+from ...base import EnvironmentError_, MisuseError, is_internal
 from .. import without_ignored_in
 from ..rules import Finding
 from ..scan import python_files, scan_text
-from .places import by_file, moved
 
 ROUNDS = 8
-"""A file is rewritten again so often: a fix may uncover another, and not all are made in one round."""
+"""Times that a file is rewritten, at most: a fix may uncover another, and some wait for the next round."""
+
+INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True)
 class Fix:
-    """What would become of a file.
-
-    Lines of the findings are those of the text before, of a later round those of that round.
-    """
+    """What would become of a file. A finding has its line in the text of the round that fixed it."""
 
     file: str
     before: str
@@ -34,23 +32,16 @@ class Fix:
     @property
     def diff(self) -> str:
         """The change as a unified diff; empty if there is none."""
-        lines = difflib.unified_diff(
-            self.before.splitlines(keepends=True), self.after.splitlines(keepends=True),
-            f"a/{self._shown}", f"b/{self._shown}",
-        )  # fmt: skip
-        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-
-    @property
-    def _shown(self) -> str:
-        """Its name from the working directory, so that ``git apply`` takes the diff."""
         path, here = Path(self.file), Path.cwd()
-        return path.relative_to(here).as_posix() if path.is_relative_to(here) else self.file
+        # Relative to the working directory, so that ``git apply`` takes the diff.
+        name = path.relative_to(here).as_posix() if path.is_relative_to(here) else self.file
+        before, after = (text.splitlines(keepends=True) for text in (self.before, self.after))
+        lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
+        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
 def fix_text(text: str, file: str, findings: Iterable[Finding] | None = None) -> Fix:
-    """Rewrite the text of a file, in the places of findings.
-
-    Without ``findings`` those are the ones that the source scan finds and no comment accepts.
+    """Rewrite the text of a file at its findings: unless given, those of the source scan without the ignored.
 
     Raises:
         MisuseError: It is not Python.
@@ -66,14 +57,14 @@ def fix_text(text: str, file: str, findings: Iterable[Finding] | None = None) ->
         if not done:
             break
         if left is not None:
-            left = moved([each for each in left if each not in done], after, new)
+            left = _moved([each for each in left if each not in done], after, new)
         after = new
         fixed.extend(done)
     return Fix(file, text, mark + after, tuple(fixed))
 
 
 def fix(paths: Iterable[Path]) -> list[Fix]:
-    """What would change in files and folders; in folders, what is not Python is left alone.
+    """What would change in files and folders. In folders, files that are not Python stay as they are.
 
     Raises:
         MisuseError: There is no such path, or a file that was named is not Python.
@@ -91,27 +82,27 @@ def fix(paths: Iterable[Path]) -> list[Fix]:
 
 
 def fix_found(findings: Iterable[Finding], folders: Iterable[Path]) -> list[Fix]:
-    """What would change at the places of findings, in the user's own files: those below ``folders``.
-
-    Installed packages there are left alone.
+    """What would change at findings in the user's files: those below ``folders``, without installed packages.
 
     Raises:
         EnvironmentError_: ``libcst`` is not installed.
     """
+    roots = [folder.resolve() for folder in folders]
+    by_file: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if _is_own_file(finding.where.file, roots):
+            by_file.setdefault(finding.where.file, []).append(finding)
     fixes: list[Fix] = []
-    for file, found in by_file(findings, folders).items():
+    for file, found in by_file.items():
         try:
             fixes.append(fix_text(_read(Path(file)), file, found))
-        except MisuseError:  # it is in no UTF-8, or no longer the Python that ran
+        except MisuseError:  # it is not UTF-8, or no longer the Python that ran
             continue
     return [each for each in fixes if each.after != each.before]
 
 
 def write(fixes: Iterable[Fix]) -> int:
-    """Write the new texts, and return how many files were changed.
-
-    A file that is no longer what it was when it was read is left alone.
-    """
+    """Write the new texts; returns how many. A file that has changed since it was read stays as it is."""
     written = 0
     for each in fixes:
         path = Path(each.file)
@@ -119,6 +110,35 @@ def write(fixes: Iterable[Fix]) -> int:
             path.write_text(each.after, "utf-8", newline="")
             written += 1
     return written
+
+
+def _is_own_file(file: str, roots: Iterable[Path]) -> bool:
+    """Whether a file is the user's: Python below one of the folders, and no installed package."""
+    path = Path(file).resolve()
+    return (
+        path.suffix == ".py"
+        and path.is_file()
+        and not is_internal(file)
+        and INSTALLED.isdisjoint(path.parts)
+        and any(path.is_relative_to(root) for root in roots)
+    )
+
+
+def _moved(findings: Iterable[Finding], before: str, after: str) -> list[Finding]:
+    """Findings with the lines that they have after a change of the file.
+
+    A finding is dropped if the change touches its line and moves it: its new place is not known.
+    """
+    matcher = difflib.SequenceMatcher(a=before.splitlines(), b=after.splitlines(), autojunk=False)
+    now: dict[int, int] = {}
+    for tag, start, end, first, last in matcher.get_opcodes():
+        if tag == "equal" or (tag == "replace" and end - start == last - first):
+            now.update((start + offset + 1, first + offset + 1) for offset in range(end - start))
+    return [
+        replace(finding, where=finding.where._replace(line=now[finding.where.line]))
+        for finding in findings
+        if finding.where.line in now
+    ]
 
 
 def _read(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a check found: one hazard at one place of the user's program."""
+"""Findings: hazards at places of the user's program."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Severity(StrEnum):
         STOPS: A capture fails there.
         WRONG: A replay of a plain CUDA graph is silently wrong.
         ISLAND: rote runs the operation outside of the graphs.
-        SPEED: It costs time and nothing else.
-        UNKNOWN: Nobody can say, for example of a custom operation without a fake implementation.
+        SPEED: It only costs time.
+        UNKNOWN: It cannot be known, for example of a custom operation without a fake implementation.
     """
 
     STOPS = "stops capture"
@@ -44,7 +44,7 @@ class Finding:
         column: Column of the expression, from 1; 0 if it is not known.
         source: The source line, without its indentation.
         path: The lines of the user's program that led there, from the callable on.
-        evidence: The value, the shape, the state that changed; empty if there is none to show.
+        evidence: The value, the shape or the state that changed; may be empty.
     """
 
     code: str
@@ -63,13 +63,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Remark:
-    """What is to be said of the comments and baselines that silence findings. It is no hazard.
+    """Something wrong with a comment or a baseline entry that should silence findings. It is no hazard.
 
-    Attributes:
-        where: The line.
-        column: Column, from 1; 0 if it is not known.
-        message: What is wrong, in one sentence without a period.
-        code: The rule that it is about, empty if it is about none.
+    Columns count from 1; 0 is unknown. The code may be empty.
     """
 
     where: Site

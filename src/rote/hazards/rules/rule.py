@@ -1,4 +1,4 @@
-"""What a rule is, and a reason of a rule: the words that the checker and the runtime share."""
+"""Rules, and reasons of the runtime, each of which has a rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .finding import Severity
 
 
 class Topic(Enum):
-    """What a rule is about; a topic has one page of documentation."""
+    """What a rule is about; each topic has a page of documentation."""
 
     HOST_READS = "host reads"
     HOST_DATA = "host data"
@@ -39,15 +39,7 @@ class Topic(Enum):
 
 
 class Finder(Flag):
-    """Who can find it.
-
-    Attributes:
-        SCAN: The source scan (``rote check --static``).
-        TRIAL: The trial run on fake tensors (``rote check``).
-        RUNTIME: The runtime (``g.report()``, ``g.explain()``).
-        CHECK: The scan and the trial run.
-        ALL: All three.
-    """
+    """Who can find a hazard: the source scan, the trial run on fake tensors, the runtime."""
 
     SCAN = auto()
     TRIAL = auto()
@@ -65,12 +57,12 @@ _IN_WORDS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of reason. Its text is read from its file when it is first asked for.
+    """One kind of reason or hazard.
 
     Attributes:
         code: Stable code, ``RT`` and three digits. A code is never given a new meaning.
         title: What it is, in a few words.
-        severity: What it costs, of a graph captured by hand or of rote's.
+        severity: What it costs a graph, captured by hand or by rote.
         topic: What it is about.
         found_by: Who can find it.
     """
@@ -83,7 +75,7 @@ class Rule:
 
     @cached_property
     def documentation(self) -> Documentation:
-        """The text, in parts."""
+        """The text in parts, read from its file when it is first needed."""
         return documentation(self.code)
 
     @property
@@ -96,7 +88,7 @@ class Rule:
         """What to write instead."""
         try:
             return self.documentation.remedy
-        except OSError:  # no file can be opened any more: a call must not fail for the words of its reason
+        except OSError:  # out of file handles: a call must not fail for the words of its reason
             return f"See rote explain {self.code}."
 
 
@@ -107,7 +99,7 @@ class Reason:
     Attributes:
         code: Code of the rule.
         message: What happened, with the values that matter.
-        where: The user's line, if one is known.
+        where: The user's line, if it is known.
         remedy: What to do about it.
     """
 
@@ -118,7 +110,7 @@ class Reason:
 
     @property
     def place(self) -> str:
-        """``file:line``, or nothing."""
+        """``file:line``, or empty."""
         return str(self.where) if self.where is not None and self.where.line else ""
 
     def __str__(self) -> str:
@@ -127,5 +119,5 @@ class Reason:
 
 
 def reason(rule: Rule, message: str, where: Site | None = None, remedy: str = "") -> Reason:
-    """Make a reason of a rule; with the rule's remedy, if no better one is known."""
+    """Make a reason of a rule; its remedy is the rule's unless given."""
     return Reason(rule.code, message, where, remedy or rule.remedy)

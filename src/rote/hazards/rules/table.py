@@ -1,4 +1,4 @@
-"""The table of rules, by what they are about; their texts are in ``texts``, one file each.
+"""The table of rules, by topic; their texts are in ``texts``, one file each.
 
 Codes are grouped: 1xx what ends a segment or stops a capture, 2xx calls that are not steady, 3xx guards,
 limits and arguments, 4xx autograd, 5xx values that cannot be handed out, 6xx devices, 7xx libraries,

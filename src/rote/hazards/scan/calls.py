@@ -1,4 +1,4 @@
-"""Calls of functions with a dotted name: what they give, and which of them a capture does not like."""
+"""Calls of functions with a dotted name: what they return, and the hazards among them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .known import known_function, known_keywords, known_object, made_by_library
 from .program import GRAPHERS
 from .scope import Scope
 from .stores import advanced
-from .syntax import MAKES, is_literal, keyword, names, text_of
+from .syntax import MAKES, is_literal, keyword, names, text_literal, text_of
 from .transfers import copied, factory, formatted, repeated, shaped, taken
 from .values import DRAWS, FACTORIES, MASKS, MAYBE, NUMBER, TENSOR, UNKNOWN, Inferred, Type, made
 
@@ -27,10 +27,8 @@ _RESULTS = {name: Type[kind] for kind, makers in MAKES.items() for name in maker
 
 
 def function_call(scope: Scope, node: ast.Call, dotted: str) -> Inferred:
-    """What a call gives; reports what is wrong with it."""
-    values = [scope.evaluate(part) for part in node.args]
-    for each in node.keywords:
-        scope.evaluate(each.value)
+    """What a call returns; reports its hazards."""
+    values = scope.arguments(node)
     known_function(scope, node, dotted)
     if dotted.startswith(("random.", "numpy.random.", "secrets.")) and dotted not in _RESULTS:
         scope.found(rules.HOST_RANDOM, node, "draws on the host, once for all replays")
@@ -63,8 +61,7 @@ def _torch(scope: Scope, node: ast.Call, dotted: str, values: list[Inferred]) ->
         shaped(scope, node, "torch.where() of one argument")
         return TENSOR
     if dotted == "torch.compile":
-        mode = keyword(node, "mode")
-        if is_literal(mode, "reduce-overhead") or is_literal(mode, "max-autotune"):
+        if text_literal(keyword(node, "mode")) in ("reduce-overhead", "max-autotune"):
             scope.found(rules.NESTED_CAPTURE, node, "makes graphs of its own")
         else:
             scope.found(rules.COMPILED_INSIDE, node, "compiles in every call")
@@ -141,7 +138,7 @@ def _plain(scope: Scope, node: ast.Call, dotted: str, values: list[Inferred]) ->
 
 
 def _unknown(scope: Scope, node: ast.Call, values: list[Inferred]) -> Inferred:
-    """A function that is not known: of tensors it probably gives one."""
+    """An unknown function: of tensors it probably returns one."""
     target = scope.value(node.func.id) if isinstance(node.func, ast.Name) else scope.evaluate(node.func)
     if target.type is Type.MODULE:
         return TENSOR

@@ -1,4 +1,4 @@
-"""Which parameters of a function are tensors: by annotation, by default, by what is done with them."""
+"""Which parameters of a function are tensors: by annotation, by default, by use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def defaults_of(node: FunctionNode) -> dict[str, ast.expr]:
 
 
 def parameter_values(node: FunctionNode, imports: Imports, owner: str) -> dict[str, Inferred]:
-    """What each parameter is, as far as can be told, but for ``self``, which is called ``owner``."""
+    """What each parameter is, without ``self``, which is called ``owner``."""
     defaults = defaults_of(node)
     used = _uses(node, imports)
     found: dict[str, Inferred] = {}
@@ -35,17 +35,14 @@ def parameter_values(node: FunctionNode, imports: Imports, owner: str) -> dict[s
             continue
         value = annotated(parameter.annotation) or _defaulted(defaults.get(name))
         if value is None:
-            value = TENSOR if name in used else UNKNOWN
-            if value.is_tensor and is_mask_name(name):
-                value = MASK
+            value = UNKNOWN if name not in used else MASK if is_mask_name(name) else TENSOR
         found[name] = value._replace(argument=name, local=False)
     return found
 
 
 def tensor_parameters(node: FunctionNode, imports: Imports, owner: str) -> list[str]:
     """The parameters that are tensors by annotation or use."""
-    values = parameter_values(node, imports, owner)
-    return [name for name, value in values.items() if value.is_tensor]
+    return [name for name, value in parameter_values(node, imports, owner).items() if value.is_tensor]
 
 
 def annotated(annotation: ast.expr | None) -> Inferred | None:
@@ -80,7 +77,7 @@ def _defaulted(default: ast.expr | None) -> Inferred | None:
 
 
 def _uses(node: FunctionNode, imports: Imports) -> set[str]:
-    """Names with which only a tensor can do what is done with them."""
+    """Names that are used as only a tensor can be."""
     found: set[str] = set()
     for each in ast.walk(node):
         if isinstance(each, ast.Attribute) and each.attr in TENSOR_NAMES:
@@ -107,7 +104,7 @@ def _uses(node: FunctionNode, imports: Imports) -> set[str]:
 
 
 def _operands(node: ast.expr) -> set[str]:
-    """The names that an expression of operators is made of."""
+    """The names among the operands of an expression."""
     match node:
         case ast.Name():
             return {node.id}

@@ -1,4 +1,4 @@
-"""What an expression is: reads its parts in order and reports host reads on the way."""
+"""Evaluates an expression: reads its parts in order, and reports host reads on the way."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def evaluate(scope: Scope, node: ast.expr) -> Inferred:
 
 
 def narrowed(test: ast.expr) -> tuple[str, bool] | None:
-    """A name that a test finds to be a tensor (True) or no tensor (False)."""
+    """A name that a test shows to be a tensor (True) or none (False)."""
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     call = test.operand if isinstance(test, ast.UnaryOp) and negated else test
     if not isinstance(call, ast.Call) or not call.args or not isinstance(call.args[0], ast.Name):
@@ -160,7 +160,7 @@ def _bool(scope: Scope, node: ast.BoolOp) -> Inferred:
 
 
 def _subscript(scope: Scope, node: ast.Subscript) -> Inferred:
-    """What an indexed expression is; reports masks, lists and tensors among the indices."""
+    """Evaluates an index; reports masks, lists and tensors among the indices."""
     base = scope.evaluate(node.value)
     parts = parts_of_index(node)
     indices = [(part, _index(scope, part, base)) for part in parts]

@@ -1,4 +1,4 @@
-"""Calls that are findings by their names: synchronisation, clocks, seeds, files, collectives, libraries."""
+"""Calls that are hazards by name: synchronisation, clocks, seeds, files, collectives, libraries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from .values import Inferred, Type
 
 
 class KnownCall(NamedTuple):
-    """A function or method that is worth a finding.
+    """A function or method that is a hazard.
 
-    The message has what it ``does`` behind the call. ``of`` are the objects whose method it is; any if
-    empty.
+    The message says what it ``does``. ``of`` are the types whose method it is; any type if empty.
     """
 
     rule: Rule
@@ -34,7 +33,7 @@ _AUGMENTS = ("Random", "ColorJitter", "AutoAugment", "RandAugment", "TrivialAugm
 
 
 def known_function(scope: Scope, node: ast.Call, dotted: str) -> None:
-    """A function or class that is called by its name."""
+    """A function or class with a dotted name."""
     known, name = _FUNCTIONS.get(dotted), dotted.rpartition(".")[2]
     if known is not None and (known.rule is not rules.NESTED_CAPTURE or scope.reach >= Reach.FORWARD):
         joined = known.rule is rules.STREAM_INSIDE and _joins_streams(scope)
@@ -50,7 +49,7 @@ def known_function(scope: Scope, node: ast.Call, dotted: str) -> None:
 def known_method(
     scope: Scope, node: ast.Call, func: ast.Attribute, base: Inferred, values: list[Inferred]
 ) -> None:
-    """A method of a library that is called by its name."""
+    """A method of a library."""
     name = func.attr
     if name == "generate" and not self_attribute(func, scope.self_name) and (node.args or node.keywords):
         if base.type in (Type.MODULE, Type.UNKNOWN) and not ast.unparse(func.value).startswith("super("):
@@ -82,7 +81,7 @@ def known_object(scope: Scope, node: ast.Call, kind: Type, draws: str = "on the 
 
 
 def made_by_library(dotted: str) -> Type | None:
-    """What a constructor of a library makes, if it matters."""
+    """What a constructor of a library makes; None if it does not matter."""
     name = dotted.rpartition(".")[2]
     if dotted.startswith("transformers.") and name == "DynamicCache":
         return Type.CACHE

@@ -36,7 +36,7 @@ _HARMLESS = frozenset({"requires_grad_", "detach_", "share_memory_", "retain_gra
 _HOOKS = names("module_hooks")
 _SHAPED_OF_TENSORS = frozenset({"unique", "unique_consecutive", "bincount"})
 _SHAPED = frozenset({"nonzero", "masked_select", "argwhere"})
-"""Nothing but a tensor has these."""
+"""Only a tensor has these."""
 _SPARSE = frozenset({"to_sparse", "to_sparse_csr", "to_sparse_coo", "coalesce"})
 _MADE = frozenset({"new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"})
 _ON_THE_WAY = frozenset({"cpu", "detach", "float", "double", "numpy", "contiguous"})
@@ -59,14 +59,12 @@ _METHODS = {
 
 
 def method_call(scope: Scope, node: ast.Call, func: ast.Attribute) -> Inferred:
-    """What ``base.name(...)`` gives; reports what is wrong with it."""
+    """What ``base.name(...)`` returns; reports its hazards."""
     name = func.attr
     if name in _READS:
         return _read(scope, node, func)
     base = scope.evaluate(func.value)
-    values = [scope.evaluate(part) for part in node.args]
-    for each in node.keywords:
-        scope.evaluate(each.value)
+    values = scope.arguments(node)
     known_method(scope, node, func, base, values)
     known_keywords(scope, node)
     if base.may_be_tensor or base.type is Type.UNKNOWN:
@@ -80,7 +78,7 @@ def method_call(scope: Scope, node: ast.Call, func: ast.Attribute) -> Inferred:
             formatted(scope, part, value)
         return NUMBER
     if name in _CHANGES and (name in _GROWS or base.type in (Type.CONTAINER, Type.LIST)):
-        contained(scope, node, func.value, base)
+        contained(scope, node, text_of(node), func.value, base)
         return UNKNOWN
     if base.type is Type.MODULE:
         return TENSOR if name in ("forward", "__call__") else UNKNOWN
@@ -88,7 +86,7 @@ def method_call(scope: Scope, node: ast.Call, func: ast.Attribute) -> Inferred:
 
 
 def _read(scope: Scope, node: ast.Call, func: ast.Attribute) -> Inferred:
-    """``x.item()``, ``x.tolist()``, ``x.numpy()``, with what leads to them (``x.detach().cpu()``)."""
+    """``x.item()``, ``x.tolist()``, ``x.numpy()``, also as ``x.detach().cpu().item()``."""
     source = func.value
     while (
         isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute)
@@ -108,7 +106,7 @@ def _read(scope: Scope, node: ast.Call, func: ast.Attribute) -> Inferred:
 def _of_tensor(
     scope: Scope, node: ast.Call, func: ast.Attribute, base: Inferred, values: list[Inferred]
 ) -> Inferred | None:
-    """A method of what may be a tensor; None if it is none of a tensor's."""
+    """A method of what may be a tensor; None if it is not a tensor's."""
     name = func.attr
     if name in _SHAPED or (name in _SHAPED_OF_TENSORS and base.type is not Type.UNKNOWN):
         shaped(scope, node, f"{name}()")
@@ -122,8 +120,7 @@ def _of_tensor(
     if name in ("size", "stride"):
         return NUMBER if node.args else SHAPE
     if name == "register_hook":
-        text = f"{text_of(func)}() runs Python in the backward pass"
-        scope.report(rules.GRADIENT_HOOK, node, text)
+        scope.report(rules.GRADIENT_HOOK, node, f"{text_of(func)}() runs Python in the backward pass")
         return NUMBER
     if name in _HOST_METHODS or (name.startswith("is_") and name != "is_nonzero"):
         return NUMBER
@@ -187,7 +184,7 @@ def _moved(
 
 
 def _target(node: ast.Call, values: list[Inferred]) -> ast.expr | None:
-    """The device or tensor that ``.to`` goes to; None if it only changes the type."""
+    """The device or tensor in the arguments of ``.to``; None if it only changes the type."""
     device = keyword(node, "device")
     if device is not None or not node.args:
         return device
@@ -230,16 +227,19 @@ def _of_object(
     elif func.attr == "replay" and not values:
         scope.found(rules.NESTED_CAPTURE, node, "launches a graph inside of a call that is captured")
     elif func.attr == "step":
-        if base.type is Type.SCALER or last_name(func.value).lower().endswith("scaler"):
-            scope.found(rules.SCALER_INSIDE, node, "reads whether a gradient is infinite")
-        elif base.type is Type.COUNTER:
-            scope.found(rules.TIMM_OPTIMIZER, node, "counts its steps on the host")
-        elif base.type is Type.SCHEDULER:
-            scope.found(rules.SCHEDULER_INSIDE, node, "counts in Python")
-        elif base.type is Type.OPTIMIZER and values:
-            scope.found(rules.CLOSURE_STEP, node, "decides on the host how often the closure runs")
-        elif base.type is Type.OPTIMIZER and base.counting:
-            scope.found(rules.OPTIMIZER_COUNT, node, "counts its steps on the host")
+        _step(scope, node, func, base, bool(values))
+
+
+def _step(scope: Scope, node: ast.Call, func: ast.Attribute, base: Inferred, closure: bool) -> None:
+    if base.type is Type.SCALER or last_name(func.value).lower().endswith("scaler"):
+        scope.found(rules.SCALER_INSIDE, node, "reads whether a gradient is infinite")
+    elif base.type is Type.SCHEDULER:
+        scope.found(rules.SCHEDULER_INSIDE, node, "counts in Python")
+    elif base.type is Type.OPTIMIZER and closure:
+        scope.found(rules.CLOSURE_STEP, node, "decides on the host how often the closure runs")
+    elif base.type is Type.COUNTER or base.counting:
+        rule = rules.TIMM_OPTIMIZER if base.type is Type.COUNTER else rules.OPTIMIZER_COUNT
+        scope.found(rule, node, "counts its steps on the host")
 
 
 def _of_self(scope: Scope, node: ast.Call, func: ast.Attribute, values: list[Inferred]) -> Inferred:

@@ -1,4 +1,4 @@
-"""One source file: reads its functions from the outside in, and collects what is found."""
+"""The scan of one source file: reads its functions from the outside in, and collects the findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard
 
 
 def scan_text(text: str, file: str) -> list[Finding]:
-    """The findings in the text of a file, by line and column.
+    """The findings in the text of a file, in order of line and column.
 
     Raises:
         MisuseError: It is not Python; the message names file and line.
@@ -60,7 +60,7 @@ class _File:
 
     def _read(self, function: SourceFunction, outside: Env) -> Env:
         if function not in self._env:
-            self._env[function] = {}  # a function that is reached from itself
+            self._env[function] = {}  # a function may lead to itself
             self._env[function] = Reader(self._program, function, outside, self._report).read().env
         return self._env[function]
 
@@ -73,7 +73,7 @@ class _File:
         return {name: value._replace(argument="", local=False) for name, value in outside.items()}
 
     def _attributes(self, owner: SourceClass) -> None:
-        """What ``self`` has: from ``__init__``, the class body and the base classes of this file."""
+        """Collect the attributes of ``self``: from ``__init__``, the class body and bases in this file."""
         for base in owner.node.bases:
             known = self._program.classes.get(base.id) if isinstance(base, ast.Name) else None
             if known is not None:
@@ -101,7 +101,7 @@ class _File:
         source = self._lines[line - 1].strip() if 0 < line <= len(self._lines) else ""
         self._found.setdefault((line, found.column, found.code), replace(found, source=source))
 
-    # -------------------------------------------------------------- what only the whole shows
+    # -------------------------------------------------------------- beyond one function
 
     def _whole_file(self) -> None:
         """Autocast around captures, wrappers of several processes, experts that are looped over."""
@@ -124,10 +124,9 @@ class _File:
             if node.returns is not None:
                 tensors = "Tensor" in ast.unparse(node.returns)
             else:
-                calls = (
-                    self._program.imports.resolve(e.func) for e in ast.walk(node) if isinstance(e, ast.Call)
-                )
-                tensors = any(name.removeprefix("torch.") in FACTORIES for name in calls)
+                calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+                called = map(self._program.imports.resolve, calls)
+                tensors = any(name.removeprefix("torch.") in FACTORIES for name in called)
             if tensors:
                 text = f"{node.name} keeps tensors of earlier calls"
                 self._found_at(rules.MEMOIZED, decorator, text, node.name)
@@ -148,9 +147,7 @@ class _File:
                 place = None if is_literal(keyword(node, "set_to_none"), False) else node
                 does = "drops the gradients"
             elif isinstance(node, ast.Assign):
-                grads = [
-                    each for each in node.targets if isinstance(each, ast.Attribute) and each.attr == "grad"
-                ]
+                grads = any(isinstance(each, ast.Attribute) and each.attr == "grad" for each in node.targets)
                 place, does = node.targets[0] if grads else None, "replaces a gradient"
             else:
                 continue
@@ -161,20 +158,17 @@ class _File:
     def _autocast(self, node: ast.With | ast.AsyncWith) -> None:
         """``with autocast`` around a capture, in one statement or in the next."""
         contexts = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+        resolve = self._program.imports.resolve
         casts = [
             each
             for each in contexts
-            if self._program.imports.resolve(each.func).startswith("torch.")
+            if resolve(each.func).startswith("torch.")
             and last_name(each.func) == "autocast"
             and not is_literal(keyword(each, "cache_enabled"), False)
         ]
         inside = (part for statement in node.body for part in ast.walk(statement))
-        captures = (
-            isinstance(each, ast.Call)
-            and self._program.imports.resolve(each.func) in CAPTURES | GRAPHERS - {"rote.graph"}
-            for each in (*contexts, *inside)
-        )
-        if casts and any(captures):
+        calls = (each.func for each in (*contexts, *inside) if isinstance(each, ast.Call))
+        if casts and any(resolve(each) in CAPTURES | GRAPHERS - {"rote.graph"} for each in calls):
             text = f"{text_of(casts[0])} keeps casts that were made before or inside the capture"
             self._found_at(rules.AUTOCAST_AROUND, casts[0], text)
 

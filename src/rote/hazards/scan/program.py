@@ -1,8 +1,8 @@
 """The functions and classes of a file, and which functions a capture would run.
 
-There is no import and no type: a function counts as run by a capture if it is ``forward`` of a module, is
-handed to ``rote.graph`` or ``make_graphed_callables``, or is called from such a function by a name of the
-same file. Every function with tensors among its parameters is read as well.
+Nothing is imported and no types are known: a capture is taken to run ``forward`` of a module, a function
+that is passed to ``rote.graph`` or ``make_graphed_callables``, and what these call by a name of the same
+file. Every other function with tensors among its parameters is read as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BASES = ("Module", "Model", "Layer", "Block", "Mixin", "Module2d", "Net", "Head
 
 
 class Reach(IntEnum):
-    """How sure it is that a capture runs a function."""
+    """How certain it is that a capture runs a function."""
 
     NONE = 0
     TENSORS = 1
@@ -40,9 +40,9 @@ class SourceClass:
     """A class of the file.
 
     Attributes:
-        is_module: It has a ``forward`` and a base class, or a base that says that it is a module.
+        is_module: It has a base class, and a ``forward`` or a base that is a module by its name.
         is_function: It is a ``torch.autograd.Function``.
-        attributes: What ``self`` has, from ``__init__`` and the class body.
+        attributes: The attributes of ``self``, from ``__init__`` and the class body.
     """
 
     node: ast.ClassDef
@@ -57,9 +57,6 @@ class SourceFunction:
     """A function of the file.
 
     Attributes:
-        name: Its name; ``<lambda>``.
-        owner: The class, of a method.
-        outer: The function around it.
         self_name: What it calls ``self``; empty if it is no method.
         path: The lines that led to it, from the entry on.
         inner: Functions defined in it, by name.
@@ -118,9 +115,8 @@ class ScannedFile:
             seen.add(id(owner))
             if name in owner.methods:
                 return owner.methods[name]
-            owner = next(
-                (self.classes[b] for b in map(last_name, owner.node.bases) if b in self.classes), None
-            )
+            bases = map(last_name, owner.node.bases)
+            owner = next((self.classes[base] for base in bases if base in self.classes), None)
         return None
 
     def _collect(self, node: ast.AST, owner: SourceClass | None, outer: SourceFunction | None) -> None:
@@ -158,18 +154,15 @@ class ScannedFile:
         has_forward = any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in node.body)
         inherited = any(base in self.classes and self.classes[base].is_module for base in bases)
         named = any(base.endswith(_BASES) for base in bases)
-        found = SourceClass(
-            node, bool(node.bases) and (has_forward or named or inherited) and not is_function, is_function
-        )
+        is_module = bool(node.bases) and (has_forward or named or inherited) and not is_function
+        found = SourceClass(node, is_module, is_function)
         self.classes[node.name] = found
         self.every_class.append(found)
         return found
 
     def _uses(self, nodes: Iterable[ast.AST], dotted: Set[str]) -> bool:
-        return any(
-            isinstance(node, (ast.Attribute, ast.Name)) and self.imports.resolve(node) in dotted
-            for node in nodes
-        )
+        names = (node for node in nodes if isinstance(node, (ast.Attribute, ast.Name)))
+        return any(self.imports.resolve(node) in dotted for node in names)
 
     def _find_entries(self) -> None:
         for function in self.functions:
@@ -228,13 +221,12 @@ class ScannedFile:
 
     def _add_functions_of_tensors(self) -> None:
         for function in self.functions:
-            if function.reach or self._is_setup(function):
-                continue
-            if tensor_parameters(function.node, self.imports, function.self_name):
+            takes = not function.reach and not self._is_setup(function)
+            if takes and tensor_parameters(function.node, self.imports, function.self_name):
                 function.reach = Reach.TENSORS
 
     def _is_setup(self, function: SourceFunction) -> bool:
-        """Whether a function by its name or its doing is not part of a call."""
+        """Whether a function is no part of a call, by its name or because it captures graphs itself."""
         name = function.name.lstrip("_")
         if function.name.startswith("__") or any(f"{name}_".startswith(f"{word}_") for word in _SETUP):
             return True

@@ -1,8 +1,8 @@
-"""Reads one function, statement by statement, and knows what its names are.
+"""Reads one function, statement by statement, and infers what its names are.
 
-Branches are read one after the other, each from what was known before it, and joined; bodies of loops once.
-A function that no capture runs is read silently, for what its names are, since functions inside of it use
-them; only blocks of ``with torch.cuda.graph(...)`` in it are reported.
+Both branches of an ``if`` start from what was known before it, and are joined after it; bodies of loops are
+read once. A function that no capture runs is read silently, for its names, which functions inside of it use;
+only its blocks of ``with torch.cuda.graph(...)`` are reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Reader(Scope):
         return self
 
     def evaluate(self, node: ast.expr | None) -> Inferred:
-        """What an expression is; reports what is wrong with it."""
+        """What an expression is; reports its hazards."""
         return UNKNOWN if node is None else evaluate(self, node)
 
     def _block(self, *bodies: Iterable[ast.stmt]) -> None:

@@ -1,4 +1,4 @@
-"""What is known while one function is read, and the report of what is wrong in it."""
+"""What is known while one function is read, and how its hazards are reported."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ Report = Callable[[Finding], None]
 
 
 class Scope(ABC):
-    """State while one function is read. Who handles a kind of node gets it and asks it for the parts.
-
-    The function is None for the file's own statements. ``outside`` are the names of the scopes around it.
+    """The state while one function is read; the function is None for the file's own statements.
 
     Attributes:
         reach: Whether a capture runs what is being read.
         self_name: What the function calls ``self``.
-        attributes: What ``self`` has.
-        env: What the function's names are.
+        attributes: The attributes of ``self``.
+        env: The names of the function.
+        outside: The names of the scopes around it.
         declared: Names that are ``global`` or ``nonlocal``.
         lazy: Attributes that the branch being read makes because they are not there yet.
         lists: Names of lists of numbers.
@@ -58,12 +57,19 @@ class Scope(ABC):
 
     @abstractmethod
     def evaluate(self, node: ast.expr | None) -> Inferred:
-        """What an expression is; reports what is wrong with it."""
+        """What an expression is; reports its hazards."""
+
+    def arguments(self, node: ast.Call) -> list[Inferred]:
+        """Evaluate the arguments of a call; returns the positional ones."""
+        values = [self.evaluate(part) for part in node.args]
+        for each in node.keywords:
+            self.evaluate(each.value)
+        return values
 
     def found(
         self, rule: Rule, node: ast.expr | ast.stmt, what: str, *, severity: Severity | None = None
     ) -> None:
-        """Report what an expression does; its source stands before ``what``."""
+        """Report what an expression does; the message begins with its source."""
         self.report(rule, node, f"{text_of(node)} {what}", severity=severity)
 
     def report(
@@ -83,11 +89,11 @@ class Scope(ABC):
         return self.env[name] if name in self.env else self.outside.get(name, UNKNOWN)
 
     def is_local(self, name: str) -> bool:
-        """Whether a name belongs to the function and was not handed in."""
+        """Whether a name is the function's own, and no argument."""
         return name in self.env and name not in self.declared and not self.env[name].argument
 
     @property
     def is_inside(self) -> bool:
-        """Whether the function around it is run by a capture: its variables are part of the call."""
+        """Whether a capture runs the function around it, whose variables are then part of the call."""
         outer = self.function.outer if self.function is not None else None
         return outer is not None and outer.reach is not Reach.NONE

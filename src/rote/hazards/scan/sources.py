@@ -1,4 +1,4 @@
-"""Source files: which there are below a path, and what is found in each."""
+"""Source files below a path, and the findings in each."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ class Scanned(NamedTuple):
 
 
 def scanned(paths: Iterable[Path], unread: Callable[[MisuseError], None] | None = None) -> Iterator[Scanned]:
-    """Read Python files, and those below folders, and say what a capture of their functions would meet.
+    """Scan Python files, and those below folders.
 
-    Read are ``forward`` of modules, functions handed to ``rote.graph`` or captured by hand, what they call
-    in the same file, and other functions that take tensors. ``unread`` is told of each file that is not
-    Python.
+    ``unread`` is called for each file that is not Python.
 
     Raises:
         MisuseError: There is no such path, or a file is not Python and ``unread`` is not given.
@@ -56,14 +54,14 @@ def _text(file: Path) -> str:
             return opened.read()
     except UnicodeDecodeError as error:
         raise MisuseError(f"{file}: this is not Python in UTF-8: {error}") from error
-    except SyntaxError as error:  # the first lines, or the encoding that they declare
+    except SyntaxError as error:  # of the declared encoding
         raise MisuseError(f"{file}: this is not Python in UTF-8: {error.msg}") from error
 
 
 def python_files(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield files as they are given, and the Python files below folders, in order of their names.
 
-    Folders that begin with a dot and those of :data:`SKIPPED` are left out.
+    Folders in :data:`SKIPPED`, or with a dot before the name, are left out.
 
     Raises:
         MisuseError: There is no such path.

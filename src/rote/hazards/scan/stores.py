@@ -1,4 +1,4 @@
-"""What a call leaves behind: attributes, globals, containers, arguments written in place."""
+"""Stores of a call: attributes, globals, containers, arguments written in place."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def assign(scope: Scope, target: ast.expr, source: ast.expr, value: Inferred) ->
 
 
 def bind(scope: Scope, target: ast.expr, value: Inferred) -> None:
-    """Bind names without looking for stores."""
+    """Bind names, without reports."""
     for node in ast.walk(target):
         if isinstance(node, ast.Name):
             scope.env[node.id] = _part(value) if node is not target else value
@@ -89,7 +89,7 @@ def _loaded(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
 
 
 def looped(scope: Scope, node: ast.expr, items: Inferred) -> None:
-    """``for item in iterator``: one that was made outside is further after the call."""
+    """``for item in iterator``: the call advances an iterator that was made outside."""
     outer = isinstance(node, ast.Name) and not scope.is_local(node.id)
     if items.type is Type.ITERATOR and (outer or self_attribute(node, scope.self_name)):
         text = f"the loop advances {text_of(node)}, which was made outside of the call"
@@ -97,7 +97,7 @@ def looped(scope: Scope, node: ast.expr, items: Inferred) -> None:
 
 
 def ambient(scope: Scope, node: ast.expr) -> None:
-    """Calls that set a mode and leave it set, as statements of their own."""
+    """A statement that sets a mode and leaves it set."""
     if isinstance(node, ast.Call) and scope.imports.resolve(node.func) == "torch.set_grad_enabled":
         scope.found(rules.AMBIENT_CHANGES, node, "stays set after the call")
 
@@ -125,19 +125,14 @@ def lazily_made(scope: Scope, node: ast.If) -> set[str]:
 
 
 def advanced(scope: Scope, node: ast.expr, source: ast.expr) -> None:
-    """``next(iterator)``: one that was made outside is further after the call."""
+    """``next(iterator)``: the call advances an iterator that was made outside."""
     outer = isinstance(source, ast.Name) and not scope.is_local(source.id) and source.id in scope.outside
     if outer or self_attribute(source, scope.self_name):
         scope.found(rules.STATE_CHANGES, node, "takes another value at every call")
 
 
-def contained(scope: Scope, node: ast.Call, base_node: ast.expr, base: Inferred) -> None:
-    """``container.append(x)`` and its kin."""
-    _container(scope, node, text_of(node), base_node, base)
-
-
 def mutated(scope: Scope, node: ast.expr | ast.stmt, base: Inferred, text: str = "") -> None:
-    """A method or an operator that writes a tensor that may be an argument."""
+    """A write into a tensor, which may be an argument."""
     if base.is_tensor and base.argument:
         text = text or text_of(node)
         scope.report(rules.ARGUMENT_MUTATED, node, f"{text} changes the argument {base.argument} in place")
@@ -186,13 +181,13 @@ def _own_attribute(scope: Scope, target: ast.Attribute, name: str, source: ast.e
 
 
 def _other_attribute(scope: Scope, target: ast.Attribute, value: Inferred) -> None:
-    """An attribute of something else than ``self``."""
+    """An attribute of another object than ``self``."""
     root = root_name(target)
     base = scope.evaluate(target.value)
     if not root or base.is_tensor or root == scope.self_name or scope.is_local(root):
         return
     if root in scope.env and scope.env[root].argument:
-        if root != "ctx":  # that of an autograd function is made for storing
+        if root != "ctx":  # an autograd function stores in its context
             text = f"{text_of(target)} is stored in the argument {root}"
             _argument(scope, target, text, again=value.is_tensor)
     elif root in scope.outside and not scope.is_inside:
@@ -205,7 +200,7 @@ def _item(scope: Scope, target: ast.Subscript, value: Inferred) -> None:
     scope.evaluate(target)
     text = f"{text_of(target)} = ..."
     if not base.is_tensor:
-        _container(scope, target, text, target.value, base, again=value.is_tensor)
+        contained(scope, target, text, target.value, base, again=value.is_tensor)
         return
     masks = [part for part in parts_of_index(target) if is_mask(scope, part)]
     if masks and ((value.may_be_tensor and not value.number) or value.argument):
@@ -215,9 +210,10 @@ def _item(scope: Scope, target: ast.Subscript, value: Inferred) -> None:
         mutated(scope, target, base, text)
 
 
-def _container(
+def contained(
     scope: Scope, node: ast.expr, text: str, base_node: ast.expr, base: Inferred, *, again: bool = False
 ) -> None:
+    """A change of a container: ``container.append(x)``, ``container[key] = x``."""
     root, name = root_name(base_node), self_attribute(base_node, scope.self_name)
     if not root or base.local or base.type in (Type.TENSOR, Type.MODULE, Type.ARRAY, Type.MAYBE):
         return
@@ -239,9 +235,9 @@ def _container(
 
 
 def _argument(scope: Scope, node: ast.expr, text: str, *, again: bool) -> None:
-    """A container that was handed in: only that of the outermost function is the caller's for certain.
+    """A store into an argument. Only an argument of the outermost function is certainly the caller's.
 
-    A tensor in it is stored again by each replay.
+    With ``again``, each replay stores its own tensor there.
     """
     if scope.reach is not Reach.TENSORS:
         outermost = scope.reach is Reach.GRAPHED and scope.function is not None and not scope.function.path

@@ -1,6 +1,6 @@
-"""What names and expressions say by themselves: imports resolved to dotted names, literals, source text.
+"""Names and expressions by themselves: imports resolved to dotted names, literals, source text.
 
-The names that the scan knows are in ``names.toml``.
+``names.toml`` holds the names that the scan knows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from ...base import cut
 _TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
 
 CALLS: list[dict[str, Any]] = _TABLE["calls"]
-"""Functions that are always worth a finding: ``names``, the code of their ``rule``, and what it ``does``."""
+"""Functions that are always a finding: ``names``, the code of their ``rule``, and what each ``does``."""
 
 MAKES: dict[str, list[str]] = _TABLE["makes"]
-"""Constructors by the name of the type that they give."""
-
+"""Constructors by the name of the type that they make."""
 
 WIDTH = 60
 """Characters of an expression that a message shows."""
@@ -41,10 +40,7 @@ BUILTINS = names("builtins")
 
 
 class Imports:
-    """Imports of one file.
-
-    Imports inside functions count for the whole file; two imports of one name, the later one.
-    """
+    """Imports of one file. One inside a function counts for the whole file; the last one of a name wins."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._known: dict[str, str] = {}
@@ -59,10 +55,7 @@ class Imports:
                     self._known[alias.asname or alias.name] = f"{module}.{alias.name}"
 
     def resolve(self, node: ast.expr) -> str:
-        """The dotted name of an expression, as it was imported; empty if it is none.
-
-        A name that is not imported resolves to itself if it is a builtin function, else to nothing.
-        """
+        """The dotted name of what was imported or is a builtin function; empty for all else."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -80,7 +73,7 @@ class Imports:
 
 
 def text_of(node: ast.AST) -> str:
-    """Source of an expression in one line, cut to a width."""
+    """The source of an expression in one line, cut to a width."""
     return cut(" ".join(ast.unparse(node).split()), WIDTH)
 
 

@@ -1,4 +1,4 @@
-"""What goes between the host and the device: values and shapes that are read, Python data that is copied."""
+"""Transfers between host and device: values and shapes that are read, Python data that is copied."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from .values import DRAWS, NUMBER, TENSOR, UNKNOWN, Inferred, Type, is_mask_name
 _SIZED = frozenset({"arange", "zeros", "ones", "empty", "rand", "randn", "full", "linspace"})
 """Factories whose sizes and bounds are read on the host."""
 _ASKS_FOR_CAPTURE = ("is_current_stream_capturing(", "is_tracing(")
-_COPIES = frozenset({"tensor", "as_tensor", "from_numpy", "frombuffer", "Tensor", "FloatTensor", "LongTensor",
-                     "BoolTensor"})  # fmt: skip
+_COPIES = frozenset({
+    "tensor", "as_tensor", "from_numpy", "frombuffer", "Tensor", "FloatTensor", "LongTensor", "BoolTensor",
+})  # fmt: skip
 
 
 # ------------------------------------------------------------------ from the device
 
 
 def tested(scope: Scope, node: ast.expr, word: str, value: Inferred | None = None) -> None:
-    """A value whose truth is asked for; it is evaluated if it is not given."""
+    """A value whose truth is tested; unless given, it is evaluated here."""
     value = scope.evaluate(node) if value is None else value
     text = f"{word} {text_of(node)} reads a tensor"
     if value.on_device and any(guard in ast.unparse(node) for guard in _ASKS_FOR_CAPTURE):
@@ -31,7 +32,7 @@ def tested(scope: Scope, node: ast.expr, word: str, value: Inferred | None = Non
 
 
 def taken(scope: Scope, node: ast.expr, value: Inferred, text: str) -> None:
-    """A value that Python needs, if it is a tensor."""
+    """A value that Python needs: a host read if it is a tensor."""
     if value.on_device:
         scope.report(rules.HOST_READ, node, text)
     elif value.is_tensor and value.drawn:
@@ -50,12 +51,12 @@ def formatted(scope: Scope, node: ast.expr, value: Inferred) -> None:
 
 
 def shaped(scope: Scope, node: ast.expr, name: str, remedy: str | None = None) -> None:
-    """A function whose result has a shape that depends on data."""
+    """A result whose shape depends on data."""
     scope.report(rules.DYNAMIC_SHAPE, node, f"{name} gives a shape that depends on data", remedy=remedy)
 
 
 def repeated(scope: Scope, node: ast.Call, values: list[Inferred], alone: bool = False) -> None:
-    """``repeat_interleave``: with a tensor of counts the host has to know their sum."""
+    """``repeat_interleave``: of a tensor of counts the host has to know the sum."""
     given = keyword(node, "repeats")
     counts = scope.evaluate(given) if given is not None else values[0] if values else UNKNOWN
     if keyword(node, "output_size") is None and ((alone and given is None) or counts.on_device):
@@ -69,7 +70,7 @@ def selected(scope: Scope, node: ast.expr, mask: ast.expr) -> None:
 
 
 def is_mask(scope: Scope, part: ast.expr) -> bool:
-    """Whether an index is a mask: known to be one, or of unknown type and called so."""
+    """Whether an index is a mask: known to be one, or of unknown type with the name of one."""
     value = scope.evaluate(part)
     if value.type in (Type.UNKNOWN, Type.MAYBE) and isinstance(part, ast.Name):
         return is_mask_name(part.id)
@@ -114,7 +115,7 @@ def moved(scope: Scope, node: ast.Call, base: Inferred, source: ast.expr) -> Non
 
 
 def factory(scope: Scope, node: ast.Call, name: str, values: list[Inferred]) -> Inferred:
-    """What a factory of ``torch`` gives: made on the device by a kernel, or on the host."""
+    """What a factory of ``torch`` makes: by a kernel on the device, or on the host."""
     device, dtype = keyword(node, "device"), keyword(node, "dtype")
     on_host = device is None or is_host(device)
     if is_literal(keyword(node, "pin_memory"), True):

@@ -1,60 +1,37 @@
-"""What an expression is, as far as a reader can tell: a tensor, a number, a module."""
+"""What an expression is, as far as the source shows: a tensor, a number, a module."""
 
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
+from enum import Enum
 from typing import NamedTuple
 
 from .syntax import names
 
+Type = Enum("Type", (
+    "UNKNOWN", "TENSOR", "MAYBE", "NUMBER", "SHAPE", "LIST", "CONTAINER", "ARRAY", "DEVICE", "DTYPE",
+    "MODULE", "OPTIMIZER", "SCHEDULER", "SCALER", "STREAM", "EVENT", "GENERATOR", "DICE", "GRAPH", "MIXER",
+    "AUGMENT", "NORMALIZER", "COUNTER", "CACHE", "ITERATOR",
+))  # fmt: skip
+"""The type of an expression.
 
-class Type(Enum):
-    """What an expression gives.
-
-    MAYBE is the result of an unknown function of tensors: probably a tensor. NUMBER is any Python value.
-    """
-
-    UNKNOWN = auto()
-    TENSOR = auto()
-    MAYBE = auto()
-    NUMBER = auto()
-    SHAPE = auto()
-    LIST = auto()
-    CONTAINER = auto()
-    ARRAY = auto()
-    DEVICE = auto()
-    DTYPE = auto()
-    MODULE = auto()
-    OPTIMIZER = auto()
-    SCHEDULER = auto()
-    SCALER = auto()
-    STREAM = auto()
-    EVENT = auto()
-    GENERATOR = auto()
-    DICE = auto()
-    GRAPH = auto()
-    MIXER = auto()
-    AUGMENT = auto()
-    NORMALIZER = auto()
-    COUNTER = auto()
-    CACHE = auto()
-    ITERATOR = auto()
+MAYBE is the result of an unknown function of tensors: probably a tensor. NUMBER is any Python value. A DICE
+draws random numbers in Python.
+"""
 
 
 class Inferred(NamedTuple):
     """What is known of an expression.
 
     Attributes:
-        type: What it is.
         mask: A tensor of truth values.
         host: A tensor that was made on the default device, without ``device=``.
-        drawn: Random numbers were drawn for it.
-        constant: It was made by ``torch.tensor`` of Python values.
+        drawn: A tensor of random numbers.
+        constant: A tensor that ``torch.tensor`` made of Python values.
         argument: Name of the argument that it still is.
         counting: An optimizer that keeps its step count on the host.
-        local: It was made in the function.
-        number: It was made by ``torch.tensor`` of a single number, on the default device.
+        local: The function made it.
+        number: A tensor that ``torch.tensor`` made of a single number, on the default device.
     """
 
     type: Type = Type.UNKNOWN
@@ -89,7 +66,7 @@ class Inferred(NamedTuple):
 
     @property
     def derived(self) -> Inferred:
-        """What is computed from it: of the same type, but no argument any more."""
+        """The same, but no argument any more."""
         return self._replace(argument="")
 
 
@@ -113,12 +90,12 @@ def is_mask_name(name: str) -> bool:
 
 
 def made(kind: Type) -> Inferred:
-    """Something that the function makes."""
+    """What the function makes."""
     return Inferred(kind, local=True)
 
 
 def item_of(items: Inferred) -> Inferred:
-    """What an item of something is."""
+    """What an item of a value is."""
     if items.is_tensor:
         return items.derived
     if items.type in (Type.SHAPE, Type.NUMBER, Type.LIST):

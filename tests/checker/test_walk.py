@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from rote.checker.differing import differences
+from rote.checker.compare import differences
 from rote.checker.walk import StateWalk
 from rote.checker.watched import WatchedCode
 from rote.runtime.conditions.guards import Guard

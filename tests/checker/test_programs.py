@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.checking import programs
-from tests.checking.afresh import check_or_skip
-from tests.checking.programs import PROGRAMS, Program
+from tests.checker import programs
+from tests.checker.afresh import check_or_skip
+from tests.checker.programs import PROGRAMS, Program
 
 
 def checked(program: Program):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.checking.afresh import check_or_skip
+from tests.checker.afresh import check_or_skip
 
 from rote.checker.entry import check_work
 
