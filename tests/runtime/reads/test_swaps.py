@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import gc
 import threading
 import weakref
@@ -184,3 +185,19 @@ def test_functions_are_not_kept_alive():
     gc.collect()
     assert made() is None
     WATCH.end(trace)
+
+
+def test_a_profiler_in_c_goes_on():
+    namespace: dict = {}
+    exec("def fresh(x):\n    return x + 3", namespace)  # code that nobody has made ready before
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        trace = WATCH.begin(namespace["fresh"])
+        assert namespace["fresh"](4) == 7
+        WATCH.end(trace)
+    finally:
+        profiler.disable()
+    assert any(
+        entry.code.co_name == "fresh" for entry in profiler.getstats() if not isinstance(entry.code, str)
+    )

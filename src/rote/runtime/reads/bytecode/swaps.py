@@ -17,6 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from ....base import identity
+from ...state import our_profiler
 from .instrument import OpaqueError, instrument
 
 
@@ -84,15 +85,17 @@ class Swaps:
             return None
 
     def _make(self, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
-        profiler = sys.getprofile()
-        sys.setprofile(None)  # who watches the call need not watch this, and would make it ten times as slow
+        profiler = our_profiler()
+        if profiler is not None:  # it need not watch this, and would make it ten times as slow
+            sys.setprofile(None)
         try:
             instrumented: CodeType | None = instrument(code, self._notes)
             why = ""
         except OpaqueError as error:
             instrumented, why = None, str(error)
         finally:
-            sys.setprofile(profiler)
+            if profiler is not None:
+                sys.setprofile(profiler)
         if instrumented is not None:
             self._originals[identity(instrumented)] = code
         made = self._made[identity(code)] = (code, instrumented, why)
