@@ -188,3 +188,17 @@ def test_a_loader_is_no_state():
     for root in (module, module.function):
         found = list(reached([root]))
         assert any(each is held for each in found) and not any(each is loader for each in found)
+
+
+def test_what_is_not_recorded_for_it_says_so(device, reason):
+    owner, x = Owner(), torch.zeros(3, device=device)
+    owner.held = x
+
+    def call(x):
+        x.add_(1)
+        return owner.held if x.numel() > 100 else x * 2
+
+    graphed = rote.graph(call)
+    for number in range(CALLS):
+        assert graphed(x).tolist() == [2.0 * (number + 1)] * 3
+    assert "args[0] shares memory with a tensor made outside the call" in reason(graphed, "RT332").message

@@ -191,8 +191,8 @@ def keeps_values(recording: Recording) -> bool:
     return recording.keeps_graph or any(node.effects_key for node in recording.root.walk())
 
 
-def shares_state(recording: Recording, call: Call, reached: Iterable[Any]) -> bool:
-    """Whether an argument that would be copied shares memory with state, as it is now.
+def shared_now(recording: Recording, call: Call, reached: Iterable[Any]) -> list[int]:
+    """The arguments that would be copied and share memory with state, as it is now.
 
     What :meth:`Recording.fits` knows was true when the guard was made. A tensor that the recording does not
     touch may have been rebound to other memory since (``.data = ...``), which no guard watches. That matters
@@ -200,7 +200,7 @@ def shares_state(recording: Recording, call: Call, reached: Iterable[Any]) -> bo
     """
     state = reachable(tensors_by_memory(reached), parameters_of(call), recording.guard.watch())
     in_place = {spot.members[0] for spot in recording.spots}
-    return any(members[0] not in in_place for members in shared_groups(call, state))
+    return [members[0] for members in shared_groups(call, state) if members[0] not in in_place]
 
 
 def bind(

@@ -28,14 +28,23 @@ from ..backends.protocol import Backend, Lock, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
 from ..conditions import named_in, reached
 from ..memory import Holding
-from ..program import EAGER, PLAINLY, RECORDED, REPLAYED, GradientWatch, Result, saving_is_hooked
+from ..program import (
+    EAGER,
+    PLAINLY,
+    RECORDED,
+    REPLAYED,
+    GradientWatch,
+    Result,
+    saving_is_hooked,
+    sharing_reasons,
+)
 from ..pytorch import plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
 from ..recording import Node, Recording, RecordingMemory
 from ..replay import Counting, HotPath, KeyCounts, Replayed, raised, replay, result_of
 from .answer import Answer
-from .choice import Choice, drop_abandoned, keeps_values, may_track, shares_state
+from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_now
 from .guard_reasons import guard_reasons, strict_reasons
 from .opening import Refused, extend, prepare
 from .settling import Settling
@@ -217,7 +226,7 @@ class Specialization:
         recording.stray()
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
-        if shares_state(recording, call, self.reach(call)):
+        if shared_now(recording, call, self.reach(call)):
             inputs = inputs.hand_over(call.leaves)
         elif child is not None and child.seen >= self.limits.warmup and child.complete:
             capture = extend(memory, recording, call)
@@ -233,9 +242,10 @@ class Specialization:
         self.counts.lessons += 1
         backend, warmup = self.prepare(call), self.limits.warmup
         if recording is not None and recording.root.seen >= warmup:
-            if not (recording.depends_on_sharing and shares_state(recording, call, self.reach(call))):
+            shared = shared_now(recording, call, self.reach(call)) if recording.depends_on_sharing else []
+            if not shared:
                 return self._record(recording, Plan(recording.root, warmup, backend), call, site, found)
-            recording = None
+            recording, found = None, [*found, *sharing_reasons(call, shared, site)]
         root = recording.root if recording is not None else Node()
         return self._execute(recording, call, Plan(root, warmup, backend), site, found)
 
