@@ -55,6 +55,7 @@ def test_the_quantized_policy_small(tmp_path: Path) -> None:
     assert shown.returncode == 0 and shown.stdout in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.transformers
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
 def test_what_there_is_no_time_for_is_left_out_and_said(tmp_path: Path) -> None:
@@ -76,6 +77,7 @@ def test_public_layers_have_the_numbers_of_the_policy_variant() -> None:
     assert (found - linear(rows)).norm() > 1e-3 * wanted.norm()
 
 
+@pytest.mark.long
 def test_a_quick_run_writes_what_it_measured_and_keeps_other_cases(tmp_path: Path) -> None:
     out = tmp_path / "results" / "today.json"
     first = run(out, "--case", "host_mlp")
@@ -100,6 +102,7 @@ def test_a_quick_run_writes_what_it_measured_and_keeps_other_cases(tmp_path: Pat
     assert set(json.loads(out.read_text())["cases"]) == {"host_mlp", "kept"}
 
 
+@pytest.mark.long
 def test_what_a_call_costs_is_measured_on_the_host_too(tmp_path: Path) -> None:
     out = tmp_path / "today.json"
     done = run(out, "--case", "overhead", "guards")
@@ -113,6 +116,7 @@ def test_what_a_call_costs_is_measured_on_the_host_too(tmp_path: Path) -> None:
     assert set(cases["guards"]["facts"]["host_us above a bare replay"]) == {"0", "100", "1000"}
 
 
+@pytest.mark.long
 def test_what_recording_costs_is_measured_by_phase(tmp_path: Path) -> None:
     out = tmp_path / "today.json"
     done = run(out, "--case", "recording")

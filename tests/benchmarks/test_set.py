@@ -173,6 +173,7 @@ def test_results_are_merged(tmp_path: Path) -> None:
     assert list(json.loads(out.read_text())["rows"]) == ["one"]
 
 
+@pytest.mark.long
 def test_a_command_that_fails_or_hangs_is_told() -> None:
     assert set_run.run([sys.executable, "-c", "print('a'); raise SystemExit('no GPU')"], 60) == (1, "no GPU")
     told = "print('a'); print('rote: x raised E: no\\nmore of it'); print('the end'); raise SystemExit(2)"
@@ -184,6 +185,7 @@ def test_a_command_that_fails_or_hangs_is_told() -> None:
     assert set_run.run([sys.executable, bare, hangs], 4) == (None, "stopped")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_fails_is_skipped_with_its_reason() -> None:
     options = argparse.Namespace(small=True, seconds=1.0, ways="eager", profile=False, patience=60.0)
@@ -195,6 +197,7 @@ def test_what_fails_is_skipped_with_its_reason() -> None:
     assert "No module named benchmarks.no_such_runner" in set_run.measure(gone, options, 60)["skipped"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_batches_of_many_sizes_side_by_side(tmp_path: Path) -> None:
     out = tmp_path / "set.json"
@@ -265,6 +268,7 @@ def test_what_was_not_begun_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "- chain of 100 tiny kernels: not measured: not begun before the time was up" in text
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_that_is_terminated_leaves_no_processes(tmp_path: Path) -> None:
     out = tmp_path / "set.json"

@@ -28,6 +28,7 @@ def outcome(function: Any, number: int, args: tuple[Any, ...], kwargs: dict[str,
 PROGRAMS = [row for row in ROWS if row.runner == ("rote", "bench")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", PROGRAMS, ids=lambda row: row.name)
 def test_a_program_under_rote(row: Row, device: torch.device) -> None:
     plain, args, kwargs = row.build(small=True, device=str(device))

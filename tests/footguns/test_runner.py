@@ -18,6 +18,7 @@ from benchmarks import footguns_page
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 def test_a_run_on_the_host(tmp_path: Path) -> None:
     out = tmp_path / "results" / "footguns.json"
     names = ["held_over_many_calls", "python_counter_beside"]

@@ -7,6 +7,7 @@ from benchmarks.common import Settings
 from benchmarks.soak import SPARE_OBJECTS, run, verdicts
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_nothing_leaks(device):
     outcome = run(Settings(device, quick=True))
