@@ -165,3 +165,17 @@ def test_a_value_that_pytorch_reads(device):
             g(x)
         found = [each for each in g.report().reasons if each.code == "RT302"]
         assert found and {each.remedy for each in found} == {usual}
+
+
+def test_a_recording_with_hundreds_of_arguments_is_told_in_few_lines(device):
+    weights = [torch.nn.Parameter(torch.ones(2, device=device)) for _ in range(200)]
+    total = rote.graph(lambda x, *weights: sum(weights, x))
+    with torch.no_grad():
+        for _ in range(4):
+            total(torch.ones(2, device=device), *weights)
+    text = total.explain()
+    assert total.report().replayed == 2
+    assert ", ...): 200 operations" in text
+    assert "  and 188 more in place or mutated" in text
+    assert max(map(len, text.splitlines())) < 1_200
+    assert len(total.report().recordings[0].inputs) == 201, "the report has them all"

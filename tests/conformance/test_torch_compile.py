@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 import pytest
 import torch
 from torch import nn
+from torch._inductor import config as inductor_config
 
 from rote import NotReplayedError, OptionError
 from rote.integrations.torch_compile import Wishes, backend
@@ -154,6 +155,52 @@ class TestCalls:
                 assert_same(act(x), model(x))
         assert sum(replays()) >= REPLAYED + 4
 
+    def test_modules_of_one_class_share_compiled_code_and_have_recordings_each(self, device):
+        """One compiled region is called with the parameters of each."""
+        models = [network(device) for _ in range(3)]
+        with torch.no_grad():
+            for number, model in enumerate(models):
+                for each in model.parameters():
+                    each.mul_(number + 1)
+
+        act = graphed(lambda model, x: model(x))
+        with torch.no_grad():
+            for _ in range(CALLS):
+                for model in models:
+                    x = torch.randn(3, 8, device=device)
+                    assert_same(act(model, x), model(x))
+        assert sum(replays()) >= 3 * (REPLAYED - 1)
+
+    def test_marks_of_steps_do_no_harm(self, device):
+        act = graphed(lambda x: x * 2)
+        for _ in range(CALLS):
+            torch.compiler.cudagraph_mark_step_begin()
+            x = torch.randn(3, device=device)
+            assert_same(act(x), x * 2)
+        assert replays() == [REPLAYED]
+
+    def test_two_arguments_on_one_memory(self, device):
+        def shift(a, b):
+            a.add_(1)
+            return a + b
+
+        act = graphed(shift)
+        for _ in range(CALLS):
+            base, other = torch.zeros(6, device=device), torch.zeros(6, device=device)
+            assert_same(act(base[:4], base[2:]), shift(other[:4], other[2:]))
+            assert_same(base, other)
+
+    def test_an_error_in_compiled_code_is_that_of_the_call(self, device):
+        act = graphed(lambda x, at: x[at])
+        for _ in range(CALLS):
+            act(torch.ones(3, device=device), torch.tensor([0, 2], device=device))
+        if device.type == "cpu":  # on a GPU it would be the end of the process
+            with pytest.raises(IndexError):
+                act(torch.ones(3), torch.tensor([0, 7]))
+        assert_same(
+            act(torch.ones(3, device=device), torch.tensor([1, 2], device=device)).cpu(), torch.ones(2)
+        )
+
 
 class TestTraining:
     def test_steps_replay_both_ways(self, device):
@@ -244,6 +291,12 @@ class TestWishes:
     def test_what_is_unknown_is_an_error(self, keywords, text):
         with pytest.raises(OptionError, match=text):
             Wishes.of(keywords.get("mode"), keywords["options"])
+
+    def test_an_error_where_graphs_were_demanded_means_strict(self):
+        assert Wishes.of(None, ATEN).recording.strict is False
+        with inductor_config.patch({"triton.cudagraph_or_error": True}):
+            assert Wishes.of(None, ATEN).recording.strict is True
+            assert Wishes.of(None, {**ATEN, "strict": False}).recording.strict is False
 
     def test_reset_frees_what_was_recorded(self, device):
         act = graphed(lambda x: x * 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -14,6 +15,11 @@ from ..hazards.rules import NOT_YET, Finding, Reason
 
 SHOWN = 16
 """Recordings, and lines with output, that the text lists; the report has them all."""
+
+INPUTS, LONGEST_KEY = 12, 1_000
+"""Arguments that the text lists for a recording, and characters of its key: a compiled model has hundreds."""
+
+_BETWEEN = re.compile(r", (?=args\[|kwargs\[)")
 
 MOST_EARLY = 1024
 """Keys without a recording whose reasons are remembered."""
@@ -242,20 +248,29 @@ class ReasonCounts:
 def _explain_recording(number: int, recording: RecordingReport) -> list[str]:
     expected = f" ({recording.estimate / 1e6:.1f} MB expected)" if recording.estimate else ""
     head = (
-        f"recording {number} for {recording.key}: {recording.operations} operations in "
+        f"recording {number} for {_shortened(recording.key)}: {recording.operations} operations in "
         f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
         f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB{expected}, "
         f"{recording.replays} replays{_measured(recording)}"
     )
     islands = Counter(f"{each.operation} at {each.where} ({each.code})" for each in recording.islands)
-    inputs = [
-        f"  {given.name}: {given.kind}, {given.placement}"
-        + (f", mutated at {given.mutated}" if given.mutated else "")
-        for given in recording.inputs
-        if given.mutated or given.placement == "in place"  # the others are the usual case
-    ]
+    inputs = [given for given in recording.inputs if given.mutated or given.placement == "in place"]
+    places = [_explain_input(given) for given in inputs[:INPUTS]]  # the others are the usual case
+    if len(inputs) > INPUTS:
+        places.append(f"  and {len(inputs) - INPUTS} more in place or mutated")
     repeated = [f"  island: {text}{f', {n} times' * (n > 1)}" for text, n in islands.items()]
-    return [head, *repeated, *inputs]
+    return [head, *repeated, *places]
+
+
+def _explain_input(given: InputReport) -> str:
+    mutated = f", mutated at {given.mutated}" if given.mutated else ""
+    return f"  {given.name}: {given.kind}, {given.placement}{mutated}"
+
+
+def _shortened(key: str) -> str:
+    """A key of so many arguments that nobody reads them all, cut between two of them."""
+    ends = [match.start() for match in _BETWEEN.finditer(key) if match.start() <= LONGEST_KEY]
+    return key if len(key) <= LONGEST_KEY or not ends else f"{key[: ends[-1]]}, ...)"
 
 
 def _measured(recording: RecordingReport) -> str:
