@@ -28,9 +28,14 @@ from torch.utils._python_dispatch import (
 from .modes import DispatchMode
 
 _RANDOM = re.compile(
-    r"(?<!\w)(?:inductor_seed|inductor_rand|rand(?!om\b|_strided)|bernoulli|multinomial|normal_|native_dropout)"
+    r"(?<!\w)(?:inductor_(?:lookup_)?seeds?|inductor_rand|rand(?!om\b|_strided)|bernoulli|binomial|cauchy|dropout|"
+    r"exponential|geometric|log_normal|multinomial|native_dropout|normal(?:_|\b)|poisson|rrelu|uniform|"
+    r"_standard_gamma|_sample_dirichlet)"
 )
-"""What the source of a compiled region has if it draws random numbers; its benchmark has ``rand_strided``."""
+"""What the source of a compiled region has if it draws random numbers; its benchmark has ``rand_strided``.
+
+Too much does little harm: a call that draws is replayed all the same.
+"""
 
 
 class CompiledGraph(Protocol):
