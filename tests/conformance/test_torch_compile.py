@@ -201,6 +201,27 @@ class TestCalls:
             act(torch.ones(3, device=device), torch.tensor([1, 2], device=device)).cpu(), torch.ones(2)
         )
 
+    @pytest.mark.parametrize("change", ["data", "copy", "load", "swap"])
+    def test_weights_that_change_in_place_or_lie_elsewhere(self, device, change):
+        model = network(device)
+        act = graphed(model)
+        weight = model.layers[0].weight
+        with torch.no_grad():
+            for n in range(3 * CALLS):
+                new = torch.randn(16, 8, device=device)
+                if n % CALLS == CALLS - 1:
+                    if change == "data":
+                        weight.data = new
+                    elif change == "copy":
+                        weight.copy_(new)
+                    elif change == "load":
+                        model.load_state_dict({**model.state_dict(), "layers.0.weight": new})
+                    else:
+                        model.load_state_dict({**model.state_dict(), "layers.0.weight": new}, assign=True)
+                x = torch.randn(3, 8, device=device)
+                assert_same(act(x), model(x))
+        assert any(replays())
+
 
 class TestTraining:
     def test_steps_replay_both_ways(self, device):
