@@ -3,9 +3,8 @@
 Compiled code launches kernels past the dispatcher, so a dispatch mode does not see what it does. It need not:
 a region is a function of its inputs, and says which of them it writes. So each region gets an overload of its
 own, whose schema says of each input whether it is written, and a traced call has one operation where the
-compiled code runs.
-Everything that reads schemas (placement, writes, random draws, the host's tape) treats it like any other
-operator.
+compiled code runs. Everything that reads schemas (placement, writes, random draws, the host's tape) treats it
+like any other operator.
 
 A region is known by the object that PyTorch calls, not by configuration: code that was compiled before rote
 was imported, or that came out of a cache, is the same object.
@@ -30,7 +29,7 @@ from ..pytorch import CompiledGraph, compiled_writes, draws_numbers, run_compile
 _NAMESPACE = "rote_compiled"
 _UNSAFE, _DRAWS = torch.Tag.cudagraph_unsafe, torch.Tag.nondeterministic_seeded
 _SCHEMA = "(Tensor[] read, Tensor(a!)[] written, Scalar[] numbers) -> Tensor[]"
-"""RegionOperands come in lists: a model has hundreds of them, and a schema 64 arguments at most."""
+"""Inputs come in lists: a model has hundreds of them, and a schema 64 arguments at most."""
 _NUMBERS = (int, float, bool)
 
 
