@@ -88,9 +88,19 @@ FAULTS = {
 
 @pytest.mark.parametrize("kind", PROGRAMS)
 @pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_at_points_in_turn(device, kind, fault, monkeypatch):
+    """Every third point. Faults begin at different ones, so each point of a program has several."""
+    make_error, targets, after = FAULTS[fault]
+    injector = Injector(monkeypatch, targets(device.type))
+    _try_points(kind, device, injector, make_error, after, first=list(FAULTS).index(fault) % 3, step=3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", PROGRAMS)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_at_every_point(device, kind, fault, monkeypatch):
     make_error, targets, after = FAULTS[fault]
-    _try_every_point(kind, device, Injector(monkeypatch, targets(device.type)), make_error, after)
+    _try_points(kind, device, Injector(monkeypatch, targets(device.type)), make_error, after)
 
 
 @pytest.mark.cuda
@@ -105,7 +115,7 @@ def test_a_capture_that_cuda_invalidates_at_every_operation(kind, monkeypatch):
 
     monkeypatch.setattr(CudaSession, "run", run)
     injector = Injector(monkeypatch, [])
-    _try_every_point(kind, torch.device("cuda"), injector, OwnError, False)
+    _try_points(kind, torch.device("cuda"), injector, OwnError, False)
 
 
 class _Synchronising:
@@ -122,13 +132,22 @@ class _Synchronising:
         return self._func(*args, **kwargs)
 
 
-def _try_every_point(kind: Any, device: torch.device, injector: Injector, error: Any, after: bool) -> None:
+def _try_points(
+    kind: Any,
+    device: torch.device,
+    injector: Injector,
+    error: Any,
+    after: bool,
+    *,
+    first: int = 0,
+    step: int = 1,
+) -> None:
     injector.arm(None, error)
     reference = _Reference(kind, device)
     _run(kind, device, injector, reference)
     points = list(injector.points)
     assert points
-    for number, point in enumerate(points):
+    for number, point in list(enumerate(points))[first::step]:
         injector.arm(number, error, after=after)
         try:
             _run(kind, device, injector, reference)
