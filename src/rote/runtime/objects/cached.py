@@ -52,7 +52,7 @@ def _is_same(key: Any, asked: Any) -> bool:
 
 
 def _pairs_in(function: Any) -> list[tuple[Any, Any]]:
-    """Keys and results; in a cache of limited size, each link refers to its key, then to its result."""
+    """Keys and results; a cache of limited size refers to the key, result and type of each link in turn."""
     found, own = gc.get_referents(function), vars(function)
     links = [place for place, each in enumerate(found) if isinstance(each, type) and _is_link(each)]
     pairs = [(found[place - 2], found[place - 1]) for place in links if place >= 2]

@@ -102,7 +102,7 @@ def item(trace: Trace, value: Any, key: Any) -> None:
 
 
 def _as_key(trace: Trace, key: Any) -> None:
-    """Note that a key is looked up; a container among the arguments is found by identity, most often."""
+    """Note that a key is looked up; its class finds it by identity, most often, so the identity matters."""
     for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
         methods(trace, part)
         trace.pin(part)
@@ -606,9 +606,9 @@ def compare(trace: Trace, left: Any, right: Any) -> None:
 def same(trace: Trace, left: Any, right: Any) -> None:
     """Note ``left is right``, of two objects of one type.
 
-    Numbers and strings are refused: a replay does not keep their identity. Two arguments that are containers
-    are fine, since the key says which arguments are one object; one such argument and any other object are
-    not. Other objects made outside stay the same objects.
+    Numbers and strings are refused: a replay does not keep their identity. Two arguments that are taken apart
+    are fine, since the key says which arguments are one object. One such argument and any other object are
+    refused. Objects made outside stay the same objects.
     """
     trace.pin(left)
     trace.pin(right)
