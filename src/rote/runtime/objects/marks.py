@@ -29,6 +29,7 @@ _SIGNALS: Any = type(decimal.DefaultContext.flags)
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 SAMPLE = 4096
 SET_LENGTH = 4096
+"""The largest set whose members are compared."""
 
 
 class TensorMark(NamedTuple):

@@ -270,7 +270,7 @@ class ExecutedCode:
 
 PROFILE = ExecutedCode._profile  # pyright: ignore[reportPrivateUsage]
 """The function of the bound method that rote sets as a profiler."""
-_get_profile: Callable[[], Any] = functools.partial(sys.getprofile)  # a partial hides the call from it
+_get_profile: Callable[[], Any] = functools.partial(sys.getprofile)  # no profiler is called for this
 
 
 def _take_tool(monitoring: Any) -> int | None:

@@ -108,6 +108,7 @@ def look_again(
 
 def _in_order(changed: list[tuple[Entry, Difference]]) -> list[Difference]:
     """Sort slots before whole containers; leave out the items of a list whose length has changed."""
+    # The difference in length already says it: after an insertion, all later items differ as well.
     grown = {id(entry.container) for entry, _ in changed if entry.kind == LENGTH}
     found = [
         difference

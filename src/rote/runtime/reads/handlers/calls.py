@@ -136,7 +136,7 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
     meta = type(kind)
     if meta is not type:
         trace.runs(trace.class_slot(meta, "__call__"))
-    if lookup.can_change(kind):
+    if lookup.can_change(kind):  # C makes no instance of a class with abstract methods
         of_namespace(trace, "__abstractmethods__", kind)
     in_c = True
     for name in ("__new__", "__init__"):
@@ -244,10 +244,12 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "writes":
         if trace.has(owner) and not trace.can_compare(owner):
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
+        # An append depends on no member: a replay adds its own members to the container as it then is.
         grows = name in _GROWING and not is_called_by_output(trace)
         if not (grows and trace.appends(owner, _GROWING[name](given))):
             change(trace, owner)
         for each in given:
+            # An argument that is only stored is not compared, so its identity does not matter.
             if name not in _KEEPING or identity(each) not in trace.given.objects:
                 content(trace, each, inside=False)
     elif row == "argument" and given:

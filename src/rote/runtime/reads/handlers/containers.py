@@ -68,6 +68,7 @@ _HASHED = (dict, set, frozenset)
 _BESIDE_MEMBERS = {defaultdict: "default_factory", deque: "maxlen"}
 """Attributes of containers besides their members."""
 _MANY = 4096
+"""A container with more members is read as a whole if all are plain values, not member by member."""
 _USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 

@@ -208,7 +208,7 @@ class Notes:
 
     def _take(self, function: Callable[..., None], trace: Trace, *given: Any) -> None:
         profiler: Any = _get_profile() if _PROFILED else None
-        profiled = type(profiler) is MethodType and profiler.__func__ is PROFILE  # as ``our_profiler`` asks
+        profiled = type(profiler) is MethodType and profiler.__func__ is PROFILE  # ``our_profiler``, inlined
         if profiled:  # off before the first call here and on after the last: each would call the profiler
             _set_profile(None)
         thread = _thread()
