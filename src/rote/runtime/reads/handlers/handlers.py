@@ -75,7 +75,7 @@ def _bound(function: Any, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
 
 
 def _each(note: Callable[[Trace, Any], object], count: int | None = None) -> Handler:
-    """Note each argument, or the first ``count`` and all named ones."""
+    """A handler that notes each argument, or the first ``count`` and all named ones."""
 
     def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for each in (*args[:count], *kwargs.values()):
@@ -85,12 +85,12 @@ def _each(note: Callable[[Trace, Any], object], count: int | None = None) -> Han
 
 
 def _one(note: Callable[[Trace, Any], None]) -> Handler:
-    """Note the object whose method is called."""
+    """A handler that notes the object whose method is called."""
     return lambda trace, function, args, kwargs: note(trace, _bound(function, args, 1)[0])
 
 
 def _pair(note: Callable[[Trace, Any, Any], None]) -> Handler:
-    """Note two arguments together; a call with any other number raises by itself."""
+    """A handler that notes two arguments together; a call with any other number raises by itself."""
 
     def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(args) == 2:
@@ -100,7 +100,7 @@ def _pair(note: Callable[[Trace, Any, Any], None]) -> Handler:
 
 
 def _member(note: Callable[[Trace, Any, Any], object], kind: type = object) -> Handler:
-    """Note a key or name in the object whose method is called."""
+    """A handler that notes a key or name in the object whose method is called."""
 
     def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         value, key = _bound(function, args, 2)
@@ -111,7 +111,7 @@ def _member(note: Callable[[Trace, Any, Any], object], kind: type = object) -> H
 
 
 def _named(note: Callable[..., None], count: int) -> Handler:
-    """Note an object, the name of an attribute, and the arguments after them."""
+    """A handler that notes an object, the name of an attribute, and the arguments after them."""
 
     def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(args) >= count and issubclass(type(args[1]), str):
@@ -121,7 +121,7 @@ def _named(note: Callable[..., None], count: int) -> Handler:
 
 
 def _asks(name: str) -> Handler:
-    """Note a read of an attribute of the first argument."""
+    """A handler that notes a read of an attribute of the first argument."""
     return _each(lambda trace, value: attribute(trace, name, value), 1)
 
 

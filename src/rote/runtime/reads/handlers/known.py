@@ -57,7 +57,7 @@ def is_plain(trace: Trace, value: Any) -> bool:
 
 
 def is_known_attribute(trace: Trace, name: str, value: Any) -> bool:
-    """Whether the attribute of this object was read, or that of another instance if the call made both."""
+    """Whether the attribute was read before: of this object, or of its class if the call made the object."""
     if type(value) is super:
         through: Any = value
         return (through.__thisclass__, through.__self_class__, name) in trace.seen
