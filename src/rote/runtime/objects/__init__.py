@@ -1,4 +1,4 @@
-"""Python objects, looked into without running their code."""
+"""Python objects, read without running their code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function with a cache remembers."""
+"""The contents of a function's cache (``functools.lru_cache``)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import torch
 from ...base import bits_of
 
 _MARK = object()
-"""Stands for the object that parts keywords from other arguments in a key."""
+"""Stands for the object that separates keywords from other arguments in a key."""
 
 
 def asked_key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Under what a cache keeps the result of a call; None if that cannot be told, or counts for others, too.
+    """The key under which a cache keeps the result of a call; None if all of the cache matters.
 
-    Of a cache that is full it counts what was asked for last: something else goes when a result comes.
+    That is so if the key cannot be told, or if the cache is full: a new result then replaces another one,
+    depending on the order of earlier calls.
     """
     given = (*args, *kwargs.values())
     if _is_full(function) or not all([_is_simple(each) for each in given]):
@@ -34,7 +35,7 @@ def _is_full(function: Any) -> bool:
 
 
 def _is_simple(value: Any) -> bool:
-    """Whether a value is found by what it is, or by which object it is."""
+    """Whether a cache finds a value by plain equality or by identity, without the user's code."""
     return _is_equal(value) or type(value).__hash__ is object.__hash__
 
 
@@ -51,7 +52,7 @@ def _is_same(key: Any, asked: Any) -> bool:
 
 
 def _pairs_in(function: Any) -> list[tuple[Any, Any]]:
-    """Keys and results: of a cache of limited size in the links, which tell them one after the other."""
+    """Keys and results; a cache of limited size refers to the key, result and type of each link in turn."""
     found, own = gc.get_referents(function), vars(function)
     links = [place for place, each in enumerate(found) if isinstance(each, type) and _is_link(each)]
     pairs = [(found[place - 2], found[place - 1]) for place in links if place >= 2]
@@ -60,10 +61,7 @@ def _pairs_in(function: Any) -> list[tuple[Any, Any]]:
 
 
 def cached_in(function: Any, asked: Any = None) -> list[Any]:
-    """Keys and results of a cache, or only the results under one key (:func:`asked_key`).
-
-    The links of a cache of limited size are left out: they tell nothing.
-    """
+    """Keys and results of a cache, or only the results under one key (:func:`asked_key`)."""
     if asked is not None:
         return [result for key, result in _pairs_in(function) if _is_same(key, asked)]
     own, found = vars(function), gc.get_referents(function)
@@ -74,7 +72,7 @@ def cached_in(function: Any, asked: Any = None) -> list[Any]:
 
 
 def _is_link(value: Any) -> bool:
-    """Whether something is of the cache itself, or one of its types."""
+    """Whether a value is an internal object of the cache, or the class of one."""
     kind = value if isinstance(value, type) else type(value)
     return kind.__module__ == "functools" and kind.__name__ in (
         "_lru_list_elem",
@@ -85,18 +83,18 @@ def _is_link(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a cache has in it, in a form that can be compared."""
+    """The contents of a cache, in a form that can be compared."""
 
     count: int
-    held: tuple[Any, ...]  # keys and results: plain values, and which objects
-    full: bool  # from now on each new result takes the place of what was asked for the longest time ago
+    held: tuple[Any, ...]  # keys and results: plain values with their types, identities of other objects
+    full: bool  # each new result replaces the least recently used one
 
     def __str__(self) -> str:
         return f"{self.count} result{'s' if self.count != 1 else ''}" + (" and full" if self.full else "")
 
 
 def remembered(function: Any, asked: Any = None) -> Remembered:
-    """What a cache has in it now, or under one key."""
+    """The contents of a cache now, or the results under one key."""
     held = [_form(each) for each in cached_in(function, asked)]
     count = function.cache_info().currsize if asked is None else len(held)
     return Remembered(count, tuple(held), _is_full(function))

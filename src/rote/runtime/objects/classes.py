@@ -1,4 +1,4 @@
-"""What is asked of the class of an object: whether it is looked into, made in C, or stands for a function."""
+"""Facts about classes: whether their instances are read, whether they are made in C or by rote."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .owners import is_open, is_users
 class Class(NamedTuple):
     """One class."""
 
-    is_open: bool  # its instances are looked into
+    is_open: bool  # whether its instances hold the user's state in attributes
     slots: tuple[str, ...]
-    users: tuple[type, ...]  # it and its bases, as far as they are the user's
+    users: tuple[type, ...]  # the class and its bases that are the user's
 
 
 UNSET = object()
-"""What an attribute, or a context variable, is that was not set."""
+"""The value of an attribute or context variable that is not set."""
 
 _CLOSED = Class(False, (), ())
 
 
 def class_of(kind: type) -> Class:
-    """What is to be known of a class."""
+    """The facts about a class."""
     if not is_open(kind):
         return _CLOSED
     slots = tuple([name for cls in kind.__mro__ for name in _slots(cls)])
@@ -32,7 +32,7 @@ def class_of(kind: type) -> Class:
 
 
 def own(value: Any, name: str) -> Any:
-    """An attribute without the ``__getattr__`` of the class, which may answer to every name, or raise."""
+    """An attribute, without the ``__getattr__`` of the class: that may answer to every name, or raise."""
     try:
         return object.__getattribute__(value, name)
     except AttributeError:
@@ -46,7 +46,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 
 def _mangled(cls: type, name: str) -> str:
-    """The name of the attribute that a slot is: of a private one it has the name of the class in it."""
+    """The name of a slot's attribute; a private name gets the class's name as a prefix."""
     private = name.startswith("__") and not name.endswith("__")
     return f"_{cls.__name__.lstrip('_')}{name}" if private else name
 
@@ -57,22 +57,22 @@ _PARTS_OF_C = (
 )
 _BASES = frozenset({object, Generic, Protocol})
 _BOUND_BY_PYBIND = "instancemethod"
-"""The type of methods of classes that pybind11 makes, which has no name in Python."""
+"""The name of the type of methods that pybind11 makes; Python code cannot import the type."""
 _OWN_ATTRIBUTES = frozenset({"__dict__", "__weakref__"})
 
 
 def is_python(kind: type) -> bool:
-    """Whether a class and its bases were made by class statements."""
+    """Whether a class and all its bases were made by class statements."""
     return not any(has_parts_in_c(cls) for cls in kind.__mro__)
 
 
 def made_by(kind: type) -> type:
-    """The class in C that makes the instances of a class; that is the class itself if it was made in C."""
+    """The first class with parts in C among a class and its bases: it makes the instances."""
     return next((cls for cls in kind.__mro__ if has_parts_in_c(cls)), object)
 
 
 def has_parts_in_c(cls: type) -> bool:
-    """Whether a class has methods or attributes of its own that were made in C."""
+    """Whether a class itself defines methods or attributes in C."""
     if cls in _BASES:
         return False
     for name, value in list(vars(cls).items()):
@@ -88,19 +88,19 @@ def has_parts_in_c(cls: type) -> bool:
 
 
 def is_of_pybind(value: object) -> bool:
-    """Whether a value is a method in C of a class that pybind11 has made."""
+    """Whether a value is a C method of a pybind11 class."""
     return type(value).__name__ == _BOUND_BY_PYBIND and hasattr(value, "__func__")
 
 
 def is_graphed(value: Any) -> bool:
-    """Whether a value is a graphed callable: what it wraps is what runs when a graphed one calls it."""
+    """Whether a value is a graphed callable; a traced call runs the callable that it wraps."""
     return _is_ours(value) and hasattr(value, "__wrapped__")
 
 
 def is_bound_method(value: Any) -> bool:
-    """Whether a value is a bound method, Python's or ours.
+    """Whether a value is a bound method of Python or of rote.
 
-    Asked by type: an instance with a ``__getattr__`` of its own may answer to every name, or raise.
+    The type decides: an instance with its own ``__getattr__`` may answer to every name, or raise.
     """
     if issubclass(type(value), types.MethodType):
         return True

@@ -1,20 +1,20 @@
-"""How far an iterator has come, told without moving it.
+"""The position of an iterator, read without moving it.
 
-A replay advances no iterator: a call that asks one for an item would get the item of the capture for ever.
-How far it is shows in no attribute. It is told by what Python lets one ask: how many items are left, the text
-of a counter, the line at which a generator waits, the indices by which an iterator is pickled. Iterators over
-others (``zip``, ``enumerate``, a generator's own loop) are as far as those that they refer to. What they
-refer to besides is looked into as well: the locals of a generator, the closure of the function of a ``map``.
+A replay advances no iterator: a call that takes an item from one would get the item of the capture for ever.
+No attribute holds the position. It is derived from what Python reveals: the number of items left, the text of
+a counter, the line at which a generator waits, the indices in the pickle of an iterator. An iterator over
+others (``zip``, ``enumerate``, a generator's own loop) has the positions of those others. The other objects
+that it refers to are read as well: the locals of a generator, the closure of the function of a ``map``.
 
-A position matters between the begin and the end of a call, not between calls: what a recording computes
-depends on no iterator that its call did not move, so a loop may keep its batches on an object that the call
-reaches. It does depend on one of which the call made a copy, or asked the length: where the code names such a
-thing besides the iterator, the position is under guard.
+A position matters between the begin and the end of a call, not between calls: a recording does not depend on
+an iterator that its call did not move, so a loop may keep its batches on an object that the call reaches. A
+recording does depend on an iterator that the call copied or asked for its length: where the code names such a
+function besides the iterator, the guard includes the position.
 
-What does not work: text files, ``iter(f, end)`` and iterators of C extensions tell nothing. They count as
-moved wherever the code that runs names them. From Python 3.14 on that holds for ``product`` and its like, and
-for ``tee``, too. A generator that waits at the same line with the same locals counts as moved if code like
-its own went on in the call.
+Limits: text files, ``iter(f, end)`` and iterators of C extensions reveal nothing. They count as moved
+wherever the code that runs names them. From Python 3.14 on the same holds for ``product`` and its like, and
+for ``tee``. A generator that waits at the same line with the same locals counts as moved if a generator with
+the same code resumed in the call.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from .origin import said_module
 from .owners import is_open
 
 DEPTH = 6
-"""Objects inside of objects that are looked into."""
+"""The depth to which objects inside objects are read."""
 
 FACTS = 1000
-"""Values inside of an iterator that are compared."""
+"""The largest number of values inside an iterator that are compared."""
 
 _PLAIN = (bool, int, float, str, bytes, complex, type(None))
 _CONTAINERS = (list, tuple, deque, set, frozenset)
 _METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
 _STANDING = (types.FrameType, types.CodeType, types.ModuleType, type)
-"""What is the same for all positions, or known by nothing but an identity that does not last."""
+"""Types of objects that are the same at all positions, or have only an identity that does not last."""
 
 _TOLD = ("builtins", "itertools", "_collections", "collections", "array")
-"""Modules whose iterators say how many items are left, or by which index they go on."""
+"""Modules whose iterators reveal the number of items left, or the next index."""
 
 _OVER = (
     *(enumerate, zip, map, filter, itertools.chain, itertools.cycle, itertools.islice),
@@ -63,29 +63,29 @@ _PICKLED = frozenset({
     "iterator", "reversed", "arrayiterator", "odict_iterator", "cycle", "product", "permutations",
     "combinations", "combinations_with_replacement", "_tee",
 })  # fmt: skip
-"""Names of those that are told by what they are pickled by."""
+"""Names of types of iterators whose pickle reveals the position."""
 
 _SILENT = ("callable_iterator", "memory_iterator")
 
 
 class Position(NamedTuple):
-    """How far the iterator in a slot is."""
+    """The position of the iterator in a slot."""
 
-    value: Any  # what lies in the slot: the iterator, or a method of it
-    text: str  # how far it is, for a message
-    facts: tuple[Any, ...]  # what lies inside of it, as far as it can be compared
-    known: bool  # two positions that agree in this are one position
-    codes: frozenset[types.CodeType]  # the code of the generators inside of it
-    asked: bool = False  # the code that runs may depend on it, and not only on what it gets by moving it
+    value: Any  # the content of the slot: the iterator, or a method of it
+    text: str  # the position, for a message
+    facts: tuple[Any, ...]  # the values inside the iterator that can be compared
+    known: bool  # whether equal text and facts mean an equal position
+    codes: frozenset[types.CodeType]  # the code of the generators inside the iterator
+    asked: bool = False  # the code may depend on the position itself, not only on items taken from it
 
     def agrees(self, other: Any) -> bool:
-        """Whether another look found the same iterator, not moved."""
+        """Whether another position is that of the same iterator, not moved."""
         same = isinstance(other, Position) and _owner(self.value) is _owner(other.value)
         return same and other.known and (self.text, self.facts) == (other.text, other.facts)
 
 
 def position(value: Any) -> Position | None:
-    """How far an iterator is, or that of which something is a method; it is not moved. None for all else."""
+    """The position of an iterator, or of the owner of its bound method; None for any other value."""
     owner = _owner(value)
     if not is_iterator(owner):
         return None
@@ -95,12 +95,12 @@ def position(value: Any) -> Position | None:
 
 
 def is_standard(stream: Any) -> bool:
-    """Whether a stream is one of those that a program writes to by default."""
+    """Whether a stream is one of the standard streams."""
     return any(stream is each for each in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__))
 
 
 def is_iterator(value: Any) -> bool:
-    """Whether a value is an iterator that has no attributes to tell how far it is, or a generator."""
+    """Whether a value is a generator, or an iterator without attributes that hold its position."""
     step = _member(type(value), "__next__")
     if step is None or _member(type(value), "__iter__") is None:
         return False
@@ -108,7 +108,7 @@ def is_iterator(value: Any) -> bool:
 
 
 def _member(kind: type, name: str) -> Any:
-    """What lies under a name in a class or its bases; no descriptor runs (those of mocks make more mocks)."""
+    """The value under a name in a class or its bases; no descriptor runs (a mock's make more mocks)."""
     for cls in kind.__mro__:
         if name in cls.__dict__:
             return cls.__dict__[name]
@@ -120,7 +120,7 @@ def _owner(value: Any) -> Any:
 
 
 class _Look:
-    """Looks into one iterator, and into what it refers to."""
+    """Reads one iterator and the objects it refers to."""
 
     def __init__(self) -> None:
         self.facts: list[Any] = []
@@ -129,7 +129,7 @@ class _Look:
         self._seen: dict[int, Any] = {}
 
     def iterator(self, iterator: Any, depth: int) -> str:
-        """The text of an iterator's position; what the text leaves out becomes facts."""
+        """The text of an iterator's position; values that the text leaves out become facts."""
         self._seen[id(iterator)] = iterator
         kind = type(iterator)
         name = kind.__name__
@@ -143,8 +143,8 @@ class _Look:
         if said_module(kind) not in _TOLD or name in _SILENT:
             self._all(gc.get_referents(iterator), depth)
             return self._unknown(name)
-        if isinstance(iterator, itertools.count):  # of tensors, say: their text would be read from the device
-            parts = gc.get_referents(iterator)  # its own type, from 3.12 on
+        if isinstance(iterator, itertools.count):  # may count by tensors, whose text is read from the device
+            parts = gc.get_referents(iterator)  # includes its type from 3.12 on
             plain = all([isinstance(part, (*_PLAIN, type)) for part in parts])
             return repr(iterator) if plain else self._unknown(name)
         if name in _PICKLED:
@@ -160,7 +160,7 @@ class _Look:
         return f"a {name}"
 
     def _generator(self, generator: Any, depth: int) -> str:
-        if generator.gi_running:  # the call is made from inside of it
+        if generator.gi_running:  # the generator makes the call
             return "a generator that runs"
         frame = generator.gi_frame
         if frame is None:
@@ -172,7 +172,7 @@ class _Look:
 
     def _file(self, file: Any) -> str:
         name = type(file).__name__
-        if is_standard(file):  # who writes to it does not ask how far it is
+        if is_standard(file):  # code that writes to it does not depend on its position
             return f"a {name}"
         if said_module(type(file)) == "_io":
             with suppress(OSError, ValueError):  # detached
@@ -185,7 +185,7 @@ class _Look:
         return self._unknown(name)
 
     def _pickled(self, iterator: Any, depth: int) -> str:
-        """Those that say by which index they go on where they are pickled (itertools: to Python 3.13)."""
+        """An iterator whose pickle holds its next index (those of itertools: up to Python 3.13)."""
         name = type(iterator).__name__.lstrip("_")
         try:
             with warnings.catch_warnings():
@@ -199,10 +199,10 @@ class _Look:
         return f"a {name}{' at ' if numbers else ''}{', '.join(numbers)}"
 
     def _inside(self, iterator: Any, depth: int) -> list[str]:
-        """The numbers and iterators that an iterator refers to, those on the stack of a generator too."""
+        """The numbers and iterators that an iterator refers to, also from the stack of a generator."""
         parts: list[Any] = gc.get_referents(iterator)
         own = isinstance(iterator, GeneratorType)
-        if not own:  # some keep theirs in a tuple
+        if not own:  # zip and others keep their iterators in a tuple
             parts = [each for part in parts for each in (part if type(part) is tuple else (part,))]
         names = (iterator.__name__, iterator.__qualname__) if own else ()
         found: list[str] = []
@@ -220,7 +220,7 @@ class _Look:
             self._value(value, depth - 1)
 
     def _value(self, value: Any, depth: int) -> None:
-        """What a value holds; plain ones by value, containers by what is in them, all else by identity."""
+        """Add facts of a value: a plain value itself, the members of a container, else the identity."""
         if isinstance(value, _PLAIN):
             self.facts.append((type(value), bits_of(value) if isinstance(value, (float, complex)) else value))
             return
@@ -240,7 +240,7 @@ class _Look:
             self._all(parts, depth)
 
     def _parts(self, value: Any) -> Iterable[Any] | None:
-        """What is looked at of an object; None where it is compared by which it is."""
+        """The parts of an object that are compared; None if its identity is compared instead."""
         if isinstance(value, dict):
             return itertools.chain.from_iterable(members.items(value))
         if isinstance(value, _CONTAINERS):

@@ -1,4 +1,4 @@
-"""The form in which a slot is kept: by identity, by address, by a copy of the content, by a position."""
+"""The form in which a slot's content is kept: an identity, an address, a copy, or a position."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from .standard import memory_of
 from .training import is_empty_stage_table
 
 BY_IDENTITY = frozenset({dict, OrderedDict, list, tuple, FunctionType, type})
-"""Types, of most of what a module has, whose instances are kept as they are; what they hold has own slots."""
+"""Types, of most values in a module, whose instances are kept as they are: their members have own slots."""
 ARRAY_BYTES = 1 << 16
-"""Of what is larger, a sample is compared."""
+"""The largest array that is compared in full; a sample of a larger one is compared."""
 _CONTEXT: Any = decimal.Context
 _SIGNALS: Any = type(decimal.DefaultContext.flags)
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 SAMPLE = 4096
 SET_LENGTH = 4096
+"""The largest set whose members are compared."""
 
 
 class TensorMark(NamedTuple):
-    """A tensor found in a slot; compared by identity and address."""
+    """A tensor in a slot, compared by identity and address."""
 
     identity: int
     address: int
@@ -46,7 +47,7 @@ class Content(NamedTuple):
 
 
 class Members(tuple[tuple[type, Any], ...]):
-    """What a set holds, with types, in its order: equal sets may be iterated in other orders."""
+    """The members of a set with their types, in its order: equal sets may iterate in different orders."""
 
     __slots__ = ()
 
@@ -55,25 +56,25 @@ class Members(tuple[tuple[type, Any], ...]):
 
 
 PROXIES = frozenset({weakref.ProxyType, weakref.CallableProxyType})
-"""Types whose instances answer as another object does, and raise when that is gone."""
+"""Types whose instances stand for another object, and raise once that is gone."""
 
 _LENGTHS = tuple([Content(length) for length in range(64)])
 
 
 def counted(length: int) -> Content:
-    """A length as it is compared, one object for all short ones."""
+    """A length in the form in which it is compared; equal short lengths are one object."""
     return _LENGTHS[length] if length < len(_LENGTHS) else Content(length)
 
 
 def mark(value: Any) -> Any:
-    """The form in which a slot's content is kept: tensors by address; arrays, memory and sets by content."""
+    """The form in which a value is kept: tensors by address; arrays, memory and sets by content."""
     kind = type(value)
     if kind in BY_IDENTITY or issubclass(kind, Content):
         return value
     if kind in PROXIES:
         return Content((kind, id(value)))
     if isinstance(value, torch.Tensor):
-        with unseen_functions():  # to look at a tensor is not to use it
+        with unseen_functions():  # reading a mark must not count as a use of the tensor
             address = value.data_ptr() if has_memory(value) else 0
             return TensorMark(id(value), address, value.requires_grad)
     if isinstance(value, numpy.ndarray):
@@ -103,7 +104,7 @@ def mark(value: Any) -> Any:
 
 
 def _set(value: Any) -> Any:
-    """A set by what it holds, a large one by which it is."""
+    """A set by its members, a large one by its identity."""
     if len(value) > SET_LENGTH:
         return value
     held = [mark(item) if isinstance(item, torch.Tensor) else item for item in value]
@@ -111,7 +112,7 @@ def _set(value: Any) -> Any:
 
 
 def hooks_of(tensor: torch.Tensor) -> list[tuple[str, dict[int, Any]]]:
-    """The hooks of a tensor that autograd calls, by the attribute in which they are."""
+    """The hooks of a tensor that autograd calls, with the attribute that holds them."""
     tables = [(name, getattr(tensor, name, None)) for name in _HOOKS]
     return [(name, table) for name, table in tables if table]
 
@@ -129,8 +130,8 @@ def base_of(array: Any) -> Any:
 
 
 def _array(array: Any) -> Content:
-    """An array by what it holds, a large one by which it is as well."""
-    if array.dtype.hasobject:  # what it refers to has slots of its own
+    """An array by its content, a large one by a sample and its identity."""
+    if array.dtype.hasobject:  # the objects in it have slots of their own
         return Content((array.shape, _kind(array.dtype), tuple(map(id, array.flat))))
     large = array.nbytes > ARRAY_BYTES
     which = (id(array), pointer_of(array)) if large else ()
@@ -138,12 +139,12 @@ def _array(array: Any) -> Content:
 
 
 def _kind(dtype: Any) -> Any:
-    """The type of an array's members; its text leaves out the names of their fields."""
+    """The type of an array's members; ``dtype.str`` leaves out the names of fields, ``repr`` has them."""
     return dtype.str if dtype.names is None else (repr(dtype),)
 
 
 def _numbers(array: Any) -> bytes:
-    """What an array holds; of a large one numbers from all over it."""
+    """The bytes of an array, or of a sample spread over a large one."""
     if array.nbytes <= ARRAY_BYTES:
         return array.tobytes()
     steps, taken = [1] * array.ndim, list(array.shape)
@@ -155,12 +156,12 @@ def _numbers(array: Any) -> bytes:
 
 
 def exact(value: Any) -> Any:
-    """What tells a value from one that is equal to it: 1 is not True, nor 0.0 -0.0, nor one NaN another."""
+    """What distinguishes a value from an equal one: 1 from True, 0.0 from -0.0, one NaN from another."""
     kind = type(value)
     if kind is float or kind is complex:
         return bits_of(value)
     if issubclass(kind, tuple):
         return kind, [exact(each) for each in tuple.__iter__(value)]
-    if issubclass(kind, frozenset):  # whose order counts
+    if issubclass(kind, frozenset):  # equal sets may iterate in different orders
         return kind, [(each, exact(each)) for each in frozenset.__iter__(value)]
     return kind

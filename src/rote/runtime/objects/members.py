@@ -1,8 +1,8 @@
-"""What containers hold, whatever their classes make of it when they are asked.
+"""The members of containers, read by the methods of the builtin class.
 
-A subclass may compute what ``table[key]``, ``len`` and iteration give (transformers' table of activations
-makes a new module at each read, a ``defaultdict`` makes what is missing). State is what lies in the container
-itself, and to look at it must change nothing. So it is read by the methods of the builtin class.
+A subclass may compute the results of ``table[key]``, ``len`` and iteration: transformers' table of
+activations makes a new module at each read, a ``defaultdict`` makes a missing value. State is what the
+container itself holds, and a look at it must change nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GONE: Any = object()
 
 
 def is_direct(kind: type) -> bool:
-    """Whether containers of a class give what they hold when they are asked in the usual way."""
+    """Whether ordinary reads of a container of this class return what it holds."""
     if kind in _BUILTINS:
         return True
     base = _builtin(kind)
@@ -30,7 +30,7 @@ def is_direct(kind: type) -> bool:
 
 
 def has_plain_length(kind: type) -> bool:
-    """Whether ``len`` of containers of a class is the number of members they hold."""
+    """Whether ``len`` of a container of this class is its number of members."""
     base = _builtin(kind)
     return kind is base or getattr(kind, "__len__", None) is getattr(base, "__len__", None)
 
@@ -41,23 +41,23 @@ def length(container: Any) -> int:
 
 
 def keys(container: Any) -> tuple[Any, ...]:
-    """The keys of a mapping, the members of anything else, in order."""
+    """The keys of a mapping, or the members of any other container, in order."""
     return tuple(_builtin(type(container)).__iter__(container))
 
 
 def member(container: Any, key: Any) -> Any:
-    """What lies under a key or at a position.
+    """The member under a key or at a position.
 
     Raises:
         KeyError: There is no such key.
         IndexError: There is no such position.
     """
     kind = type(container)
-    if kind is dict or kind is list:  # most
+    if kind is dict or kind is list:  # the common types, for speed
         return container[key]
     if not isinstance(container, dict):
         return _builtin(kind).__getitem__(container, key)
-    found = dict.get(container, key, _GONE)  # does not make what is missing
+    found = dict.get(container, key, _GONE)  # does not call __missing__
     if found is _GONE:
         raise KeyError(key)
     return found
@@ -76,7 +76,7 @@ def values(container: Any) -> tuple[Any, ...]:
 
 
 def refill(container: Any, keys: tuple[Any, ...] | None, values: Any) -> None:
-    """Let a container hold certain members and no others; those of a list have no keys."""
+    """Replace all members of a container; ``keys`` is None for a list."""
     builtin = _builtin(type(container))
     builtin.clear(container)
     if keys is None:
@@ -86,12 +86,12 @@ def refill(container: Any, keys: tuple[Any, ...] | None, values: Any) -> None:
 
 
 def put(container: Any, key: Any, value: Any) -> None:
-    """Lay something into a slot that is there."""
+    """Set the value of an existing slot."""
     _builtin(type(container)).__setitem__(container, key, value)
 
 
 def _builtin(kind: type) -> Any:
-    """The builtin class that a class of containers derives from, or itself."""
+    """The builtin class that a container class derives from, or the class itself."""
     if kind in _BUILTINS:
         return kind
     return next((base for base in _BUILTIN if issubclass(kind, base)), kind)

@@ -1,7 +1,7 @@
-"""Where a class or a function comes from, by what cannot be set: what it says of itself may be anything.
+"""The module that a class or a function comes from, without trust in the name that it claims.
 
-``functools.wraps`` copies the name of a module from one function to another, programs set ``__module__`` to
-hide where a class lies, or leave None there. Whose state is looked into must not depend on that.
+``functools.wraps`` copies a module's name from one function to another, and programs set ``__module__`` to
+hide where a class lies, or set it to None. The choice of whose state is read must not depend on that.
 """
 
 from __future__ import annotations
@@ -11,43 +11,43 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-_said_module: Any = vars(type)["__module__"].__get__  # past a metaclass that answers something else
+_said_module: Any = vars(type)["__module__"].__get__  # a metaclass cannot override it
 said_name: Callable[[type], str] = vars(type)["__qualname__"].__get__
-"""The name of a class inside of its module, as it says itself."""
+"""The name of a class inside its module, as the class claims it."""
 _IMMUTABLE, _ON_HEAP = 1 << 8, 1 << 9
 
 
 def module_of(kind: type) -> str:
-    """Name of the module that a class comes from; nothing where that cannot be told.
+    """The name of the module that a class comes from; empty if it cannot be told.
 
-    It is believed if the class lies there, if nobody could have changed what it says, or if its methods come
-    from there.
+    The class's claim counts if the class lies in that module, if the claim cannot be changed, or if the
+    methods of the class come from that package.
     """
     said = said_module(kind)
     return said if said and _is_believed(kind, said) else ""
 
 
 def modules_of(function: types.FunctionType) -> tuple[str, ...]:
-    """Names of the modules that a function may come from: where its code is, and what it says itself.
+    """Names of the modules that a function may come from: that of its code, and the one it claims.
 
-    What decorates another function says what that says, and runs it.
+    A decorator's wrapper claims the module of the wrapped function, and runs that function.
     """
     decorates = ("",) if "__wrapped__" in vars(function) else ()
     return (_home(function), _text(function.__module__), *decorates)
 
 
 def said_module(kind: type) -> str:
-    """What a class says of where it comes from; nothing if that is no name."""
+    """The module that a class claims; empty if the claim is no string."""
     return _text(_said_module(kind))
 
 
 def full_name(kind: type) -> str:
-    """The name that a class says it has, with that of its module."""
+    """The name that a class claims, with that of its module."""
     return f"{said_module(kind)}.{said_name(kind)}"
 
 
 def is_found(name: str) -> bool:
-    """Whether a full name leads to something: a module that is imported, and names in it and its classes."""
+    """Whether a full name leads to an object in an imported module or one of its classes."""
     module, _, rest = name.rpartition(".")
     while module and module not in sys.modules:
         module, _, part = module.rpartition(".")
@@ -70,7 +70,7 @@ def _is_believed(kind: type, module: str) -> bool:
 
 
 def _lies_in(kind: type, module: str) -> bool:
-    """Whether a module has a class, under its own name or, as C extensions do it, under another one."""
+    """Whether a module contains a class, under its own name or under another one, as in C extensions."""
     if _at(module, said_name(kind)) is kind:
         return True
     found = sys.modules.get(module)
@@ -78,7 +78,7 @@ def _lies_in(kind: type, module: str) -> bool:
 
 
 def _at(module: str, path: str) -> Any:
-    """What lies at a path of names in a module, None if nothing does."""
+    """The object at a path of names in a module; None if there is none."""
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         if not isinstance(found, (types.ModuleType, type)):

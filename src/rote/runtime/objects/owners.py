@@ -1,4 +1,4 @@
-"""Whose a class or a module is: the user's, PyTorch's, Python's or ours. Only the user's state is walked."""
+"""The owner of a class or module: the user, PyTorch, Python or rote. Only the user's state is walked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_open(kind: type) -> bool:
     if holds_state(kind):
         return True
     if package == "torch":
-        iterates = hasattr(kind, "__next__")  # of a DataLoader: how far it is counts, not its attributes
+        iterates = hasattr(kind, "__next__")  # of a DataLoader: its position counts, not its attributes
         return not module.startswith(_SKIPPED_TORCH) and hasattr(kind, "__dict__") and not iterates
     return package not in _SKIPPED_PACKAGES
 
@@ -49,7 +49,7 @@ def is_users(value: Any) -> bool:
 
 
 def is_user(module: str) -> bool:
-    """Whether a module is the user's or a third party's, and not PyTorch's, Python's or ours."""
+    """Whether a module is the user's or a third party's, and not PyTorch's, Python's or rote's."""
     package = _package(module)
     return package != "torch" and package not in _SKIPPED_PACKAGES
 

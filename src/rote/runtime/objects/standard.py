@@ -1,14 +1,13 @@
-"""State in objects of the standard library, where programs ask for it.
+"""State in objects of the standard library.
 
-Of Python's own objects most are taken by identity: paths, patterns, locks, formatters. Some hold what a
-program branches on: whether an event is set (a robot's emergency stop), a number that another process
-writes, how much is left in a queue, the level of a logger. Those are looked into, in one of three ways: by
-their attributes (:func:`holds_state`), by their bytes (:func:`memory_of`), or by asking what the program
-asks (:func:`question_for`), which is done only where its code names the question: to guard the state of every
-lock would give up recordings whenever another thread holds one.
+Most of Python's own objects are compared by identity: paths, patterns, locks, formatters. Some hold state
+that a program branches on: whether an event is set (a robot's emergency stop), a number that another process
+writes, the length of a queue. Those are read by their attributes (:func:`holds_state`) or by their bytes
+(:func:`memory_of`). State that only a method reveals, such as whether a lock is free, is read only where the
+call asks for it: a guard on every lock would give up recordings whenever another thread holds one.
 
-What does not work: to look into everything. A logger keeps what it was asked, a path its parts, an executor
-its threads; they change while nothing changes that a program can tell.
+Not everything can be read. A logger caches answers, a path its parts, an executor its threads; these change
+while nothing changes that a program can observe.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _STATEFUL = frozenset({
     *("multiprocessing.shared_memory.SharedMemory", "multiprocessing.shared_memory.ShareableList"),
     *("collections.UserString", "sched.scheduler", "string.Template"),
 })  # fmt: skip
-"""Classes whose attributes are state; by name, since to import them all takes long."""
+"""Classes whose attributes are state; by name, since importing them all takes long."""
 
 _C_DATA: Any = ctypes.Structure.__mro__[1]
 
@@ -45,10 +44,10 @@ def holds_state(kind: type) -> bool:
 
 
 def memory_of(value: Any) -> Any:
-    """The memory of an object as an array; None for objects without."""
+    """The memory of an object as an array; None if the object has none."""
     if not isinstance(value, (memoryview, mmap.mmap, _C_DATA)):
         return None
     try:
         return numpy.asarray(value) if isinstance(value, memoryview) else numpy.frombuffer(value, numpy.uint8)
-    except (ValueError, BufferError):  # it is empty, closed or released
+    except (ValueError, BufferError):  # the memory is empty, closed or released
         return numpy.empty(0)

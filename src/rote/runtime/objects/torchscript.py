@@ -1,6 +1,7 @@
-"""Attributes of TorchScript modules: they lie in C++, where no code of Python reads them.
+"""Attributes of TorchScript modules.
 
-So all of them count as read. Objects of classes that are registered in C++ are known by their class only.
+They lie in C++, and the C++ code that runs may read any of them, so all count as read. Objects of classes
+registered in C++ are compared by their class only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _PLAIN = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device
 
 
 def scripted(module: Any, name: str) -> Any:
-    """What lies in an attribute: a tensor, a plain value, or the content of a container, which is a copy."""
+    """The value of an attribute: a tensor, a plain value, or the content of a container (a copy)."""
     value = scripted_value(module, name)
     return value if isinstance(value, (torch.Tensor, *_PLAIN)) else Content(_text(value))
 

@@ -1,7 +1,7 @@
-"""What PyTorch's training helpers keep in Python, by which messages name what a step depends on.
+"""State of PyTorch's training helpers, so that messages can name what a step depends on.
 
-A ``GradScaler`` throws its table of per-optimizer stages away in ``update`` and makes a new, empty one. Two
-empty tables are alike: nobody else holds them.
+A ``GradScaler`` replaces its table of per-optimizer stages by a new, empty one in ``update``. All empty
+tables count as equal: nobody else holds them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ..pytorch import fresh_scaler_state
 class ParameterGroup(NamedTuple):
     """A parameter group."""
 
-    optimizer: weakref.ref[torch.optim.Optimizer]  # its optimizer, weakly
+    optimizer: weakref.ref[torch.optim.Optimizer]
     number: int
 
 
 class Training:
-    """The training helpers that were met."""
+    """The training helpers found in the state."""
 
     def __init__(self) -> None:
-        self.groups: dict[int, ParameterGroup] = {}  # parameter groups, by the identity of their dicts
-        # classes of the schedulers, by the identity of their ``__dict__``
+        self.groups: dict[int, ParameterGroup] = {}  # by the identity of their dicts
+        # class names of the schedulers, by the identity of their ``__dict__``
         self.schedulers: dict[int, str] = {}
 
     def meet(self, value: Any) -> None:
         """Note an object, if it is a training helper."""
-        kind: type = type(value)  # an instance may say that it is of another class, or be gone
+        kind: type = type(value)  # isinstance would ask the object, which may lie or be a dead proxy
         if issubclass(kind, torch.optim.Optimizer):
             reference = weakref.ref(value)
             for number, group in enumerate(value.param_groups):

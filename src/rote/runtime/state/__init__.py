@@ -1,4 +1,4 @@
-"""Python state, slot by slot: what lies where, what calls read of it, and how a change is said."""
+"""Python state, slot by slot: its contents, the reads of calls, and the text of a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of slots, and how what lies in one of each is read."""
+"""Kinds of slots, with a reader for each."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ LENGTH, MEMBERS, ORDER, DEFINED, BULK = "length", "members", "order", "defined",
 KIND, SUBCLASS, REFERENT, NUMBERS, HELD = "kind", "subclass", "referent", "numbers", "held"
 CACHED, RESULT, ASKED, SAID = "cached", "result", "asked", "said"
 FOLLOWED = "followed"
-"""Kind of what stands for slots in which other objects lie again and again (:mod:`..conditions.paths`)."""
+"""Kind for a group of slots whose objects keep being replaced (:mod:`..conditions.paths`)."""
 NUMBERED = frozenset({DEFINED, LENGTH, MEMBERS})
-"""Kinds of slots that are a number, always of one type."""
+"""Kinds of slots whose value is always a number of one type."""
 LOOKED = "looked"
-"""Key of the numbers of an array that Python code looks into: they count in any case."""
+"""Key of the numbers of an array that Python code has read: those are always compared."""
 
 MISSING: Any = object()
-"""What is read from a slot that is gone."""
+"""The value read from a slot that is gone."""
 
 
 class Entry(NamedTuple):
-    """One slot: where it is and what was in it."""
+    """One slot and its value."""
 
     kind: str
     container: Any
@@ -39,13 +39,13 @@ def container_of(entry: Entry) -> Any:
     """The object that a slot belongs to.
 
     Raises:
-        ValueError: It was an argument, and is no more.
+        ValueError: The object was an argument and is gone.
     """
     return entry.container() if type(entry.container) is Argument else entry.container
 
 
 def read(entry: Entry) -> Any:
-    """What lies in the slot now."""
+    """The value in the slot now."""
     kind, container, key, was, _ = entry
     try:
         if type(container) is Argument:
@@ -58,10 +58,10 @@ def read(entry: Entry) -> Any:
 
 
 def lying_in(kind: str, container: Any, key: Any) -> Any:
-    """What lies in a slot.
+    """The value in a slot.
 
     Raises:
-        KeyError, IndexError, ValueError, AttributeError: Nothing does.
+        KeyError, IndexError, ValueError, AttributeError: There is no such slot.
     """
     return _READERS[kind](container, key)
 
@@ -104,7 +104,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def answer(said: Any) -> Content:
-    """What a function of C said, in a form that can be compared."""
+    """The answer of a C function, in a form that can be compared."""
     if isinstance(said, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)):
         return Content(said)
     return Content(tuple(said) if isinstance(said, (list, tuple)) else repr(said))

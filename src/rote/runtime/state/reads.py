@@ -1,4 +1,4 @@
-"""What traced calls were seen to read, slot by slot: the union over the calls of one state."""
+"""The reads of traced calls, slot by slot: the union over the calls of one state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _DEPTH = 40
 _OF_TABLES = re.compile(
     r"(?:\._(?:parameters|buffers|modules)|\['_(?:parameters|buffers|modules)'\])\['(\w+)'\]"
 )
-"""What a module keeps in tables, which is written as an attribute."""
+"""Items of a module's tables, which the user writes as attributes."""
 
 
 class Argument:
-    """An argument that is known by its identity, and is not kept alive by what was read of it."""
+    """An argument, known by its identity; reads from it do not keep it alive."""
 
     __slots__ = ("_reference", "identity")
 
@@ -31,7 +31,7 @@ class Argument:
         """The argument.
 
         Raises:
-            ValueError: It is no more.
+            ValueError: The argument is gone.
         """
         value = self._reference()
         if value is None:
@@ -40,19 +40,19 @@ class Argument:
 
 
 def address_of(kind: str, container: Any, key: Any) -> Address:
-    """Where something is, as long as the container lives."""
+    """The address of a slot, valid as long as the container lives."""
     return kind, container.identity if type(container) is Argument else id(container), key
 
 
 class Names(dict[int, tuple[int, str]]):
-    """What the user would write for what a call has found outside of itself.
+    """Names, as the user would write them, of objects that a call has found outside of itself.
 
-    For the identity that each object had in the call: that of the object in which it was found, or 0, and
-    what is written behind the name of that.
+    The key is the identity of an object. The value is the identity of the object in which it was found, or 0,
+    and the suffix to the name of that object.
     """
 
     def path(self, owner: int, suffix: str) -> str:
-        """The name of something in an object."""
+        """The name of a part of an object."""
         parts = [suffix]
         while owner and len(parts) < _DEPTH:
             owner, part = self.get(owner, (0, ""))
@@ -61,41 +61,40 @@ class Names(dict[int, tuple[int, str]]):
 
 
 class Read(NamedTuple):
-    """One thing that was read.
+    """One slot that a call has read, with its value.
 
-    A traced call reads thousands, of which hardly one is ever named: the name is put together when it is
-    asked for.
+    A traced call reads thousands of slots and hardly one is ever named, so the name is built on demand.
     """
 
-    kind: str  # how it is read again; a kind of :mod:`.snapshot`
+    kind: str  # a kind of :mod:`.kinds`, which says how to read the slot again
     container: Any
-    key: Any  # under what it lies there
-    value: Any  # what lay there, in the form in which it is compared
-    owner: int  # the identity of the object by whose name it is known
-    suffix: str  # what is written behind the name of that
+    key: Any
+    value: Any  # the value at that time, in the form in which it is compared
+    owner: int  # the identity of the object whose name begins the slot's name
+    suffix: str  # the rest of the slot's name
     names: Names
 
     @property
     def name(self) -> str:
-        """What the user would write."""
+        """The name of the slot, as the user would write it."""
         return self.names.path(self.owner, self.suffix)
 
     @property
     def address(self) -> Address:
-        """Where it is, as long as the container lives."""
+        """The address of the slot, valid as long as the container lives."""
         return address_of(self.kind, self.container, self.key)
 
 
 class Reads:
-    """What was read."""
+    """The reads of one state's calls, by address."""
 
     def __init__(self, slots: dict[Address, Read], pinned: frozenset[int] = frozenset()) -> None:
         self.slots = slots
-        self.pinned = pinned  # identities of objects for which it may matter which object they are
+        self.pinned = pinned  # identities of objects whose identity may matter
 
     @classmethod
     def of(cls, found: Iterable[Read], pinned: Iterable[int] = ()) -> Reads:
-        """From reads in order."""
+        """Collect reads in order; the last read of a slot counts."""
         return cls({address_of(*read[:3]): read for read in found}, frozenset(pinned))
 
     def __iter__(self) -> Iterator[Read]:
@@ -106,11 +105,11 @@ class Reads:
 
     @cached_property
     def keys(self) -> set[tuple[int, Any]]:
-        """Identities of containers, with the keys under which something was read, in whatever way."""
+        """Identities of containers with the keys that were read, whatever the kind of slot."""
         return {(identity, key) for _, identity, key in self.slots}
 
     def joined(self, other: Reads | None) -> Reads:
-        """What was read here or there."""
+        """The union of two sets of reads; the reads here win."""
         if other is None:
             return self
         return Reads({**other.slots, **self.slots}, other.pinned | self.pinned)

@@ -1,4 +1,4 @@
-"""Slots of Python state: what lies in them now, whether it is what lay there before, and how to say so."""
+"""Slots of Python state: their values now, comparison with earlier values, and the text of a difference."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from .kinds import CACHED, ITEM, LENGTH, LOOKED, MISSING, NUMBERED, NUMBERS, RES
 from .reads import Address, Read, Reads
 from .snapshot import Snapshot
 
-_tuple = tuple.__new__  # half the time of a named tuple's own constructor
+_tuple = tuple.__new__  # takes half the time of a named tuple's own constructor
 _WIDEST = 60
-"""Characters of a value that are shown."""
+"""The largest number of characters of a value that are shown."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Difference:
     """One slot that differs between two moments."""
 
     name: str  # the slot, as the user would write it
-    was: str  # text of the earlier value
-    now: str  # text of the later value
+    was: str  # the text of the earlier value
+    now: str  # the text of the later value
     moved: bool = False  # the slot holds a tensor that the recording reads (its address is ``was``)
     site: Site | None = None  # the user's line that read the tensor, or that wrote the slot
-    # the optimizer's parameter group, if the slot is one of its hyperparameters
+    # the parameter group, if the slot is a hyperparameter of an optimizer
     group: ParameterGroup | None = None
     key: Any = None  # the key of the slot in its container
-    scheduler: str | None = None  # class of the learning-rate scheduler whose attribute the slot is
-    advanced: bool = False  # the slot holds an iterator, which was moved
+    scheduler: str | None = None  # the class of the scheduler, if the slot is an attribute of one
+    advanced: bool = False  # the slot holds an iterator that was moved
 
     def __str__(self) -> str:
         if self.was != self.now:
@@ -65,7 +65,7 @@ class Difference:
 def difference_in(
     snapshot: Snapshot, was: Entry | Read, now: Entry, name: str, site: Site | None = None
 ) -> Difference:
-    """What is not as it was in a slot."""
+    """The difference between two values of a slot."""
     advanced = _is_one_iterator(was.value, now.value)
     earlier, later = show(was.value), show(now.value)
     if advanced and earlier == later:
@@ -76,19 +76,19 @@ def difference_in(
 
 @dataclass(frozen=True)
 class Again:
-    """What was read of the state, looked at again."""
+    """The result of a second look at all slots that were read."""
 
-    snapshot: Snapshot  # what lies in the slots now
-    changed: list[Difference]  # those that are not as they were when they were read
+    snapshot: Snapshot  # the slots with their values now
+    changed: list[Difference]  # the slots whose values differ from those that were read
 
 
 def look_again(
     reads: Reads, executed: ExecutedCode, lines: Mapping[Address, Site], written: Collection[int] = ()
 ) -> Again:
-    """Look at all slots that were read once more.
+    """Read all slots again that were read before, and compare.
 
-    ``lines`` says where slots were written, or, with neither kind nor key, any slot of a container;
-    ``written`` are addresses of numpy arrays that may have changed since.
+    ``lines`` has the user's lines that wrote slots; an address without kind and key means any slot of a
+    container. ``written`` are addresses of numpy arrays that may have changed; their changes are left out.
     """
     snapshot = Snapshot(reads)
     changed: list[tuple[Entry, Difference]] = []
@@ -107,7 +107,8 @@ def look_again(
 
 
 def _in_order(changed: list[tuple[Entry, Difference]]) -> list[Difference]:
-    """Slots first, containers as a whole last; of a list that has grown not what lies further back now."""
+    """Sort slots before whole containers; leave out the items of a list whose length has changed."""
+    # The difference in length already says it: after an insertion, all later items differ as well.
     grown = {id(entry.container) for entry, _ in changed if entry.kind == LENGTH}
     found = [
         difference
@@ -118,12 +119,12 @@ def _in_order(changed: list[tuple[Entry, Difference]]) -> list[Difference]:
 
 
 def _entry_of(snapshot: Snapshot, noted: Read, executed: ExecutedCode) -> Entry:
-    """The slot that was read, with what lies there now."""
+    """The slot that was read, with its value now."""
     entry = _tuple(Entry, (*noted[:4], snapshot.node(-1, noted)))
     was, value = noted.value, read(entry)
-    if value is was or (noted.kind in NUMBERED and value == was):  # as most
+    if value is was or (noted.kind in NUMBERED and value == was):  # the common case, for speed
         return entry
-    if type(value) in PROXIES:  # what it stands for may be gone
+    if type(value) in PROXIES:  # isinstance would ask its target, which may be gone
         return entry._replace(value=mark(value))
     if isinstance(value, torch.Tensor):
         snapshot.note_tensor(entry, value)
@@ -137,7 +138,7 @@ def _entry_of(snapshot: Snapshot, noted: Read, executed: ExecutedCode) -> Entry:
 
 
 def _note_hooks(snapshot: Snapshot, executed: ExecutedCode) -> None:
-    """Add the hooks of the tensors that were found: autograd calls them, and no code of Python reads them."""
+    """Add the hooks of the tensors found: autograd calls them from C++, so no traced read covers them."""
     for entry, tensor in [each for found in snapshot.tensors.values() for each in found]:
         for name, hooks in hooks_of(tensor):
             if any(map(executed.ran, hooks.values())):
@@ -149,7 +150,7 @@ def _note_hooks(snapshot: Snapshot, executed: ExecutedCode) -> None:
 
 
 def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
-    """Add the tensors that a cache holds, each as what lies at its place there."""
+    """Add the tensors that a cache holds, each as a slot with its place in the cache."""
     for place, value in enumerate(cached_in(container_of(entry), entry.key)):
         if isinstance(value, torch.Tensor):
             snapshot.note_tensor(
@@ -158,7 +159,7 @@ def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
 
 
 def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
-    """Whether a numpy array at one of some addresses lies in the slot."""
+    """Whether the slot holds a numpy array at one of the addresses."""
     if entry.kind == NUMBERS:
         return entry.key != LOOKED and is_among(entry, addresses)
     now = read(entry) if addresses and isinstance(entry.value, Content) else None
@@ -166,18 +167,18 @@ def _is_at(entry: Entry, addresses: Collection[int]) -> bool:
 
 
 def is_among(entry: Entry, addresses: Collection[int]) -> bool:
-    """Whether the array whose numbers are compared lies at one of some addresses."""
+    """Whether the array of a ``NUMBERS`` slot lies at one of the addresses."""
     return bool(addresses) and pointer_of(container_of(entry)) in addresses
 
 
 def now_in(entry: Entry) -> Any:
-    """What lies in the slot, in the form that the guard keeps."""
+    """The value in the slot now, in the form that the guard keeps."""
     return form_of(entry.value, read(entry))
 
 
 def form_of(was: Any, value: Any) -> Any:
-    """The form in which the guard keeps what lies in a slot, where it has kept what lay there before."""
-    as_it_is = isinstance(was, numpy.ndarray) or value is was  # a guard's iterator
+    """The form in which the guard keeps a value, given the kept form of the slot's earlier value."""
+    as_it_is = isinstance(was, numpy.ndarray) or value is was  # a guard may keep an iterator itself
     return value if as_it_is else mark(value)
 
 
@@ -186,7 +187,7 @@ def _is_one_iterator(was: Any, now: Any) -> bool:
 
 
 def same(was: Any, now: Any) -> bool:
-    """Whether two slot contents count as unchanged: identity, or equality of plain values of one type."""
+    """Whether two values of a slot count as equal: one object, or equal plain values of one type."""
     if was is now:
         return True
     if isinstance(was, TensorMark):
@@ -201,7 +202,7 @@ def same(was: Any, now: Any) -> bool:
         return bits_of(was) == bits_of(now)
     if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
         return bool(was == now)
-    if is_bound_method(was) and is_bound_method(now):  # made anew at each access
+    if is_bound_method(was) and is_bound_method(now):  # each access makes a new one
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
     return False
 
@@ -219,7 +220,7 @@ def _alike(was: Any, now: Any) -> bool:
 
 
 def show(value: Any) -> str:
-    """A short text for a slot's content."""
+    """A short text for the value of a slot."""
     if value is MISSING:
         return "gone"
     if value is UNSET:
@@ -242,14 +243,14 @@ def show(value: Any) -> str:
 
 
 def _outline(value: Any) -> Any:
-    """A tuple with a word for each object in it."""
+    """A tuple with a placeholder for each object in it."""
     if type(value) is tuple:
         return tuple(map(_outline, value))
     return value if value is None or type(value) in (bool, int, float, str, bytes) else _Kind(value)
 
 
 class _Kind:
-    """Stands for an object in a text: the object's own is the user's code."""
+    """Stands for an object in a text: its own ``__repr__`` may be the user's code."""
 
     def __init__(self, value: Any) -> None:
         self._name = type(value).__name__
@@ -259,12 +260,12 @@ class _Kind:
 
 
 def _show_content(value: Any) -> str:
-    """A short text for what is compared by a copy."""
+    """A short text for a value that is compared by a copy."""
     if type(value) is tuple and value and type(value[-1]) is bytes and type(value[0]) in (tuple, torch.Size):
         kind = f"{numpy.dtype(value[1]).name}" if type(value[1]) is str else ""
         return f"an array {kind}{list(value[0])}"
     if type(value) is tuple and len(value) > 1 and isinstance(value[0], type):
-        value = value[-1]  # of what type it is, and what it holds
+        value = value[-1]  # a tuple of a type and its content
     if isinstance(value, Members):
         text = repr(value)
         return text if len(text) <= _WIDEST else f"a set of {len(value)}"
@@ -281,7 +282,7 @@ def _shortened(value: Any) -> str:
 
 
 def show_tensor(value: Any) -> str:
-    """A short text for what lies in a slot where a tensor lay."""
+    """A short text for the new value of a slot that held a tensor."""
     if not isinstance(value, torch.Tensor):
         return show(value)
     return f"another one at {value.data_ptr():#x}" if has_memory(value) else "another one, without memory"

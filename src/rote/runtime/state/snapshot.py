@@ -1,4 +1,4 @@
-"""What was found of the state at one moment: slots, with what lay in them and their names."""
+"""The state found at one moment: slots with their values and names."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .reads import Address, Read, Reads
 
 
 class Snapshot:
-    """What was found at one moment."""
+    """The state found at one moment."""
 
     def __init__(self, reads: Reads | None = None) -> None:
-        self.entries: dict[Address, Entry] = {}  # slots by ``(kind, id of container, key)``
-        # for each storage handle found, the slot entries of tensors on it
+        self.entries: dict[Address, Entry] = {}
+        # the slots of tensors, by the handle of the storage
         self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
         self.arrays: list[tuple[int, int]] = []  # address ranges of the numpy arrays found
         self.training = Training()  # the optimizers and schedulers found
-        self.reads = reads  # what traced calls have read, if that is all that was looked at
+        self.reads = reads  # the reads from which the snapshot was made, if it was made from reads
         self.parents: list[int] = []  # the tree of names: the parent of each place, or -1
-        # the label of each place, or what was read there, which has a name
+        # the label of each place, or a read, which has a name
         self.labels: list[str | Read] = []
 
     def node(self, parent: int, label: str | Read) -> int:
@@ -33,17 +33,17 @@ class Snapshot:
         return len(self.labels) - 1
 
     def note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
-        """Add a tensor that was found, by its storage if it has one."""
+        """Add a tensor by its storage; one without memory is left out."""
         if has_memory(tensor):
             handle = tensor.untyped_storage()._cdata
             self.tensors.setdefault(handle, []).append((entry, tensor))
 
     def by_memory(self) -> dict[int, torch.Tensor]:
-        """One of the tensors found on each storage, by its handle."""
+        """One tensor of each storage, by the handle of the storage."""
         return {handle: entries[0][1] for handle, entries in self.tensors.items()}
 
     def note_array(self, array: Any) -> None:
-        """Add a numpy array that was found, by the memory that it lies in."""
+        """Add the memory range of a numpy array."""
         base = base_of(array)
         self.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
 
@@ -57,11 +57,11 @@ class Snapshot:
         return "".join(reversed(labels))
 
     def is_root(self, node: int) -> bool:
-        """Whether a place is one of the roots that need no name."""
+        """Whether a place is a root without a name."""
         return node >= 0 and self.path(node) == ""
 
     def names_of_tensors(self) -> dict[int, str]:
-        """The shortest names of the tensors found, by the identity of the tensor."""
+        """The shortest name of each tensor, by the identity of the tensor."""
         found: dict[int, str] = {}
         for entry, tensor in [each for entries in self.tensors.values() for each in entries]:
             name = self.name_of(entry)
@@ -70,5 +70,5 @@ class Snapshot:
         return found
 
     def name_of(self, entry: Entry) -> str:
-        """The name of the slot itself."""
+        """The name of the slot."""
         return self.path(entry.node)

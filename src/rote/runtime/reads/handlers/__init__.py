@@ -1,4 +1,4 @@
-"""What each noted instruction or call reads and writes."""
+"""Handlers note what each instruction and each call reads and writes, before it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that C takes apart, to copy or to pickle them: all that they hold is read."""
+"""Objects that C copies or pickles: everything they hold is read."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .containers import content, find_held, whole
 
 TAKING = NAMES["parts"]
 _ASKED = (*sorted(TAKING), "__iter__", "items")
-"""Methods that C calls on the way."""
+"""Methods that C calls while it copies or pickles an object."""
 
 
 def taken_apart(trace: Trace, value: Any) -> None:
-    """C is about to take an object apart: its attributes, its members, what it is made of, how far it is."""
+    """Note that C reads the attributes, members and position of an object, to copy or pickle it."""
     everything(trace, value)
     for name in _ASKED:
         trace.runs(trace.class_slot(type(value), name))
     if is_python(type(value)) or issubclass(type(value), SimpleNamespace):
-        return  # which object it is makes no difference
+        return  # its attributes are all there is; its identity does not matter
     content(trace, value, inside=False)
     if trace.has(value) and _moves_in_c(trace, value):
         find_held(trace, value, 3)
@@ -33,7 +33,7 @@ def taken_apart(trace: Trace, value: Any) -> None:
 
 
 def pickled(trace: Trace, value: Any) -> None:
-    """C is about to take an object apart, and all that lies in it, with no word of what it comes to."""
+    """Note that C pickles an object and everything in it; it does not report which objects it reaches."""
     for each in content(trace, value):
         if issubclass(type(each), BaseException) or _moves_in_c(trace, each) or _has_attributes(each):
             name = said_name(type(each))

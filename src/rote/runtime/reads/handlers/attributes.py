@@ -1,4 +1,4 @@
-"""Reads and writes of attributes: what Python asks on the way to one, class by class."""
+"""Reads and writes of attributes, with the lookups in classes that Python makes for them."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ _COUNTING = NAMES["counting"]
 _GETATTRIBUTE = object.__dict__["__getattribute__"]
 _IN_NAMESPACE = NAMES["namespace"]
 _FIXED_IN_C = (*C_FUNCTIONS, MemberDescriptorType, GetSetDescriptorType, CodeType)
-"""Types whose instances say the same for ever."""
+"""Types whose instances never change."""
 _PYTHON = frozenset({FunctionType, MethodType, staticmethod, classmethod})
-"""Types of methods that are followed as Python code."""
+"""Types of methods in Python; their code is followed."""
 _HANDS_ON = {MethodType: "__func__", GenericAlias: "__origin__"}
-"""Types whose instances answer with the attributes of another object, which they have under this name."""
+"""Types whose instances give the attributes of another object, by the name under which they hold it."""
 _FIELD: Any = type(namedtuple("_Named", "field").field)  # pyright: ignore[reportUntypedNamedTuple, reportAttributeAccessIssue]
-"""The type of what gives a field of a named tuple."""
+"""The type of the descriptors of a named tuple's fields."""
 _OF_COMPILER = "__dynamo_disable"
-"""Under which name PyTorch keeps, with a function of its own, what calls it past the compiler."""
+"""The attribute in which a function of PyTorch keeps a variant of itself that skips the compiler."""
 _NODE = torch.autograd.function.BackwardCFunction
 _OF_NODES = NAMES["nodes"]
 _OF_ARRAYS = NAMES["arrays"]
@@ -62,7 +62,7 @@ _OF_CLASSES = NAMES["parameters"]
 
 
 def attribute(trace: Trace, name: str, value: Any) -> None:
-    """``value.name`` is about to be read."""
+    """Note a read of ``value.name``."""
     kind = type(value)
     what = trace.kinds[kind]
     if what == PLAIN or name == _OF_COMPILER:
@@ -113,7 +113,7 @@ def _of_class(trace: Trace, name: str, value: type) -> None:
 
 
 def through_super(trace: Trace, name: str, this: type, kind: type, target: Any) -> None:
-    """An attribute is read through ``super``."""
+    """Note a read of an attribute through ``super``."""
     found = trace.class_slot(kind, name, this)
     if found is _MISSING:
         return
@@ -126,23 +126,23 @@ def through_super(trace: Trace, name: str, this: type, kind: type, target: Any) 
 
 
 def super_attribute(trace: Trace, name: str, function: Any, kind: Any, value: Any) -> None:
-    """``super().name`` is about to be read, in one instruction."""
+    """Note a read of ``super().name`` by a single instruction."""
     if function is super and issubclass(type(kind), type):
         through_super(trace, name, kind, value if issubclass(type(value), type) else type(value), value)
 
 
 def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
-    """What C says of a tensor is known by other means; what Python adds is read like anything else."""
+    """Note a read of a tensor's attribute; the key and the program cover what C answers."""
     found = trace.class_slot(kind, name)
     argument = trace.arguments.get(identity(value))
     if found is _MISSING or name in _IDENTIFYING:
-        trace.seen.discard((kind, name))  # of each tensor it is another one
+        trace.seen.discard((kind, name))  # each tensor has its own
     if found is _MISSING:
         _added(trace, name, value, argument)
     elif name == "__dict__":
         _all_added(trace, value)
     elif name == "is_inference" and not value.is_inference():
-        return  # as the tensor in its place; the key tells the two apart
+        return  # the tensor of a replay answers the same: inference mode is in the key
     elif name in _IDENTIFYING and argument is not None:
         trace.refuse(
             f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with"
@@ -156,14 +156,14 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
 
 
 def _is_torchs(trace: Trace) -> bool:
-    """Whether the code that reads is PyTorch's."""
+    """Whether PyTorch's own code does the reading."""
     frame = trace.frame()
     module = frame.f_globals.get("__name__") if frame is not None else None
     return isinstance(module, str) and module.partition(".")[0] == "torch"
 
 
 def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
-    """An attribute that somebody has set on a tensor."""
+    """Note a read of an attribute that Python code has set on a tensor."""
     table = lookup.attributes_of(value)
     if table is None or trace.wrote(ITEM, table, name) or name in _OF_CLASSES:
         return
@@ -179,9 +179,9 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
 
 
 def _all_added(trace: Trace, value: Any) -> None:
-    """All attributes that somebody has set on a tensor are handed out."""
+    """Note a read of all attributes that Python code has set on a tensor."""
     table, argument = lookup.attributes_of(value), trace.arguments.get(identity(value))
-    trace.seen.discard((type(value), "__dict__"))  # of each tensor it is another one
+    trace.seen.discard((type(value), "__dict__"))  # each tensor has its own
     if argument is None:
         trace.find(table, value, ".__dict__")
     elif table or not trace.given.lacks(f"{argument}.__dict__"):
@@ -190,7 +190,7 @@ def _all_added(trace: Trace, value: Any) -> None:
 
 
 def looks_through(trace: Trace, kind: type) -> None:
-    """A proxy answers for another object, which nobody is told of."""
+    """Refuse a proxy: it reads another object in C, which no note sees."""
     if kind in PROXIES and not is_for_output(trace):
         trace.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
 
@@ -208,20 +208,20 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
         target = object.__getattribute__(value, behind)
         if trace.has(value):
             trace.find(target, value, f".{behind}")
-        trace.seen.discard((kind, name))  # each object answers for another
+        trace.seen.discard((kind, name))  # each instance stands for its own target
         attribute(trace, name, target)
         return
     if issubclass(kind, local):
-        trace.runs(trace.class_slot(kind, "__init__"))  # which C calls, once in each thread
+        trace.runs(trace.class_slot(kind, "__init__"))  # C calls it once in each thread
     plain_attribute(trace, name, value)
 
 
 def plain_attribute(trace: Trace, name: str, value: Any) -> None:
-    """An attribute as ``object.__getattribute__`` finds it, and then ``__getattr__``."""
+    """Note a read as ``object.__getattribute__`` makes it, with ``__getattr__`` as the fallback."""
     kind = type(value)
     whose = identity(value) if trace.has(value) else kind
     if tells_when(trace, kind, name):
-        trace.seen.discard((whose, name))  # who reads it matters each time
+        trace.seen.discard((whose, name))  # the answer depends on the reader, so each read is noted
     else:
         trace.hold(kind)
         trace.seen.add((whose, name, "plain"))
@@ -247,9 +247,9 @@ def plain_attribute(trace: Trace, name: str, value: Any) -> None:
 
 
 def _is_data(trace: Trace, found: Any, *, stored: bool = False) -> bool:
-    """Whether what a class has goes before what the instance has, which the methods of its own class say.
+    """Whether a class attribute is a data descriptor, which takes precedence over the instance's attributes.
 
-    What only stores leaves it to the instance to hand out.
+    A descriptor with a ``__set__`` but no ``__get__`` counts for stores only: a read goes to the instance.
     """
     if lookup.can_change(type(found)):
         if trace.has(found):
@@ -260,33 +260,33 @@ def _is_data(trace: Trace, found: Any, *, stored: bool = False) -> bool:
 
 
 def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
-    """What a class has for attributes in general is about to be called: what ours does is known.
+    """Note a call of a class's ``__getattr__`` or its like; rote's own are handled by name.
 
-    It may be no function at all, or one of C: ``__getattr__ = dict.__getitem__``.
+    It may be an object that is no function, or a function of C: ``__getattr__ = dict.__getitem__``.
     """
     if type(found) in _PYTHON and not (type(found) is FunctionType and is_own(found.__code__.co_filename)):
         trace.runs(found)
     elif found is not _MISSING:
-        trace.seen.discard((type(value), given[0]))  # each object hands on to another
+        trace.seen.discard((type(value), given[0]))  # each instance gives its own answer
         trace.seen.discard((type(value), given[0], "plain"))
         trace.call((), found, value, *given)
 
 
 def _is_plain(found: Any, method: str) -> bool:
-    """Whether a method for attributes is that of a type of C, and no other function of C in its place."""
+    """Whether a method is the ordinary one of a C type, and not another C function under its name."""
     return is_in_c(found) and found.__name__ == method
 
 
 def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
-    """The dict with the attributes of an object outside is looked into."""
+    """Note that the ``__dict__`` of an object made outside the call is read."""
     if not trace.has(table):
         trace.find_table(table, value)
-        how = ATTRIBUTE if issubclass(type(value), local) else KIND  # threads have one each
+        how = ATTRIBUTE if issubclass(type(value), local) else KIND  # a local has one per thread
         trace.read(how, value, "__dict__", table, " (its attributes)")
 
 
 def bind(trace: Trace, found: Any) -> None:
-    """What a class has is handed out, perhaps as a method, perhaps by a descriptor in Python."""
+    """Note that a class attribute is bound: as a method, or by a descriptor in Python."""
     if issubclass(type(found), (staticmethod, classmethod)):
         trace.find(found.__func__, found, "")
     elif issubclass(type(found), property):
@@ -296,9 +296,9 @@ def bind(trace: Trace, found: Any) -> None:
 
 
 def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
-    """A descriptor that goes before the instance gives the attribute."""
+    """Note that a data descriptor gives the attribute."""
     if issubclass(type(descriptor), property) and is_of_pybind(descriptor.fget):
-        if name:  # else it is asked for itself
+        if name:  # without a name, the property itself is read
             _of_c(trace, name, value)
     elif issubclass(type(descriptor), property):
         trace.find(descriptor.fget, descriptor, "")
@@ -314,7 +314,7 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
         if not is_in_c(get):
             trace.runs(get)
         elif name and getattr(value, name, UNSET) is getattr(value, name, UNSET):
-            _of_c(trace, name, value)  # as the fields of named tuples
+            _of_c(trace, name, value)  # it gives one object each time, so that can be compared
         elif trace.has(value) and not trace.by_content(type(value)):
             trace.refuse(
                 trace.name(value, f".{name}"), f"reads {trace.name(value, f'.{name}')}, made by C each time"
@@ -322,7 +322,7 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
 
 
 def _of_c(trace: Trace, name: str, value: Any) -> None:
-    """An attribute that C gives: a slot, or what an object of C says of itself."""
+    """Note a read of an attribute that C gives: a slot, or a fact about an object of C."""
     if name == "_cdata" and issubclass(type(value), torch.UntypedStorage):
         trace.refuse(name, "reads _cdata of a storage, which is another one in each call")
         return
@@ -358,18 +358,18 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if issubclass(type(value), numpy.ndarray) and name not in _OF_ARRAYS:
         trace.look_into(value)
         if name != "base":
-            return  # it is made anew each time, of the same numbers
+            return  # C makes the answer anew each time, from the numbers just noted
     if issubclass(type(value), _FIXED_IN_C):
         trace.find(found, value, f".{name}")
         return
-    if type(found) in (tuple, list, dict, set) and getattr(value, name) is not found:  # made when asked for
+    if type(found) in (tuple, list, dict, set) and getattr(value, name) is not found:  # made at each read
         trace.read(SAID, value, name, answer(found), f".{name}")
     else:
         trace.read(ATTRIBUTE, value, name, found, f".{name}")
 
 
 def handles(trace: Trace, error: BaseException | None) -> None:
-    """The call comes to an exception that was being handled, or to none: by its caller, perhaps."""
+    """Note that the call sees the exception being handled, or none; the caller may be handling it."""
     if error is None and trace.handled is None:
         trace.read(ASKED, handled_kind, (), answer(None), "the exception that the caller handles")
     elif error is not None and identity(error) == trace.handled and not is_for_output(trace):
@@ -377,17 +377,17 @@ def handles(trace: Trace, error: BaseException | None) -> None:
 
 
 def _of_context(trace: Trace, value: BaseException) -> None:
-    """An exception refers to the one that was being handled when it was raised."""
+    """Note a read of ``__context__``: the exception that was being handled when this one was raised."""
     for known in (type(value), identity(value)):
-        trace.seen.discard((known, "__context__"))  # each was raised on its own
+        trace.seen.discard((known, "__context__"))  # each exception has its own
         trace.seen.discard((known, "__context__", "plain"))
     handles(trace, value.__context__)
 
 
 def _of_frame(trace: Trace, name: str, frame: FrameType) -> None:
-    """Frames of the call are its own, as is what lies in them; others go on as others like.
+    """Note a read of a frame; only the frames that the call itself has made are allowed.
 
-    A frame that was found outside is kept there, or is of a generator that was: no slot says how far it is.
+    A frame found outside is kept there, or belongs to a generator made there. No slot tells its position.
     """
     trace.seen.discard((FrameType, name))
     trace.seen.discard((FrameType, name, "plain"))
@@ -400,18 +400,18 @@ def _of_frame(trace: Trace, name: str, frame: FrameType) -> None:
 
 
 def is_inside(frame: FrameType | None) -> TypeGuard[FrameType]:
-    """Whether a frame is of the call: around that are our own."""
+    """Whether a frame belongs to the call; the frames around the call are rote's own."""
     return frame is not None and not is_own(frame.f_code.co_filename)
 
 
 def looks_around(trace: Trace) -> None:
-    """The call asks by whom it is called, which is a condition unless it is for output."""
+    """Refuse a look at the callers of the call, unless it is for output."""
     if not is_for_output(trace):
         trace.refuse("sys._getframe", "looks at the frames around it")
 
 
 def of_namespace(trace: Trace, name: str, value: type) -> None:
-    """What a class says of itself, and keeps in its namespace."""
+    """Note a read of a fact about a class that lies in its namespace."""
     table = trace.namespace(value)
     if name in table:
         trace.read(ITEM, table, name, table[name], f".{name}", value)
@@ -420,7 +420,7 @@ def of_namespace(trace: Trace, name: str, value: type) -> None:
 
 
 def everything(trace: Trace, value: Any) -> None:
-    """All attributes of an object are about to be read by C."""
+    """Note that C reads all attributes of an object."""
     kind = type(value)
     table = lookup.attributes_of(value)
     names: list[Any] = [*(table or ()), *lookup.slots(kind)]
@@ -433,14 +433,14 @@ def everything(trace: Trace, value: Any) -> None:
 
 
 def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:
-    """``value.name = new`` is about to happen."""
-    trace.runs(new)  # what is kept somewhere may be called by C
+    """Note ``value.name = new``."""
+    trace.runs(new)  # C may call a stored function later
     if name != _OF_COMPILER:
         _store(trace, "__setattr__", value, name, new)
 
 
 def delete_attribute(trace: Trace, name: str, value: Any) -> None:
-    """``del value.name`` is about to happen."""
+    """Note ``del value.name``."""
     _store(trace, "__delattr__", value, name)
 
 
@@ -457,9 +457,9 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
 
 
 def plain_store(trace: Trace, name: str, value: Any, new: Any = None) -> None:
-    """An attribute is set or deleted as ``object.__setattr__`` does."""
+    """Note that an attribute is set or deleted as by ``object.__setattr__``."""
     if name == "__dict__" and trace.has(new) and not trace.has(value):
-        trace.find(value, None, said_name(type(value)))  # made by the call, with attributes that are not
+        trace.find(value, None, said_name(type(value)))  # the call made the object, but not its attributes
     found = trace.class_slot(type(value), name)
     if found is not _MISSING and _is_data(trace, found, stored=True):
         if issubclass(type(found), property):
@@ -479,5 +479,5 @@ def plain_store(trace: Trace, name: str, value: Any, new: Any = None) -> None:
         if trace.kinds[type(value)] == TENSOR:
             trace.find_tags(table, value)
         elif trace.has(value):
-            table_of(trace, value, table)  # a replay writes into that dict
+            table_of(trace, value, table)  # a replay writes into this very dict
         trace.write(ITEM, table, name, value)

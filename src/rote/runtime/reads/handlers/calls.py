@@ -1,4 +1,4 @@
-"""What is read when something is called: Python code is followed, C callables are looked up in the table."""
+"""Reads and writes of calls: Python code is followed, C callables are looked up in the table."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ _GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "builtins.list.extend": lambda given: _number_of(given),
     "collections.deque.extend": lambda given: _number_of(given),
 }
-"""Callables that add members at the end of a container, and by how many it grows."""
+"""Callables that append to a container, with the number of members they add."""
 _TELL_MODES = NAMES["modules_of_modes"]
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
     "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
 }  # fmt: skip
-"""What a graphed callable hands on to what it wraps."""
+"""Methods that a graphed callable forwards to the callable it wraps."""
 
 
 def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> None:
-    """Something is about to be called; the last arguments are named."""
+    """Note a call; ``names`` are the names of the last arguments."""
     if trace.printing is not None and trace.printing[0] == identity(trace.frame()):
         trace.printing = None
     if trace.rows.is_pure(function):
@@ -90,7 +90,7 @@ def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> N
 
 
 def _own(trace: Trace, names: tuple[str, ...], function: Any, args: tuple[Any, ...]) -> None:
-    """A function of ours is not followed: it may call what it is given, or what it stands for."""
+    """Note a call of rote's own function, whose code is not followed: its arguments may run instead."""
     for each in args:
         trace.runs(each)
     if not args or not is_graphed(args[0]):
@@ -113,7 +113,7 @@ def _own(trace: Trace, names: tuple[str, ...], function: Any, args: tuple[Any, .
 
 
 def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) -> None:
-    """Something is about to be called with ``*args`` and ``**kwargs``."""
+    """Note a call with ``*args`` and ``**kwargs``."""
     whole(trace, args)
     if kwargs is not None:
         merged(trace, kwargs)
@@ -122,7 +122,7 @@ def called_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) ->
 
 
 def gathered(trace: Trace, args: Any) -> None:
-    """``*args`` are about to be made a tuple, as ``tuple(args)`` does."""
+    """Note that ``*args`` become a tuple, as by ``tuple(args)``."""
     called(trace, (), tuple, args)
 
 
@@ -132,11 +132,11 @@ def _split(names: tuple[str, ...], args: tuple[Any, ...]) -> tuple[tuple[Any, ..
 
 
 def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
-    """A class is about to be called."""
+    """Note a call of a class."""
     meta = type(kind)
     if meta is not type:
         trace.runs(trace.class_slot(meta, "__call__"))
-    if lookup.can_change(kind):
+    if lookup.can_change(kind):  # C makes no instance of a class with abstract methods
         of_namespace(trace, "__abstractmethods__", kind)
     in_c = True
     for name in ("__new__", "__init__"):
@@ -155,7 +155,7 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
 
 
 def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
-    """An object that is neither a function nor a class is about to be called."""
+    """Note a call of an object that is neither a function nor a class."""
     row = trace.rows.of_instances(type(function))
     if issubclass(type(function), SCRIPTS):
         trace.runs_script(function)
@@ -174,7 +174,7 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
 
 
 def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A C callable is about to be called."""
+    """Note a call of a C callable."""
     row = trace.rows.of(function)
     computes(trace, row.name)
     owner = getattr(function, "__self__", None)
@@ -202,7 +202,7 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def handed_on(trace: Trace, value: Any) -> None:
-    """C is given a value, and may call it: with what it is called is not seen."""
+    """Note that C receives a value and may call it, with arguments that no note sees."""
     what = trace.kinds[type(value)]
     if what in (FUNCTION, METHOD):
         trace.runs(value)
@@ -220,18 +220,18 @@ def handed_on(trace: Trace, value: Any) -> None:
     owner = getattr(value, "__self__", None)
     content(trace, owner)
     if type(owner) in CONTAINERS and not trace.has(owner) and trace.given.branch(owner) is None:
-        return  # the call's own
+        return  # the call made this container
     known = row.handler is None and row.row in ("pure", "none", "fixed")
     if row.name not in _HARMLESS and (not known or row.name.rpartition(".")[2] in TAKING):
         trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
 
 
 def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
-    if type(owner).__name__ in _OF_CYTHON:  # the function is its object, and what is called is its type's
+    if type(owner).__name__ in _OF_CYTHON:  # a Cython function is the owner itself
         name, is_method = name_of(owner), "." in owner.__qualname__
         row, owner = trace.rows.row_of(name), given[0] if is_method and given else None
         given = given[1:] if is_method else given
-    if name.startswith("torch."):  # which draws from a generator, whichever it is
+    if name.startswith("torch."):  # the operation notes which generator it draws from
         given = tuple([each for each in given if type(each) is not torch.Generator])
     if row in ("pure", "reads", "fixed"):
         for each in (owner, *given):
@@ -244,10 +244,12 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "writes":
         if trace.has(owner) and not trace.can_compare(owner):
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
+        # An append depends on no member: a replay adds its own members to the container as it then is.
         grows = name in _GROWING and not is_called_by_output(trace)
         if not (grows and trace.appends(owner, _GROWING[name](given))):
             change(trace, owner)
         for each in given:
+            # An argument that is only stored is not compared, so its identity does not matter.
             if name not in _KEEPING or identity(each) not in trace.given.objects:
                 content(trace, each, inside=False)
     elif row == "argument" and given:
@@ -260,7 +262,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row in SAID_OF_OUTPUT and is_for_output(trace):
         return
     elif row == "io" and owner is not None and not trace.has(owner):
-        for each in given:  # a buffer that the call made itself
+        for each in given:  # the call made the buffer
             content(trace, each)
     elif row in ("process", "ambient") and not _asks_for_itself(trace):
         return
@@ -276,13 +278,13 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
 
 
 def _number_of(given: tuple[Any, ...]) -> int:
-    """How many members something has that is given to C; -1 if that is not known."""
+    """The number of members of the first argument; -1 if it is unknown."""
     known = given and (type(given[0]) in (list, tuple) or (type(given[0]) is torch.Tensor and given[0].dim()))
     return len(given[0]) if known else -1
 
 
 def _asks_for_itself(trace: Trace) -> bool:
-    """Whether code asks which modes are in force that is not PyTorch's own, which expects others."""
+    """Whether code outside PyTorch asks for the modes in force; PyTorch's own code copes with any."""
     frame = trace.frame()
     while frame is not None and frame.f_globals.get("__name__") in _TELL_MODES:
         frame = frame.f_back
@@ -291,7 +293,7 @@ def _asks_for_itself(trace: Trace) -> bool:
 
 
 def _ask(trace: Trace, name: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
-    """A function of C is about to say how something is set."""
+    """Note that a C function returns a setting: the guard calls it again."""
     if owner is None:
         if any(trace.kinds[type(each)] != PLAIN for each in given):
             trace.refuse(name, f"asks {name} about what may change")
@@ -303,7 +305,7 @@ def _ask(trace: Trace, name: str, function: Any, owner: Any, given: tuple[Any, .
 
 
 def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
-    """Whether a value is an instance of some classes is about to be asked."""
+    """Note ``isinstance(value, kinds)``."""
     if issubclass(type(kinds), tuple):
         whole(trace, kinds)
         for each in kinds:
@@ -324,7 +326,7 @@ def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
 
 
 def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
-    """What abstract classes say of a class, which a registration may change."""
+    """Note ``issubclass(kind, kinds)`` of an abstract class: a later registration may change the answer."""
     if issubclass(type(kind), type) and issubclass(type(kinds), type):
         trace.namespace(kinds)
         trace.hold(kind)
@@ -333,7 +335,7 @@ def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
 
 
 def caught(trace: Trace, error: Any, kinds: Any) -> None:
-    """Whether an exception is one of some classes is about to be asked: its bases say so."""
+    """Note the check of an ``except`` clause: the bases of the exception's class decide it."""
     if issubclass(type(kinds), tuple):
         whole(trace, kinds)
     if trace.has(error):
@@ -343,7 +345,7 @@ def caught(trace: Trace, error: Any, kinds: Any) -> None:
 
 
 def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[str, ...]) -> None:
-    """A class pattern is about to be matched."""
+    """Note a match of a class pattern."""
     instance_of(trace, value, kind)
     if issubclass(type(kind), type):
         given = trace.class_slot(kind, "__match_args__")
@@ -353,7 +355,7 @@ def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[st
 
 
 def raised(trace: Trace, count: int, *values: Any) -> None:
-    """An exception is about to be raised, and its class may be called; or that which is being handled."""
+    """Note a ``raise``: it may call a class, or raise the exception being handled again."""
     if not count:
         handles(trace, sys.exc_info()[1])
     for value in values:

@@ -1,4 +1,4 @@
-"""Reads and writes of members, and what operators ask of the classes of their operands."""
+"""Reads and writes of members of containers, and the methods that operators call on their operands."""
 
 from __future__ import annotations
 
@@ -56,24 +56,25 @@ _OF_GENERATORS = ("send", "throw", "close")
 _HASHING = ("__hash__", "__eq__")
 _EQUAL = ("__eq__",)
 _ASKING_WHICH = (_HASHING, _EQUAL)
-"""Methods that say which object something is, of most classes."""
+"""Methods that compare by identity in most classes."""
 _TEXTS = ("__format__", "__str__", "__repr__")
 _NAMES = ("__qualname__", "__module__")
 _WITH_ADDRESS = frozenset(
     vars(kind)["__repr__"]
     for kind in (object, FunctionType, GeneratorType, CoroutineType, CodeType, FrameType)
 )
-"""What writes an object as its class and its address."""
+"""Methods that write an object as its class and its address."""
 _HASHED = (dict, set, frozenset)
 _BESIDE_MEMBERS = {defaultdict: "default_factory", deque: "maxlen"}
-"""What containers hold besides their members."""
+"""Attributes of containers besides their members."""
 _MANY = 4096
+"""A container with more members is read as a whole if all are plain values, not member by member."""
 _USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 def item(trace: Trace, value: Any, key: Any) -> None:
-    """``value[key]`` is about to be read."""
+    """Note a read of ``value[key]``."""
     value = trace.behind(value)
     _as_key(trace, key)
     kind = type(value)
@@ -97,12 +98,12 @@ def item(trace: Trace, value: Any, key: Any) -> None:
         trace.runs(trace.class_slot(kind, "__missing__"))
         if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
             attribute(trace, "default_factory", value)
-            trace.call((), value.default_factory)  # which C does, and keeps what it gives
+            trace.call((), value.default_factory)  # C calls it and stores the result
             change(trace, value)
 
 
 def _as_key(trace: Trace, key: Any) -> None:
-    """An argument that is taken apart is looked for in a container: by its identity, most often."""
+    """Note that a key is looked up; its class finds it by identity, most often, so the identity matters."""
     for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
         methods(trace, part)
         trace.pin(part)
@@ -111,7 +112,7 @@ def _as_key(trace: Trace, key: Any) -> None:
 
 
 def looked_up(trace: Trace, key: Any) -> None:
-    """A tensor is found by its identity, and a recording computes with tensors of its own."""
+    """Note a lookup by hash; it finds a tensor by identity, and a recording has tensors of its own."""
     what = trace.kinds[type(key)]
     if what == PLAIN:
         _nan(trace, key)
@@ -126,24 +127,24 @@ def looked_up(trace: Trace, key: Any) -> None:
 
 
 def keyed(trace: Trace, *keys: Any) -> None:
-    """A dict or a set is about to be made, or to have more members."""
+    """Note that a dict or a set is made or extended."""
     for key in keys:
         looked_up(trace, key)
 
 
 def paired(trace: Trace, *given: Any) -> None:
-    """A dict is about to be made of keys and values, or to have more."""
+    """Note that a dict is made or extended; keys and values alternate."""
     keyed(trace, *given[::2])
 
 
 def bounds(trace: Trace, *given: Any) -> None:
-    """A slice is about to be made: what it is of has numbers made of its bounds."""
+    """Note that a slice is made: its bounds are turned into numbers by their methods."""
     for each in given:
         methods(trace, each)
 
 
 def sent(trace: Trace, receiver: Any, *_: Any) -> None:
-    """``yield from`` is about to hand on what a generator was sent."""
+    """Note that ``yield from`` passes a sent value on."""
     advance(trace, receiver)
     if not is_in_c(trace.in_class(type(receiver), "__next__")):
         for name in _OF_GENERATORS:
@@ -151,7 +152,7 @@ def sent(trace: Trace, receiver: Any, *_: Any) -> None:
 
 
 def index(trace: Trace, key: Any) -> None:
-    """A tensor is indexed: C looks into what it is indexed by."""
+    """Note that a tensor is indexed: C reads the index."""
     if type(key) not in _USUAL_INDICES:
         content(trace, key)
     if issubclass(type(key), numpy.ndarray):
@@ -159,7 +160,7 @@ def index(trace: Trace, key: Any) -> None:
 
 
 def member(trace: Trace, value: Any, key: Any) -> None:
-    """Note one member of a builtin container that is outside."""
+    """Note a read of one member of a builtin container made outside the call."""
     if type(key) in (str, int):
         trace.members.add((identity(value), key))
     if issubclass(type(value), dict):
@@ -177,7 +178,7 @@ def member(trace: Trace, value: Any, key: Any) -> None:
 
 
 def contains(trace: Trace, key: Any, value: Any) -> None:
-    """``key in value`` is about to be asked."""
+    """Note ``key in value``."""
     value = trace.behind(value)
     _as_key(trace, key)
     what = trace.kinds[type(value)]
@@ -197,7 +198,7 @@ def contains(trace: Trace, key: Any, value: Any) -> None:
 
 
 def whole(trace: Trace, value: Any, *_: Any) -> None:
-    """All that a container holds is about to be read; one that is not builtin has methods for it."""
+    """Note a read of a whole container; one that is not builtin is read by its methods."""
     value = trace.behind(value)
     if not is_readable(value):
         iterate(trace, value)
@@ -219,13 +220,13 @@ def whole(trace: Trace, value: Any, *_: Any) -> None:
 
 
 def sliced(trace: Trace, value: Any, start: Any, end: Any) -> None:
-    """``value[start:end]`` is about to be read."""
+    """Note a read of ``value[start:end]``."""
     bounds(trace, start, end)
     item(trace, value, slice(start, end))
 
 
 def merged(trace: Trace, value: Any) -> None:
-    """``**value`` is about to be read: by its methods, if they are Python code."""
+    """Note a read of ``**value``, by its methods if they are Python code."""
     value = trace.behind(value)
     if type(value) is not dict and trace.kinds[type(value)] not in (PLAIN, TENSOR):
         for name in ("keys", "__iter__", "__getitem__"):
@@ -235,7 +236,7 @@ def merged(trace: Trace, value: Any) -> None:
 
 
 def spread(value: Any) -> tuple[Any, ...] | None:
-    """What ``*value`` gives, if that can be told without running code; else None."""
+    """The members of ``*value``; None if they can only be had by running code."""
     if type(value) in (*PLAIN_TYPES, *CONTAINERS):
         return tuple(value) if isinstance(value, Iterable) else ()
     if is_readable(value):
@@ -267,11 +268,11 @@ def _sequence(trace: Trace, value: Any) -> None:
 
 
 def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bool = True) -> Collection[Any]:
-    """C may look into a value, and into what lies in it, however deep; returns what it looks into.
+    """Note that C reads a value and everything in it, at any depth; returns the objects it reads.
 
-    C calls methods with these names. If not ``inside``, it does not look into what lies in the value.
+    ``names`` are the methods that C calls. Without ``inside``, C does not read the members of the value.
     """
-    met: dict[int, Any] = {}  # holds what is made on the way, so that an identity stands for one object
+    met: dict[int, Any] = {}  # keeps temporary objects alive, so that no identity is used twice
     value = trace.behind(value)
     left = [value]
     compared = "__eq__" in names
@@ -290,7 +291,7 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
             _overridden(trace, part, names)
         if what == TENSOR or (names and what in (FUNCTION, METHOD)):
             trace.pin(part)
-            continue  # such a method does not call it
+            continue  # comparing or writing a function does not call it
         parts = _look_into(trace, part, part is value, compared)
         if inside:
             left.extend(parts)
@@ -298,7 +299,7 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
 
 
 def content_once(trace: Trace, value: Any, names: tuple[str, ...] = ()) -> None:
-    """C may look into the members of a container: that says nothing new until something of it is written."""
+    """Note that C reads the members of a container; once noted, only a write to it makes that news."""
     told = ("content", identity(value), names)
     if told in trace.told:
         return
@@ -308,16 +309,16 @@ def content_once(trace: Trace, value: Any, names: tuple[str, ...] = ()) -> None:
 
 
 def _nan(trace: Trace, value: Any) -> None:
-    """What C looks for and compares is the same if it is one object: only NaN shows that."""
+    """Refuse a NaN: C takes an object as equal to itself, and a NaN alone is not, so its identity matters."""
     if type(value) in (float, complex) and value != value:
         trace.refuse("NaN", "looks for a NaN or compares what holds one, where it matters which object it is")
 
 
 def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterable[Any]:
-    """C looks into one object; returns what lies in it, as far as C looks into that without its methods.
+    """Note that C reads one object; returns the members that C reads without calling methods of the object.
 
-    ``handed``: C was given the object itself, not what it lies in. ``compared``: C compares it, which by
-    default tells which object it is.
+    ``handed``: C received the object itself, not a container of it. ``compared``: C compares the object,
+    by identity unless its class says otherwise.
     """
     looks_through(trace, type(value))
     methods(trace, value)
@@ -342,7 +343,7 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterab
 
 
 def _object(trace: Trace, value: Any, handed: bool = True) -> Iterable[Any]:
-    """C looks into an object that is no builtin container; returns what lies in it."""
+    """Note that C reads an object that is no builtin container; returns its members."""
     kind, outside = type(value), trace.has(value)
     if kind is SimpleNamespace:
         if outside:
@@ -378,7 +379,7 @@ def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
 
 
 def _parts(value: Any) -> dict[str, Any]:
-    """What lies in an object of C, by what the user writes behind its name."""
+    """The objects inside an object of C, by the suffix that the user writes to reach them."""
     kind = type(value)
     if kind is partial:
         return {".func": value.func, ".args": value.args, ".keywords": value.keywords}
@@ -390,7 +391,7 @@ def _parts(value: Any) -> dict[str, Any]:
 
 
 def _known(trace: Trace, value: Any) -> None:
-    """Refuse an object of whose type nothing is known."""
+    """Refuse an object of an unknown type."""
     kind = type(value)
     if issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind):
         return
@@ -400,8 +401,8 @@ def _known(trace: Trace, value: Any) -> None:
 
 
 def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
-    """``value[key] = new`` is about to happen."""
-    trace.runs(new)  # what is kept somewhere may be called by C
+    """Note ``value[key] = new``."""
+    trace.runs(new)  # C may call a stored function later
     _as_key(trace, key)
     if issubclass(type(value), dict):
         looked_up(trace, key)
@@ -421,7 +422,7 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
 
 
 def _store_member(trace: Trace, value: list[Any], key: int) -> None:
-    """Which member it is depends on how many there are."""
+    """Note a store into a list; the length says which member a negative index means."""
     if trace.given.branch(value) is not None:
         change(trace, value)
     elif trace.has(value):
@@ -430,13 +431,13 @@ def _store_member(trace: Trace, value: list[Any], key: int) -> None:
 
 
 def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:
-    """``value[start:end] = new`` is about to happen."""
+    """Note ``value[start:end] = new``."""
     bounds(trace, start, end)
     store_item(trace, new, value, slice(start, end))
 
 
 def delete_item(trace: Trace, value: Any, key: Any) -> None:
-    """``del value[key]`` is about to happen."""
+    """Note ``del value[key]``."""
     _as_key(trace, key)
     if issubclass(type(value), dict):
         looked_up(trace, key)
@@ -448,7 +449,7 @@ def delete_item(trace: Trace, value: Any, key: Any) -> None:
 
 
 def change(trace: Trace, value: Any) -> None:
-    """A container is about to be changed, in a way that may depend on all that it holds."""
+    """Note a change of a container that may depend on all its members."""
     if any(value is each for each in GLOBAL_GENERATORS):
         trace.draws(value)
     elif not trace.has(value):
@@ -463,7 +464,7 @@ def change(trace: Trace, value: Any) -> None:
 
 
 def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> bool:
-    """A method that an operator calls is about to be called; whether the class has one."""
+    """Note that an operator calls a special method; returns whether the class has it."""
     kind = type(value)
     looks_through(trace, kind)
     outside = trace.has(value)
@@ -500,7 +501,7 @@ def _special_in_c(trace: Trace, value: Any, outside: bool, writes: bool) -> None
 
 
 def iterate(trace: Trace, value: Any) -> None:
-    """``iter(value)`` is about to be called."""
+    """Note ``iter(value)``."""
     value = trace.behind(value)
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):
@@ -513,7 +514,7 @@ def iterate(trace: Trace, value: Any) -> None:
 
 
 def advance(trace: Trace, value: Any) -> None:
-    """An iterator is about to be moved."""
+    """Note that an iterator moves on."""
     found = trace.in_class(type(value), "__next__")
     if not is_in_c(found):
         special(trace, value, "__next__")
@@ -523,7 +524,7 @@ def advance(trace: Trace, value: Any) -> None:
 
 
 def find_held(trace: Trace, value: Any, depth: int) -> None:
-    """What an object of C outside holds is outside, too: it hands it out."""
+    """Note that the objects held by a C object made outside the call were made outside, too."""
     found = value.ravel().tolist() if issubclass(type(value), numpy.ndarray) else gc.get_referents(value)
     for each in found:
         if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE) and not trace.has(each):
@@ -533,7 +534,7 @@ def find_held(trace: Trace, value: Any, depth: int) -> None:
 
 
 def length(trace: Trace, value: Any) -> None:
-    """``len(value)`` is about to be asked."""
+    """Note ``len(value)``."""
     value = trace.behind(value)
     what = trace.kinds[type(value)]
     if what == CONTAINER or type(value) is deque:
@@ -549,7 +550,7 @@ def length(trace: Trace, value: Any) -> None:
 
 
 def truth(trace: Trace, value: Any) -> None:
-    """Whether a value is true is about to be asked."""
+    """Note ``bool(value)``."""
     value = trace.behind(value)
     what, kind = trace.kinds[type(value)], type(value)
     if what in (CONTAINER, PLAIN, TENSOR) or (
@@ -563,7 +564,7 @@ def truth(trace: Trace, value: Any) -> None:
 
 
 def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
-    """Follow those methods of a value's class that are Python code."""
+    """Follow the named methods of a value's class, if they are Python code."""
     kind = type(value)
     settings(trace, value)
     methods(trace, value)
@@ -574,7 +575,7 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
 
 
 def methods(trace: Trace, value: Any) -> None:
-    """C may call any special method of a value's class: which there are, and which are not, is read."""
+    """Note that C may call any special method of a value's class: the list of them is read as well."""
     kind = type(value)
     if trace.kinds[kind] in _WITHOUT_METHODS or (SPECIAL, kind) in trace.seen:
         return
@@ -594,7 +595,7 @@ _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 
 
 def compare(trace: Trace, left: Any, right: Any) -> None:
-    """Two values are about to be compared."""
+    """Note a comparison of two values."""
     for one in (left, right):
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):
             if identity(one) in trace.given.objects and not is_in_c(lookup.find(type(one), "__eq__").value):
@@ -604,10 +605,11 @@ def compare(trace: Trace, left: Any, right: Any) -> None:
 
 
 def same(trace: Trace, left: Any, right: Any) -> None:
-    """Two numbers or texts are about to be compared by their identity, which a replay does not keep.
+    """Note ``left is right``, of two objects of one type.
 
-    Or an argument that is taken apart with something of its class: which arguments are one is in the key. Or
-    two objects that lie outside, and stay what they are.
+    Numbers and strings are refused: a replay does not keep their identity. Two arguments that are taken apart
+    are fine, since the key says which arguments are one object. One such argument and any other object are
+    refused. Objects made outside stay the same objects.
     """
     trace.pin(left)
     trace.pin(right)
@@ -621,7 +623,7 @@ def same(trace: Trace, left: Any, right: Any) -> None:
 
 
 def refuse_identity(trace: Trace, left: Any) -> None:
-    """Which object something is decides on what the call does, and is not known of a replay."""
+    """Refuse a call that depends on the identity of a value, which a replay does not know."""
     frame = trace.frame()
     if frame is None or not (is_internal(frame.f_code.co_filename) or is_for_output(trace)):
         trace.refuse(
@@ -630,7 +632,7 @@ def refuse_identity(trace: Trace, left: Any) -> None:
 
 
 def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
-    """Two values are about to be combined by an operator."""
+    """Note an operator with two operands."""
     in_place = operator.startswith("INPLACE_")
     name = _METHODS.get(operator.removeprefix("INPLACE_"), "")
     if name == "mod" and issubclass(type(left), (str, bytes)):
@@ -646,19 +648,19 @@ def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
 
 
 def unary(trace: Trace, value: Any) -> None:
-    """An operator with one operand is about to be applied."""
+    """Note an operator with one operand."""
     if trace.kinds[type(value)] not in (PLAIN, TENSOR):
         _overridden(trace, value, ("__neg__", "__pos__", "__invert__"))
 
 
 def text(trace: Trace, value: Any, *_: Any, asks: tuple[str, ...] = ("__str__", "__format__")) -> None:
-    """A value is about to be formatted, and what lies in it; ``asks`` come before ``__repr__``."""
+    """Note that a value and its members are formatted; ``asks`` are the methods tried before ``__repr__``."""
     for part in content(trace, value, _TEXTS):
         _text_of(trace, part, asks if part is value else ())
 
 
 def _text_of(trace: Trace, value: Any, asks: tuple[str, ...]) -> None:
-    """The text of an object has its class's name, and what lies in it has a text of its own."""
+    """Note that an object is written as text, with the names of its class and itself."""
     kind = type(value)
     written(trace, value)
     if trace.kinds[kind] == TENSOR:
@@ -672,7 +674,7 @@ def _text_of(trace: Trace, value: Any, asks: tuple[str, ...]) -> None:
 
 
 def _says_where(trace: Trace, value: Any, asks: tuple[str, ...]) -> bool:
-    """Whether the text of an object that the call has made has its address."""
+    """Whether the text of an object contains its address, and the call has made that object."""
     kind = type(value)
     if trace.has(value) or trace.in_class(kind, "__repr__") not in _WITH_ADDRESS:
         return False
@@ -680,19 +682,19 @@ def _says_where(trace: Trace, value: Any, asks: tuple[str, ...]) -> bool:
 
 
 def enter(trace: Trace, value: Any) -> None:
-    """A ``with`` block is about to begin."""
+    """Note the begin of a ``with`` block."""
     special(trace, value, "__enter__")
     special(trace, value, "__exit__")
 
 
 def match_kind(trace: Trace, value: Any) -> None:
-    """Whether a value is a mapping or a sequence is about to be asked."""
+    """Note that a pattern asks whether a value is a mapping or a sequence."""
     if trace.has(value):
         trace.kind(value)
 
 
 def match_keys(trace: Trace, value: Any, keys: Any) -> None:
-    """Some keys of a mapping are about to be matched."""
+    """Note that a pattern matches keys of a mapping."""
     whole(trace, value)
 
 

@@ -1,4 +1,4 @@
-"""C callables that read or write in a way of their own; the rest is in the table."""
+"""Handlers of C callables that read or write in their own way; the table describes the others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
 
 
 def _bound(function: Any, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    """The object and the first arguments of a method, bound or not."""
+    """The object and the first arguments of a method, bound or not, padded with None."""
     owner = getattr(function, "__self__", None)
     given = (
         args if owner is None or (issubclass(type(owner), type) and function is not owner) else (owner, *args)
@@ -75,7 +75,7 @@ def _bound(function: Any, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
 
 
 def _each(note: Callable[[Trace, Any], object], count: int | None = None) -> Handler:
-    """Of each argument, or of the first ones and those with names."""
+    """A handler that notes each argument, or the first ``count`` and all named ones."""
 
     def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for each in (*args[:count], *kwargs.values()):
@@ -85,12 +85,12 @@ def _each(note: Callable[[Trace, Any], object], count: int | None = None) -> Han
 
 
 def _one(note: Callable[[Trace, Any], None]) -> Handler:
-    """Of the object whose method it is."""
+    """A handler that notes the object whose method is called."""
     return lambda trace, function, args, kwargs: note(trace, _bound(function, args, 1)[0])
 
 
 def _pair(note: Callable[[Trace, Any, Any], None]) -> Handler:
-    """Of exactly two arguments."""
+    """A handler that notes two arguments together; a call with any other number raises by itself."""
 
     def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(args) == 2:
@@ -100,7 +100,7 @@ def _pair(note: Callable[[Trace, Any, Any], None]) -> Handler:
 
 
 def _member(note: Callable[[Trace, Any, Any], object], kind: type = object) -> Handler:
-    """Of what lies under a key, or a name, in the object whose method it is."""
+    """A handler that notes a key or name in the object whose method is called."""
 
     def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         value, key = _bound(function, args, 2)
@@ -111,7 +111,7 @@ def _member(note: Callable[[Trace, Any, Any], object], kind: type = object) -> H
 
 
 def _named(note: Callable[..., None], count: int) -> Handler:
-    """Of an object, the name of an attribute, and what else is given."""
+    """A handler that notes an object, the name of an attribute, and the arguments after them."""
 
     def handler(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(args) >= count and issubclass(type(args[1]), str):
@@ -121,12 +121,12 @@ def _named(note: Callable[..., None], count: int) -> Handler:
 
 
 def _asks(name: str) -> Handler:
-    """Of an attribute of the first argument."""
+    """A handler that notes a read of an attribute of the first argument."""
     return _each(lambda trace, value: attribute(trace, name, value), 1)
 
 
 def _as_object(trace: Trace, name: str, value: Any) -> None:
-    """An attribute is read past what its class says of attributes."""
+    """Note a read by ``__getattribute__`` of a base class, which skips overrides."""
     whole = issubclass(type(value), type) or type(value).__name__ == "module"
     (attribute if whole else plain_attribute)(trace, name, value)
 
@@ -155,7 +155,7 @@ def _callable(trace: Trace, value: Any) -> None:
 
 
 def _identified(trace: Trace, value: Any) -> None:
-    """Which object a number or a text is makes no difference to a condition."""
+    """Note ``id(value)``; conditions compare numbers and strings by value, so their id is refused."""
     trace.pin(value)
     if trace.given.is_one(value):
         trace.identify(value, "asks for its id")
@@ -171,7 +171,7 @@ def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    if len(args) == 2:  # it calls the one until it gives the other
+    if len(args) == 2:  # iter(function, end) calls the function until it returns the end
         handed_on(trace, args[0])
         for each in args:
             content(trace, each)
@@ -180,7 +180,7 @@ def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _type(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """What a class is made of is told, and so are its bases; or it is asked of which class an object is."""
+    """Note ``type(value)``, or the making of a class, which runs hooks of its bases and of its attributes."""
     if len(args) == 1 and trace.has(args[0]):
         trace.kind(args[0])
         trace.seen.add(("type", identity(args[0])))
@@ -198,7 +198,7 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     for each in args:
         text(trace, each)
     if type(file) is StringIO and not trace.has(file):
-        return  # a buffer that the call made itself
+        return  # the call made the buffer
     prints(trace)
     if file is not None and not is_standard(file):
         trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
@@ -207,7 +207,7 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _csv_writer(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """It calls ``write`` of what it is given, whenever it has a row."""
+    """Note that a writer is made; it calls ``write`` of its first argument for each row."""
     for each in args[:1]:
         if trace.has(each):
             trace.refuse("_csv.writer", "writes rows to what was made outside")
@@ -218,7 +218,7 @@ def _csv_writer(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
 
 
 def _coded(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Text becomes bytes or the other way round, by what is registered under the names that are given."""
+    """Note that text is encoded or bytes are decoded; unusual codecs are looked up again by the guard."""
     for each in (*_bound(function, args, 1), *args):
         content(trace, each)
     if function in (str, bytes, bytearray) or name_of(function).startswith("_codecs."):
@@ -239,7 +239,7 @@ def _is(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _warn(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Whether a warning is an exception is decided by the filters."""
+    """Note a warning: the filters decide whether it is shown, dropped or raised."""
     attribute(trace, "filters", warnings)
     content(trace, warnings.filters)
     if _is_shown(*args[:2]):
@@ -247,7 +247,7 @@ def _warn(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _is_shown(message: Any, category: Any = None) -> bool:
-    """Whether a warning may be shown; filters for certain lines or modules count as others' filters."""
+    """Whether a warning may be shown; filters for single lines or modules are skipped."""
     kind = type(message) if isinstance(message, Warning) else category or UserWarning
     for action, pattern, which, module, line in warnings.filters:
         fits = issubclass(type(kind), type) and issubclass(kind, which) and module is None and not line
@@ -257,7 +257,7 @@ def _is_shown(message: Any, category: Any = None) -> bool:
 
 
 def _new_decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """What is not given is as in the one that all are made after."""
+    """Note that a context is made; it takes what its arguments leave out from ``DefaultContext``."""
     trace.find(decimal.DefaultContext, None, "decimal.DefaultContext")
     for each in (*args, *kwargs.values()):
         content(trace, each)
@@ -286,12 +286,12 @@ def _globals(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     target = function()
     if trace.given.number_of(target) is not None and trace.given.is_one(target):
-        return  # an argument that another argument refers to
+        return  # the reference and its target are both in the arguments
     if trace.has(function):
         trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
         owner = target.__self__ if type(target) is MethodType else target
         if owner is not None and not trace.has(owner):
-            trace.anchored.add(identity(owner))  # what is read of it keeps it alive no longer than others do
+            trace.anchored.add(identity(owner))  # reads of the target do not keep it alive
         trace.find(target, function, "()")
         if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
             trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
@@ -314,12 +314,12 @@ def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str
             if len(found) > _MOST_CACHED:
                 text = f"answers from a cache of more than {_MOST_CACHED} results"
                 trace.refuse(trace.name(function), text)
-            elif not of_library:  # whose caches give what their functions would
+            elif not of_library:  # a cache of the standard library returns what its function would
                 held = Content(remembered(function, asked))
                 trace.read(CACHED, function, asked, held, " (what its cache holds)")
             for each in found:
                 trace.find(each, function, " (its cache)")
-                if type(each) is tuple:  # the arguments of a call, which others are compared with
+                if type(each) is tuple:  # a key made of arguments, compared with those of other calls
                     content_once(trace, each)
             if asked is None:
                 trace.tell(told, ())
@@ -330,7 +330,7 @@ def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _is_of_library(function: Any) -> bool:
-    """Whether a function is one of Python's standard library."""
+    """Whether a function belongs to Python's standard library."""
     home = function.__globals__.get("__name__", "") if type(function) is FunctionType else ""
     return str(home).partition(".")[0] in sys.stdlib_module_names
 
@@ -395,7 +395,7 @@ def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
 
 
 def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Iteration over several, with or without a function for the items."""
+    """Note an iteration over several arguments, with or without a function for the items."""
     names = _BY_MEMBERS.get(function.__name__, ())
     given = (*args, *kwargs.values())
     for place, each in enumerate(given):
@@ -410,7 +410,7 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 
 
 def _gets_each(trace: Trace, getter: Any, given: tuple[Any, ...]) -> bool:
-    """Attributes are read of all members of what else is given, if it can be told which those are."""
+    """Note that an ``attrgetter`` reads all members of the other arguments; False if they are unknown."""
     found = [spread(each) for each in given if each is not getter]
     for part in found if None not in found else ():
         for each in part or ():
@@ -427,11 +427,11 @@ _BY_MEMBERS = {
     "sum": ("__add__", "__radd__"), "any": ("__bool__", "__len__"), "all": ("__bool__", "__len__"),
     "set": ("__hash__", "__eq__"), "frozenset": ("__hash__", "__eq__"), "dict": ("__hash__", "__eq__"),
 }  # fmt: skip
-"""By which methods of what it is given each builtin goes."""
+"""The methods of its arguments' members that each builtin calls."""
 
 
 def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Fields of a format read items and attributes."""
+    """Note ``str.format``: its fields read items and attributes."""
     shown = function.__self__ if type(function.__self__) is str else args[0] if args else ""
     for each in (*args, *kwargs.values()):
         content(trace, each)
@@ -480,7 +480,7 @@ def _taken_apart(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dic
 
 
 def follow_function(trace: Trace, kind: type) -> None:
-    """An operation with a backward of its own: C calls its methods, later as well."""
+    """Follow the methods of a ``torch.autograd.Function``, which C calls now and in the backward."""
     for name in ("forward", "setup_context", "backward", "jvp", "vjp", "vmap"):
         if lookup.find(kind, name).owner not in _FUNCTION_BASES:
             trace.runs(trace.class_slot(kind, name))
@@ -497,7 +497,7 @@ def _function(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 
 
 def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Which frames there are between the call and the function that asks is up to code that is followed."""
+    """Note ``sys._getframe``; frames of the call itself depend on nothing but code that is followed."""
     _globals(trace, function, args, kwargs)
     at, depth = trace.frame(), args[0] if args else 0
     while type(depth) is int and depth > 0 and is_inside(at):
@@ -507,14 +507,14 @@ def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 
 def _exc_info(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Who calls may be in the middle of handling an exception, which nothing else tells."""
+    """Note ``sys.exc_info``: the caller may be handling an exception, and no other note says so."""
     frame, error = trace.frame(), sys.exc_info()[1]
     if error is None or (frame is not None and not is_internal(frame.f_code.co_filename)):
         handles(trace, error)
 
 
 def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """What lies around a tensor is not what a recording has there; who reads the memory asks for it, too."""
+    """Refuse the size of a storage, which differs in a recording; code that reads its bytes may ask."""
     frame = trace.frame()
     while frame is not None and is_internal(frame.f_code.co_filename):
         if frame.f_code.co_name in _READS_STORAGE:
@@ -524,7 +524,7 @@ def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs:
 
 
 def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Whether a lock is free is asked, unless the call waits until it is, or has it already."""
+    """Note whether a lock is free, unless the call waits for the lock or holds it already."""
     lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
     if not given and not kwargs:
         trace.seen.add(("held", identity(lock)))
@@ -539,7 +539,7 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Tensors are made: an array's numbers are read again at each replay, and are no condition for that."""
+    """Note that tensors are made; each replay reads an array's numbers again, so they are no condition."""
     for each in (*args, *kwargs.values()):
         if not issubclass(type(each), numpy.ndarray) or each.dtype.hasobject:
             content(trace, each)
@@ -552,7 +552,7 @@ _SHARING_STATE = NAMES["shared_states"]
 
 
 def _generator(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A random generator is asked for its state, or set."""
+    """Note that a random generator is asked for its state, or set."""
     owner, state = _bound(function, (*args, *kwargs.values()), 2)
     name = function.__name__
     if not issubclass(type(owner), torch.Generator):
@@ -570,7 +570,7 @@ def _generator(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 
 def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
-    """The state of one that was made outside is no condition that could hold in two calls."""
+    """Refuse a read of the state of a generator made outside: it differs in each call."""
     if trace.has(generator):
         whose = trace.name(generator)
         trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
@@ -591,7 +591,7 @@ _BY_WORD: dict[str, Handler] = {
     "callable": _each(_callable, 1),
     "clear": _one(lambda trace, value: trace.change(value)),
     "coded": _coded,
-    "compiled": lambda trace, *_: None,  # a function of its inputs, which is an operation of the call
+    "compiled": lambda trace, *_: None,  # a region is an operation and depends on nothing but its inputs
     "collector": lambda trace, *_: trace.read(ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc),
     "csv_writer": _csv_writer,
     "decimal_context": lambda trace, *_: trace.find(decimal.getcontext(), None, "decimal.getcontext()"),
@@ -642,7 +642,7 @@ _BY_WORD: dict[str, Handler] = {
     "warn": _warn,
     "weak": _weak,
 }
-"""By the words of the rows in ``calls.toml`` that name the callables."""
+"""Handlers by their words in ``calls.toml``, whose rows name the callables."""
 
 HANDLERS = {name: _BY_WORD[word] for word, names in HANDLED.items() for name in names}
-"""By the full name of the callable; for calls of an instance by that of its class and ``()``."""
+"""Handlers by the full name of a callable; of an instance, the full name of its class with ``()``."""

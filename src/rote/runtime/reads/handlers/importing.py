@@ -1,9 +1,9 @@
-"""Imports in a traced call: a module that is not there yet is loaded before the instruction that asks for it.
+"""Imports in a traced call: a missing module is loaded before the instruction that imports it.
 
-Loading runs the module's code, and that of all that it imports: thousands of functions that run once in a
-process. To follow them takes a hundred times as long as to run them, and says nothing of the next call, which
-finds the module. So it is loaded in a note, where nothing is followed and no operation seen; then the
-instruction finds it like any later one. What loading raises comes again, from the instruction itself.
+Loading runs the code of the module and of all its imports: thousands of functions that run once in a process.
+Following them takes a hundred times as long as running them, and says nothing of the next call, which finds
+the module loaded. So a note loads it, where no code is followed and no operation is seen, and the
+instruction then finds it. If loading raises, the instruction raises the same again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUILTINS = vars(builtins)
 
 
 def imported(trace: Trace, name: str, level: int, names: Any) -> None:
-    """A module is about to be imported, or things from one."""
+    """Note an import of a module, or of names from it."""
     frame = trace.frame()
     scope: Mapping[str, Any] = frame.f_globals if frame is not None else {}
     whole = _absolute(name, level, scope)
@@ -41,8 +41,8 @@ def imported(trace: Trace, name: str, level: int, names: Any) -> None:
 
 
 def before_import_module(trace: Trace, name: Any, package: Any = None) -> None:
-    """``importlib.import_module`` is about to be called, each time perhaps for another module."""
-    trace.called.discard(identity(import_module))
+    """Load the module that ``importlib.import_module`` is called for."""
+    trace.called.discard(identity(import_module))  # the next call may name another module
     if type(name) is not str or not (package is None or type(package) is str):
         return
     with contextlib.suppress(ImportError, ValueError):
@@ -52,7 +52,7 @@ def before_import_module(trace: Trace, name: Any, package: Any = None) -> None:
 
 
 def _absolute(name: str, level: int, scope: Mapping[str, Any]) -> str | None:
-    """The full name of a module; None where that cannot be told without running code."""
+    """The full name of a module; None if only running code can tell it."""
     package = scope.get("__package__")
     if not level:
         return name
@@ -62,7 +62,7 @@ def _absolute(name: str, level: int, scope: Mapping[str, Any]) -> str | None:
 
 
 def _is_missing(name: str, names: Any) -> bool:
-    """Whether a module is not there, or one of its own that is asked for by name."""
+    """Whether a module is not loaded, or perhaps one of the submodules named."""
     module = sys.modules.get(name)
     if module is None:
         return True

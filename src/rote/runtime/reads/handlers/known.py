@@ -1,7 +1,7 @@
-"""What a note would say that says nothing new: most notes of a call, since its code runs over and over.
+"""Questions whether a note says anything new; most do not, since the code of a call runs over and over.
 
-Each question here is asked at every instruction that may read, and answers within a microsecond. It may say
-no where a yes were right; the note is taken then, and comes to the same.
+Every instruction that may read asks one of them, so each answers within a microsecond. It may say no where
+yes is right: the note is then taken, with the same result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEYS = frozenset({str, int})
 ERRORS = frozenset(
     each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, BaseException)
 )
-"""Python's own classes of exceptions: nobody can change them."""
+"""Python's own exception classes, which cannot be changed."""
 _EQUAL_TO_ITSELF = PLAIN_TYPES - {float, complex}
 _HASHED = frozenset({set, frozenset, dict})
 _SHOWS_DICTS = frozenset({"items", "keys", "values"})
@@ -39,7 +39,7 @@ STEPPING = frozenset(
     type(iter(each))
     for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(()))
 ) | {GeneratorType}
-"""Types of iterators of Python's own, and of those whose code is followed."""
+"""Types of Python's own iterators, and of generators, whose code is followed."""
 _VALUES = frozenset({int, float, str, bytes, complex})
 _CALLED = frozenset({FunctionType, MethodType, staticmethod, classmethod})
 _GENERATORS = frozenset({GeneratorType, CoroutineType})
@@ -47,17 +47,17 @@ _ASKS_ATTRIBUTES = frozenset({getattr, hasattr})
 
 
 def is_new(trace: Trace, *given: Any) -> bool:
-    """Nothing is known of it beforehand."""
+    """Say no: such a note is always taken."""
     return False
 
 
 def is_plain(trace: Trace, value: Any) -> bool:
-    """Whether a value is a tensor or one that cannot change."""
+    """Whether a value is a tensor or immutable."""
     return type(value) in PLAIN_OR_TENSOR
 
 
 def is_known_attribute(trace: Trace, name: str, value: Any) -> bool:
-    """Whether an attribute was read of this object, or of another of its class that the call has made."""
+    """Whether the attribute was read before: of this object, or of its class if the call made the object."""
     if type(value) is super:
         through: Any = value
         return (through.__thisclass__, through.__self_class__, name) in trace.seen
@@ -66,12 +66,12 @@ def is_known_attribute(trace: Trace, name: str, value: Any) -> bool:
 
 
 def is_known_super(trace: Trace, name: str, function: Any, kind: Any, value: Any) -> bool:
-    """Whether an attribute was read through ``super`` before."""
+    """Whether the attribute was read through ``super`` before."""
     return (kind, type(value), name) in trace.seen
 
 
 def is_known_store(trace: Trace, name: str, new: Any, value: Any) -> bool:
-    """Whether the call has made the object, has set the attribute before, and sets no function."""
+    """Whether the call made the object, has set this attribute in its class before, and sets no function."""
     return (
         identity(value) not in trace.outside
         and (type(value), name, "__setattr__") in trace.seen
@@ -80,18 +80,18 @@ def is_known_store(trace: Trace, name: str, new: Any, value: Any) -> bool:
 
 
 def is_known_deletion(trace: Trace, name: str, value: Any) -> bool:
-    """Whether the call has made the object, and has deleted the attribute before."""
+    """Whether the call has made the object, and has deleted this attribute of its class before."""
     return identity(value) not in trace.outside and (type(value), name, "__delattr__") in trace.seen
 
 
 def is_known_cell(trace: Trace, cell: CellType) -> bool:
-    """Whether a variable of a function around was read before, or is the call's own."""
+    """Whether a closure variable was read before, or belongs to the call."""
     which = identity(cell)
     return which not in trace.outside or ("cell", which) in trace.seen
 
 
 def is_known_truth(trace: Trace, value: Any) -> bool:
-    """Whether it was asked before if a value is true."""
+    """Whether the truth of the value was asked before, or needs no note."""
     kind, which = type(value), identity(value)
     if kind in PLAIN_OR_TENSOR or kind in STEPPING:
         return True
@@ -99,29 +99,29 @@ def is_known_truth(trace: Trace, value: Any) -> bool:
 
 
 def is_known_step(trace: Trace, value: Any) -> bool:
-    """Whether an iterator of Python's own is moved that the call has made."""
+    """Whether the call has made the iterator, and its type is Python's own."""
     return identity(value) not in trace.outside and (
         type(value) in STEPPING or type(value) in PLAIN_OR_TENSOR
     )
 
 
 def is_known_receiver(trace: Trace, receiver: Any, value: Any) -> bool:
-    """Whether ``yield from`` hands on to a generator or a coroutine."""
+    """Whether ``yield from`` passes values to a generator or a coroutine."""
     return type(receiver) in _GENERATORS
 
 
 def are_plain_operands(trace: Trace, *given: Any) -> bool:
-    """Whether all operands are tensors and values that cannot change."""
-    return {*map(type, given)} <= PLAIN_OR_TENSOR  # no call of a method, of which a profiler is told
+    """Whether all operands are tensors and immutable values."""
+    return {*map(type, given)} <= PLAIN_OR_TENSOR  # a method call instead would call the profiler
 
 
 def are_plain_operands_of(trace: Trace, operator: str, left: Any, right: Any) -> bool:
-    """The same, of an operator with a name."""
+    """Whether both operands of a named operator are tensors or immutable values."""
     return type(left) in PLAIN_OR_TENSOR and type(right) in PLAIN_OR_TENSOR
 
 
 def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
-    """Whether it says nothing if two things are one object."""
+    """Whether ``left is right`` has an answer that no guard has to ask for."""
     if type(left) is not type(right):
         return True
     if type(left) in _VALUES and left == right:
@@ -136,33 +136,33 @@ def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
 
 
 def is_plain_text(trace: Trace, value: Any, *_: Any) -> bool:
-    """Whether the text of a value that cannot change is made."""
+    """Whether the value is immutable, so that its text needs no note."""
     return type(value) in PLAIN_TYPES
 
 
 def are_known_keys(trace: Trace, *keys: Any) -> bool:
-    """Whether a dict or a set is made with keys that say nothing."""
+    """Whether all keys are tensors, immutable values, or objects compared by identity."""
     return all([type(key) in PLAIN_OR_TENSOR or trace.is_by_identity(key) for key in keys])
 
 
 def are_known_pairs(trace: Trace, *given: Any) -> bool:
-    """The same, of keys with values between them."""
+    """Whether the same holds for keys that alternate with values."""
     return are_known_keys(trace, *given[::2])
 
 
 def is_known_raise(trace: Trace, count: int, *values: Any) -> bool:
-    """Whether exceptions are raised that are made already."""
+    """Whether exceptions are raised as instances, so that no class is called."""
     return count > 0 and not any([issubclass(type(value), type) for value in values])
 
 
 def is_known_error(trace: Trace, error: Any, kinds: Any) -> bool:
-    """Whether an exception of Python's own is asked for by classes that the call names."""
+    """Whether the call raised an exception of Python's own, and names the classes it catches itself."""
     named = type(kinds) is not tuple or identity(kinds) not in trace.outside
     return named and type(error) in ERRORS and identity(error) not in trace.outside
 
 
 def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
-    """Whether a member of a builtin container was read, or the call has made the container."""
+    """Whether the member of a builtin container was read, or the call has made the container."""
     if identity(value) in trace.outside:
         return type(key) in _KEYS and (identity(value), key) in trace.members
     if type(value) in _BUILTIN_CONTAINERS:
@@ -171,7 +171,7 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
 
 
 def is_known_whole(trace: Trace, value: Any) -> bool:
-    """Whether all of a builtin container was read, or the call has made it."""
+    """Whether a whole builtin container was read, or the call has made it."""
     if identity(value) in trace.outside:
         return type(value) in _BUILTIN_CONTAINERS and ("[:]", identity(value)) in trace.seen
     kind = type(value)
@@ -179,14 +179,14 @@ def is_known_whole(trace: Trace, value: Any) -> bool:
 
 
 def is_known_key(trace: Trace, key: Any, value: Any) -> bool:
-    """Whether it is known if a key is in a container; see :func:`is_known_member`."""
+    """Whether ``key in value`` was asked before; see :func:`is_known_member`."""
     if type(key) is str and identity(value) in trace.outside:
         return (identity(value), key) in trace.members
     return is_known_member(trace, value, key)
 
 
 def is_known_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) -> bool:
-    """Whether a call tells nothing new whose ``*args`` and ``**kwargs`` the call has made."""
+    """Whether a call with ``*args`` and ``**kwargs`` says nothing new."""
     if type(args) is not tuple or identity(args) in trace.outside:
         return False
     if kwargs is not None and (type(kwargs) is not dict or identity(kwargs) in trace.outside):
@@ -198,9 +198,9 @@ def is_known_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) 
 
 
 def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a callable in C, of a type that is in no row of :data:`KNOWN_CALLS`, is given nothing new.
+    """Whether a call of a callable whose type is not in :data:`KNOWN_CALLS` says nothing new.
 
-    Callables in ``trace.called`` are not asked for, here and in the functions of that table.
+    The note looks into ``trace.called`` before it asks this function or one of that table.
     """
     if type(function) is type:
         if function in ERRORS:
@@ -270,11 +270,11 @@ KNOWN_CALLS: dict[type, Callable[[Trace, Any, tuple[Any, ...]], bool]] = {
     FunctionType: _is_known_function, MethodType: _is_known_method, BuiltinFunctionType: _is_known_builtin,
     MethodWrapperType: _is_known_wrapper,
 }  # fmt: skip
-"""What says that a callable and its arguments tell nothing new, by its type; else :func:`is_known_call`."""
+"""Whether a call says nothing new, by the type of the callable; for all others :func:`is_known_call`."""
 
 
 def _is_known_question(trace: Trace, value: Any, kinds: Any) -> bool:
-    """Whether it was asked of an instance, and of each class what it says of instances."""
+    """Whether ``isinstance`` was asked of the value before, and of each of the classes."""
     if identity(value) in trace.outside and ("isinstance", identity(value)) not in trace.seen:
         return False
     if type(kinds) is not tuple:
@@ -285,7 +285,7 @@ def _is_known_question(trace: Trace, value: Any, kinds: Any) -> bool:
 
 
 def _are_plain(trace: Trace, args: tuple[Any, ...]) -> bool:
-    """Whether C finds nothing in its arguments but tensors and values that cannot change."""
+    """Whether the arguments are tensors, immutable values, or lists and tuples of such that the call made."""
     for each in args:
         kind = type(each)
         if kind in PLAIN_OR_TENSOR:

@@ -1,4 +1,4 @@
-"""Reads and writes of globals, builtins, variables of functions around, and imported modules."""
+"""Reads and writes of globals, builtins and closure variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEFT_OUT = NAMES["left_out"]
 
 
 def name(trace: Trace, name: str, table: dict[str, Any]) -> None:
-    """A global, or else a builtin, is about to be looked up."""
+    """Note a lookup of a global, or else of a builtin."""
     frame = trace.frame()
     builtins = frame.f_builtins if frame is not None else _BUILTINS
     trace.seen.add((identity(table), name, "global"))
@@ -26,7 +26,7 @@ def name(trace: Trace, name: str, table: dict[str, Any]) -> None:
 
 
 def of_globals(trace: Trace, name: str, table: dict[str, Any]) -> Any:
-    """A global is about to be looked up, perhaps before a builtin; returns it, or MISSING."""
+    """Note a lookup of a global; returns it, or MISSING."""
     found = table.get(name, MISSING)
     if _is_left_out(table, name):
         return found
@@ -39,29 +39,29 @@ def of_globals(trace: Trace, name: str, table: dict[str, Any]) -> Any:
 
 
 def _is_left_out(table: dict[str, Any], name: str) -> bool:
-    """Whether a global is a compiler's, or one that Python and PyTorch keep for themselves."""
+    """Whether a global belongs to a compiler, or is private to Python or PyTorch."""
     module = table.get("__name__")
     return is_compilers(module) or (type(module) is str and f"{module}.{name}" in _LEFT_OUT)
 
 
 def store_name(trace: Trace, name: str, table: dict[str, Any], *_: Any) -> None:
-    """A global is about to be set or deleted."""
+    """Note that a global is set or deleted."""
     if not _is_left_out(table, name):
         trace.find(table, None, "")
         trace.write(ITEM, table, name, None)
 
 
 def cell(trace: Trace, cell: CellType) -> None:
-    """A variable of a function around is about to be read."""
+    """Note a read of a closure variable."""
     if trace.has(cell):
         trace.seen.add(("cell", identity(cell)))
         try:
             value = cell.cell_contents
-        except ValueError:  # it is empty
+        except ValueError:  # the cell is empty
             value = MISSING
         trace.read(CELL, cell, None, value, "")
 
 
 def store_cell(trace: Trace, cell: CellType, new: Any = None) -> None:
-    """A variable of a function around is about to be set or deleted."""
+    """Note that a closure variable is set or deleted."""
     trace.write(CELL, cell, None, cell)

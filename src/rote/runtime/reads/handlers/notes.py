@@ -1,10 +1,10 @@
-"""What instrumented code calls: each note goes to the trace of the thread, if it has one.
+"""Instrumented code calls notes; each note goes to the trace of its thread, if the thread has one.
 
-Instrumented code is kept and used again, also by generators and functions that outlive the call in which they
-were made, and by other threads. So it is not bound to a trace, and a note that finds none returns. While a
-note is at work, its thread has none: what it calls, of Python's own library, may be instrumented too.
+Instrumented code outlives a call: later calls, generators, functions and other threads use it again. So it is
+not bound to a trace, and a note that finds no trace returns. While a note is at work, its thread has no
+trace, because the standard library's functions that the note calls may be instrumented, too.
 
-Most notes tell what was noted before. They return after a look at what the trace has seen; see :mod:`.known`.
+Most notes say nothing new. They ask the trace and return at once; see :mod:`.known`.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ _NOTES: dict[str, tuple[Callable[..., None], Callable[..., bool]]] = {
     "match_keys": (containers.match_keys, known.is_new),
     "match_class": (calls.match_class, known.is_new),
 }
-"""What notes it, and what says that it was noted before, by the name of the note."""
+"""The handler of each note by its name, and the question whether the note says nothing new."""
 
 _AS_THEY_ARE = frozenset(CONTAINERS)
-"""Types of arguments behind ``*`` whose members are read without running code."""
+"""Types of arguments after ``*`` whose members can be read without running code."""
 _NO_TYPES = frozenset[type]()
 _PROFILED = not hasattr(sys, "monitoring")
-"""Code is watched by a profiler, which would be called for every function here."""
+"""Whether a profiler watches the code (before Python 3.12); it is called for every function here."""
 _thread, _get_profile, _set_profile = partial(get_ident), partial(sys.getprofile), partial(sys.setprofile)
-"""Functions in C at whose calls no profiler is called: of those that ``partial`` calls it is not told."""
+"""C functions behind ``partial``: Python does not call the profiler for what a partial calls."""
 
 
 class _Traces(dict[int, Trace | None]):
-    """Traces by the thread whose notes they take; ``adopt`` finds one for a thread that has none."""
+    """Traces by thread; ``adopt`` finds one for a thread that has none."""
 
     def __init__(self, adopt: Callable[[], Trace | None]) -> None:
         super().__init__()
@@ -85,21 +85,21 @@ class _Traces(dict[int, Trace | None]):
 
 
 class Notes:
-    """The notes, one attribute for each of :data:`..bytecode.opcodes.NOTED`, and ``gather``."""
+    """The notes: one attribute for each name in :data:`..bytecode.opcodes.NOTED`, and ``gather``."""
 
     def __init__(self) -> None:
         self._traces = _Traces(self._adopt)
-        self._calls: dict[int, Trace] = {}  # also while a note is at work
+        self._calls: dict[int, Trace] = {}  # traces by thread, also while a note is at work
         self._adopting: set[int] = (
             set()
-        )  # threads that are asked for whom they work: that may run noting code
+        )  # threads in ``_adopt`` or in a note: both may run instrumented code, whose notes find no trace
         for note, (function, is_known) in _NOTES.items():
             setattr(self, note, self._note(function, is_known))
         self.attribute, self.name, self.call = self._attribute(), self._name(), self._call()
         self._gathered = self._note(calls.gathered, known.is_new)
 
     def send_to(self, trace: Trace | None) -> Trace | None:
-        """Notes of this thread go to a trace from now on, or nowhere; returns where they went before."""
+        """Send the notes of this thread to a trace, or nowhere; returns the previous trace."""
         thread = get_ident()
         before = self._traces.pop(thread, None)
         for worker in [each for each, of in self._traces.items() if of is before]:
@@ -110,16 +110,16 @@ class Notes:
         return before
 
     def gather(self, args: Any) -> Callable[[], Any]:
-        """What makes a tuple of the arguments behind ``*``: a function of C, so no frame of ours."""
+        """A C function that makes a tuple of the arguments after ``*``, so that rote adds no frame."""
         if type(args) in _AS_THEY_ARE or lookup.find(type(args), "__iter__").owner is None:
             return partial((args,).__getitem__, 0)
         self._gathered(args)
         return partial(tuple, args)
 
     def _note(self, function: Callable[..., None], is_known: Callable[..., bool]) -> Callable[..., None]:
-        """One note; those with a known number of operands are written out, which takes half the time."""
+        """One note; a fixed number of parameters takes half the time of ``*given``."""
         traces, take = self._traces, self._take
-        # Of a number, a text or a tensor nothing is new, except to what asks of everything.
+        # Numbers, strings and tensors say nothing new, except to a note that is always taken.
         plain = _NO_TYPES if is_known is known.is_new else known.PLAIN_OR_TENSOR
 
         def of_one(first: Any) -> None:
@@ -151,7 +151,7 @@ class Notes:
         return {1: of_one, 2: of_two, 3: of_three}.get(len(given) - 1 if written else 0, of_many)
 
     def _attribute(self) -> Callable[[str, Any], None]:
-        """As one of :meth:`_note`; half of all notes are this one or the next, so they ask by themselves."""
+        """Like :meth:`_note`, with the question inlined: half of all notes are this one or the next."""
         traces, take, is_known = self._traces, self._take, known.is_known_attribute
 
         def note(name: str, value: Any) -> None:
@@ -168,7 +168,7 @@ class Notes:
         return note
 
     def _name(self) -> Callable[[str, dict[str, Any]], None]:
-        """Likewise of a global: one that was looked up before is known."""
+        """Like :meth:`_attribute`, for a global."""
         traces, take = self._traces, self._take
 
         def note(name: str, table: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ class Notes:
         return note
 
     def _call(self) -> Callable[..., None]:
-        """Likewise of a call."""
+        """Like :meth:`_attribute`, for a call."""
         traces, take, by_type, of_others = self._traces, self._take, known.KNOWN_CALLS, known.is_known_call
 
         def note(names: tuple[str, ...], function: Any, *args: Any) -> None:
@@ -193,7 +193,7 @@ class Notes:
         return note
 
     def _adopt(self) -> Trace | None:
-        """The call for which a thread of PyTorch's works, if this is one: all that are traced may be it."""
+        """The traced call for which one of PyTorch's threads works; with several calls, each is refused."""
         thread = get_ident()
         if not self._calls or thread in self._calls or thread in self._adopting:
             return None
@@ -208,8 +208,8 @@ class Notes:
 
     def _take(self, function: Callable[..., None], trace: Trace, *given: Any) -> None:
         profiler: Any = _get_profile() if _PROFILED else None
-        profiled = type(profiler) is MethodType and profiler.__func__ is PROFILE  # as ``our_profiler`` asks
-        if profiled:  # first of all and last of all: it is called for whatever is called
+        profiled = type(profiler) is MethodType and profiler.__func__ is PROFILE  # ``our_profiler``, inlined
+        if profiled:  # off before the first call here and on after the last: each would call the profiler
             _set_profile(None)
         thread = _thread()
         self._traces.pop(thread, None)
@@ -217,7 +217,7 @@ class Notes:
         trace.at_work = True
         try:
             function(trace, *given)
-        except Exception as error:  # the call itself is none the worse for it
+        except Exception as error:  # a fault in a note must not reach the user's call
             trace.failed(f"note {function.__name__}", error)
         finally:
             trace.at_work = False
