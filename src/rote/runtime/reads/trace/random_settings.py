@@ -22,7 +22,7 @@ _texts: Callable[[], Any] = getattr(
 
 
 def of_decimals() -> str:
-    """By what decimal numbers are computed on this thread, and what happened so far."""
+    """The decimal context of this thread, with its flags."""
     return repr(decimal.getcontext())
 
 
