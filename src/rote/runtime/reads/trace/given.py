@@ -187,7 +187,7 @@ class Given:
         return names
 
     def close(self, value: Any, why: str) -> None:
-        """Never open the class of an argument again, since its identity matters."""
+        """Close the class of an argument, since it matters which object the argument is."""
         kind = self.objects.get(identity(value)) or type(value)
         if self._openings.may_open(kind):
             self._openings.close(kind, why)

@@ -29,7 +29,7 @@ def of_decimals() -> str:
 def of_numpy() -> tuple[Any, ...]:
     """What numpy does about errors, the size of its buffers, and how it writes arrays.
 
-    Its own Python code reads them, which is not followed where C calls it.
+    numpy's Python code reads them, and it is not followed where C calls it.
     """
     return (*_errors().values(), *_texts().values())
 
