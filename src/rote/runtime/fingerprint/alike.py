@@ -46,7 +46,7 @@ class Alike:
         self._checks: list[Callable[..., bool]] = []
 
     def knows(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor has the description of one that was added; if not, it may have it all the same."""
+        """Whether a tensor matches one that was added; a tensor with the same description may still fail."""
         for check in self._checks:
             if check(tensor):
                 self.check = check

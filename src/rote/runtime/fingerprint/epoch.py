@@ -1,4 +1,4 @@
-"""Whether any dict under guard has changed, at the price of one question.
+"""Whether any dict under guard has changed, in one read.
 
 PyTorch numbers the changes of the dicts it watches, all in one sequence
 (:func:`..pytorch.torch_private.dict_version`). A dict that was never seen gets the next number; if that is
@@ -42,4 +42,4 @@ class Epoch:
 
 
 EPOCH = Epoch()
-"""The sequence is the process's, and so is the place where it is read."""
+"""One per process, since the process has one sequence."""

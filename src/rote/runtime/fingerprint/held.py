@@ -1,4 +1,4 @@
-"""What closures' cells, lists, functions and classes hold, and of which class an object is.
+"""What cells, lists, functions and classes hold, and the class of an object.
 
 A cell and a function are a few words in memory, one of which is the address of what they hold. A list is its
 length and the address of its members' addresses. So whether such a slot holds what it held is a question of
@@ -83,7 +83,7 @@ class Held:
         return place is not None and self._take(owner, place, id(table))
 
     def _take(self, owner: Any, place: int, wanted: int) -> bool:
-        """Take on one word of an object, if it is what it has to be."""
+        """Take on one word of an object, if it has the wanted value now."""
         at = places(id(owner), [place])
         if words_at(at) != [wanted]:
             return False

@@ -1,6 +1,6 @@
-"""Where the words lie in memory that say what a tensor is, and how many members a container has.
+"""Finds the words in memory that describe a tensor, and the length of a container.
 
-Nothing is taken for granted. The words are found by samples whose every property is known: sizes, strides
+Nothing is assumed. The words are found by samples whose every property is known: sizes, strides
 and addresses no two of which are the same. A place has to be the only one that fits all samples, and every
 kind of change to a tensor (:data:`CHANGES`) has to show in the places found. Otherwise there is no layout.
 """

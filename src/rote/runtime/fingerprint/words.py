@@ -1,4 +1,4 @@
-"""Whether any tensor or container under guard has become another one, in two or three questions.
+"""Whether any tensor or container under guard has changed, in two or three reads.
 
 What a guard has to know of a tensor can change without a trace: ``.data = ...`` leaves every dict, every
 identity and every version counter as it was. So each tensor has to be looked at, at every call. Asked by name
@@ -59,7 +59,7 @@ class _Everything:
 
 
 EVERYTHING: Any = numpy.asarray(_Everything())
-"""Not to be printed: that would read its ends, where nothing is."""
+"""Do not print it: that reads its ends, where no memory is mapped."""
 
 
 def places(address: int, words: Iterable[int]) -> list[int]:
@@ -92,7 +92,7 @@ def _read(where: Any) -> Any:
 
 
 def portions(whole: Stage) -> list[Stage]:
-    """A stage as several, each of which is read without giving the lock away; none if it has no words."""
+    """Split a stage so that numpy reads each part without releasing the lock; none if it has no words."""
     read_words, where, were = whole
     if len(were) != len(where) * BYTES:
         return [NEVER]
@@ -115,7 +115,7 @@ def words_at(indices: Sequence[int]) -> list[int]:
 
 
 def expecting(indices: Sequence[int], words: Sequence[int]) -> Stage:
-    """A stage that matches where these words are."""
+    """A stage that matches if these words lie at the indices."""
     where = numpy.array(indices, dtype=numpy.intp)
     return EVERYTHING.__getitem__, where, numpy.array(words, dtype=numpy.uint64).tobytes()
 
@@ -259,7 +259,7 @@ class Words(NotedWords):
 
 
 class WatchedWords:
-    """Words that are read only while some tensors live, which are not kept alive."""
+    """Words that are read only while some tensors live; it does not keep them alive."""
 
     def __init__(self, noted: NotedWords, tensors: Iterable[torch.Tensor]) -> None:
         self._noted = noted

@@ -17,16 +17,13 @@ from .trace import Noted, Trace
 
 
 def is_anchored(value: Any) -> bool:
-    """Whether an object is one of the user's own that can be referred to weakly, and no module."""
+    """Whether an object is the user's own, supports weak references, and is no module."""
     kind = type(value)
     return bool(kind.__weakrefoffset__) and not issubclass(kind, (torch.nn.Module, type, FunctionType))
 
 
 class Watch:
-    """All that is needed to note what calls read; one serves a whole process.
-
-    ``__code__`` is an attribute of the process's functions, so what replaces it is one object.
-    """
+    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions."""
 
     def __init__(self) -> None:
         self._notes = Notes()
@@ -42,8 +39,8 @@ class Watch:
     ) -> Trace:
         """A call begins on this thread.
 
-        Roots are what else is there before the call, with names; ``functions`` are those that C is known to
-        call; ``meet`` is told of tensors that are found outside.
+        Roots are named objects that exist before the call. C calls ``functions``. ``meet`` gets each tensor
+        that is found outside.
         """
         trace = Trace(self._swaps, self._rows, meet)
         for name, value in roots:
@@ -82,11 +79,11 @@ class Watch:
         return noted
 
     def declare(self, things: Iterable[Any]) -> None:
-        """What is declared gives the same for the same arguments, and does nothing else."""
+        """Take callables as pure: the same arguments give the same result, without effects."""
         self._rows.declare(things)
 
     def is_followed(self, code: CodeType) -> bool:
-        """Whether code tells what it reads."""
+        """Whether code is instrumented to note what it reads."""
         return self._swaps.is_instrumented(code)
 
 

@@ -120,7 +120,7 @@ def _fits(alias: torch.Tensor, parameter: torch.Tensor) -> bool:
 
 @contextmanager
 def _swapped(parameter: torch.Tensor, alias: torch.Tensor) -> Generator[None]:
-    """The parameter is the alias meanwhile; no part of what may be traced."""
+    """Put the alias in place of the parameter; a trace does not see the swap."""
     with unseen_functions():
         before = parameter.grad
         placed = _fits(alias, parameter) and swap_tensors(parameter, alias)
@@ -147,7 +147,7 @@ def _carry(alias: torch.Tensor, parameter: torch.Tensor, gradient: torch.Tensor 
 
 
 def _forward(reference: weakref.ref[torch.Tensor], alias: torch.Tensor) -> None:
-    """Hand a gradient on that was meant for the parameter."""
+    """Move a gradient from the alias to its parameter."""
     parameter, gradient, alias.grad = reference(), alias.grad, None
     if parameter is None or gradient is None:
         return

@@ -56,7 +56,7 @@ _KNOWN = frozenset(
 )
 """Modules of Python whose objects do not change, or are compared by what they hold."""
 _ALONE = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, torch.Tensor)
-"""What is known by which object it is, or has state of its own."""
+"""Types that are compared by identity, or have state of their own."""
 _LIBRARIES = frozenset({"torch", "rote", *TORCH_NEEDS})
 
 
@@ -96,7 +96,7 @@ class Contexts:
         self._nodes = nodes
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether the graph has any."""
         return bool(self._nodes)
 
     def roots(self) -> tuple[tuple[str, Any], ...]:

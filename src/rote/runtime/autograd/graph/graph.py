@@ -68,7 +68,7 @@ def contexts_of(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozens
 
 
 def kept_storages(results: Iterable[torch.Tensor], ends: frozenset[Node]) -> set[int]:
-    """Handles of the storages that the graph keeps for its backward.
+    """Handles of storages that the graph saves for its backward.
 
     It reads the saved tensors of every node. So it must not be asked of a graph made under saved-tensor
     hooks, which reading would run (activation checkpointing would compute everything again).
@@ -110,7 +110,7 @@ def _without_hooks(leaves: list[torch.Tensor]) -> Generator[None]:
 
 @contextmanager
 def ending_at(results: Iterable[torch.Tensor]) -> Generator[None]:
-    """Let no gradient run on below some results meanwhile; those that arrive there can be asked for."""
+    """Stop gradients at some results meanwhile; the gradients that arrive there can be asked for."""
     with ExitStack() as stack:
         for result in results:
             node: Node = result.grad_fn
@@ -260,5 +260,5 @@ def _belongs_here(gradient: torch.Tensor) -> None:
 
 
 def _pattern(gradients: Gradients) -> Any:
-    """Which results have a gradient, and of what type: that decides which gradients are made."""
+    """Which results have a gradient, and its type. This decides which gradients are made."""
     return tuple([None if gradient is None else gradient.dtype for gradient in gradients])

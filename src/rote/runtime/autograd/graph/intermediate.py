@@ -71,7 +71,7 @@ class Order:
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """From how many others each result is computed: less than any that is computed from it."""
+        """For each result, the number of results below it. A result has fewer than any result above it."""
         return tuple([len(self.behind(number)) for number in range(len(self.direct))])
 
     @cached_property
@@ -126,13 +126,13 @@ def groups(results: Sequence[torch.Tensor]) -> tuple[tuple[int, ...], ...]:
 
 
 class _Joined:
-    """Numbers, each with those that it was joined with."""
+    """Disjoint sets of numbers."""
 
     def __init__(self, count: int) -> None:
         self._above = list(range(count))
 
     def root(self, number: int) -> int:
-        """One of them, the same for all."""
+        """The representative of a number's set."""
         while self._above[number] != number:
             number = self._above[number]
         return number
@@ -200,7 +200,7 @@ class ResultGroup(NamedTuple):
 
 
 class Probe:
-    """A leaf, of no use to anybody, in the graph of results that are computed from others."""
+    """A dummy leaf in the graph of results that are computed from others."""
 
     def __init__(self) -> None:
         with torch.inference_mode(False), torch.enable_grad():

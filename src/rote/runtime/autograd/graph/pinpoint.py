@@ -111,7 +111,7 @@ def _load(code: CodeType, wanted: str) -> Site | None:
 
 
 def _store(code: CodeType, wanted: str) -> Site | None:
-    """The line that stores; one that reads as well (``self.n += 1``) before one that does not."""
+    """The line that stores. A line that also reads (``self.n += 1``) comes first."""
     instructions = [each for each in dis.get_instructions(code) if each.argval == wanted]
     stores = [each for each in instructions if each.opname in _STORES]
     reading = {_line(each) for each in instructions if each.opname in _LOADS}

@@ -1,4 +1,4 @@
-"""The seeds of attention's dropout, which lie where its backward happens to expect them.
+"""Copies the seeds of attention's dropout to the host, where a backward outside of a capture reads them.
 
 The memory-efficient kernel returns its seed and offset on the host in eager, on the device in a capture, and
 its backward reads them in the same way: outside of a capture it dereferences them on the host. A recorded

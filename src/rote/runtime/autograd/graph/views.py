@@ -1,4 +1,4 @@
-"""Results that lie in one memory: which is a view of which, so that a replay hands out the same relations.
+"""Views among results that share memory, so that a replay hands out the same relations.
 
 What a caller writes into one of them shows in the others, and autograd knows: it moves the histories of views
 along, counts the versions of all of them together, or refuses the write. Copies that merely lay in one memory

@@ -31,7 +31,7 @@ from .placing import Instruction, Piece, instructions_of, placed, write
 
 _LOADS_CLOSURE = frozenset({"cell", "store_cell", "delete_cell"})
 _OF_GLOBALS = frozenset({"name", "store_name", "delete_name"})
-"""Notes that are told the frame's globals; audit hooks are told of who asks for the frame itself."""
+"""Notes that get the frame's globals. They do not ask for the frame, since audit hooks would see that."""
 _GLOBALS = partial(globals)
 """A profiler is not told of what ``partial`` calls."""
 _NAMED = frozenset({
@@ -46,7 +46,7 @@ _CALLABLE_FIRST = _SINCE_13
 _BESIDE_NAME = {
     "LOAD_GLOBAL": 1, "LOAD_ATTR": int(_SINCE_12), "LOAD_SUPER_ATTR": 2,
 }  # fmt: skip
-"""How many bits of the argument say something else than which name it is."""
+"""The number of low bits of the argument that are flags, not the index of a name."""
 _PUSHES_SLOT = frozenset({"LOAD_ATTR", "LOAD_SUPER_ATTR"}) if _SINCE_12 else frozenset[str]()
 _MAY_PUSH_SLOT = _PUSHES_SLOT | {"LOAD_GLOBAL"}
 _ITEMS = {"LOAD_ATTR": 1, "LOAD_METHOD": 1, "LOAD_SUPER_ATTR": 3}
@@ -63,7 +63,7 @@ _WITH_SPEC = 4
 """Flag of ``FORMAT_VALUE``: a format lies above the value."""
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _BEFORE_CALLS = frozenset({"KW_NAMES", "PRECALL"})
-"""They say something of the call behind them, and nothing may be called in between."""
+"""They belong to the call behind them, and nothing may be called in between."""
 
 
 class OpaqueError(Exception):

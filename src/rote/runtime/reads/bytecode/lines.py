@@ -14,7 +14,7 @@ from collections.abc import Sequence
 _BEGINS = 0x80
 """Set in the first byte of each entry of both tables, and in no other byte."""
 _MORE = 0x40
-"""Set in each byte of a number behind which there are others."""
+"""Set in each byte of a number except the last."""
 _MOST = 8
 """Code units that one entry for lines covers at most."""
 _FORM = 0x78

@@ -19,7 +19,7 @@ _JUMPS = frozenset(hasjrel)
 _BACKWARD = "BACKWARD"
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor, at every instruction
 _PREFIX = 1 << 8
-"""From which argument on an instruction needs a prefix."""
+"""The smallest argument that needs a prefix."""
 
 
 class Instruction(NamedTuple):
@@ -83,7 +83,7 @@ def write(opcode: int, argument: int = 0) -> bytes:
 
 
 def _prefixes(argument: int, least: int = 0) -> bytes:
-    """What comes before an instruction whose argument takes more than a byte."""
+    """The prefixes of an instruction whose argument takes more than a byte."""
     made = b""
     while argument >= _PREFIX or least > 0:
         argument >>= 8

@@ -62,7 +62,7 @@ class Swaps:
         return identity(code) in self._originals
 
     def original(self, code: CodeType) -> CodeType:
-        """The code that somebody wrote, of code that may have been made here."""
+        """The original of code that may be instrumented."""
         return self._originals.get(identity(code), code)
 
     def replace(self, function: FunctionType) -> str | None:

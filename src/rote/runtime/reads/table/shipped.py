@@ -5,8 +5,8 @@ An entry point gives a mapping from the word of a row to names, as ``calls.toml`
     [project.entry-points."rote.calls"]
     mylib = "mylib.rote_rows:ROWS"  # ROWS = {"pure": ["mylib._C.*"], "clock": ["mylib._C.now"]}
 
-They are loaded after the first call that met a callable which rote does not know, since that imports the
-library. What cannot be loaded, or is no such mapping, is told in the log and left out.
+Loading imports the library, so it waits until a call meets a callable that rote does not know. An entry point
+that fails to load, or gives no such mapping, is logged and left out.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _log = logging.getLogger("rote")
 
 @dataclass(frozen=True)
 class RowNames:
-    """Rows by name; the longest name that fits counts."""
+    """Rows by name; the longest matching name wins."""
 
     exact: Mapping[str, str]  # rows by full names
     patterns: tuple[tuple[str, str], ...]  # names with ``*``, and their rows, the longest first
 
     @classmethod
     def of(cls, rows: Mapping[str, Collection[str]]) -> RowNames:
-        """From names by row; of a full name in several rows the last one counts."""
+        """Build from names by row; if several rows have a full name, the last one wins."""
         given = [(name, row) for row, names in rows.items() for name in names]
         patterns = [pair for pair in given if "*" in pair[0]]
         exact = dict(pair for pair in given if "*" not in pair[0])

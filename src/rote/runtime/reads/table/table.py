@@ -22,7 +22,7 @@ UNKNOWN = "unknown"
 
 _FILE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("calls.toml").read_text())
 HANDLED: dict[str, list[str]] = _FILE.pop("handlers")
-"""Names of callables that read or write in a way of their own, by the word of that."""
+"""Names of callables with a handler of their own, by the word of the handler."""
 _ROWS: dict[str, list[str]] = {row: content["names"] for row, content in _FILE.items()}
 _NAMES = RowNames.of(_ROWS)
 
@@ -30,7 +30,7 @@ REFUSED: dict[str, str] = {row: content["does"] for row, content in _FILE.items(
 """Rows whose callables make a call eager, with what they do."""
 
 BY_SETTINGS = ("decimal.", "_decimal.", "numpy.")
-"""Libraries that compute by settings of their own, whatever they are given."""
+"""Libraries whose results depend on settings besides the arguments."""
 _OPERATORS = "_VariableFunctionsClass."
 """The class whose static methods the functions of ``torch`` in C are."""
 _BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
@@ -96,7 +96,7 @@ class Rows:
         self._shipped: RowNames | None = None
 
     def read_shipped(self) -> None:
-        """A callable is in none of the rows: those that libraries ship are read, once in a process."""
+        """Read the rows that libraries ship, once in a process, after a callable was in no row."""
         if self._shipped is None:
             self._shipped = load(tuple(_ROWS))
             self._of = {key: row for key, row in self._of.items() if row.row != UNKNOWN}
@@ -121,7 +121,7 @@ class Rows:
     def is_in_pure(
         self, frame: types.FrameType | None, original: Callable[[types.CodeType], types.CodeType]
     ) -> bool:
-        """Whether a frame runs for something of which somebody has said so, within one call."""
+        """Whether a frame of this call runs below something declared pure."""
         while frame is not None and self._pure and not is_own(frame.f_code.co_filename):
             module = sys.modules.get(_text(frame.f_globals.get("__name__")))
             if identity(module) in self._pure or original(frame.f_code) in self._codes:
@@ -130,7 +130,7 @@ class Rows:
         return False
 
     def is_pure(self, function: Any) -> bool:
-        """Whether somebody has said so of a callable, or of what it belongs to."""
+        """Whether a callable, or its owner, is declared pure."""
         if not self._pure:
             return False
         kind = type(function)
@@ -195,7 +195,7 @@ def _name_of_class(kind: type) -> str:
 
 
 def is_nobody(kind: type) -> bool:
-    """Whether functions of C are bound to objects of a type that are nobody's."""
+    """Whether C functions bound to instances of a type are free functions."""
     return (
         kind is types.ModuleType
         or kind.__name__ == "PyCapsule"

@@ -1,8 +1,8 @@
-"""The arguments of a traced call that are taken apart: what the call reads of them, and does with them.
+"""Arguments of a traced call that are taken apart: what the call reads of them, and writes to them.
 
-What lies in them is in the key, so to read it is no condition. Of objects the key has the attributes that
-calls were seen to read: others that this call reads are noted, and the key of the next one has them. What is
-written to any of them is an effect that a replay repeats, on the arguments of its own call.
+The key holds their contents, so reading them adds no condition. For objects, the key holds the attributes
+that earlier calls read. If this call reads others, they are noted, and the key of the next call has them. A
+write to an argument is an effect; a replay repeats it on the arguments of its own call.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Given:
     # ------------------------------------------------------------------ what is read
 
     def watch(self, value: Any, *, inner: bool) -> None:
-        """An object that is known by its identity: what is read of it is known where its class is opened."""
+        """Note reads of an object known by identity, in case its class is opened later."""
         kind = type(value)
         if identity(value) not in self.watched and self._openings.may_open(kind):
             self.watched.update([(identity(part), kind) for part in parts_of(value)])
@@ -146,7 +146,7 @@ class Given:
             self._containers.add(identity(value))
 
     def lacks(self, name: str) -> bool:
-        """A tensor lacks an attribute that it is asked for; returns whether keys tell of that, or will."""
+        """Note that a tensor lacks an attribute; returns whether keys say so, now or later."""
         self._openings.of_tensors = True
         if self._tells is False:
             self.missing.append(name)
@@ -187,7 +187,7 @@ class Given:
         return names
 
     def close(self, value: Any, why: str) -> None:
-        """It matters which object one of the arguments is."""
+        """Close the class of an argument, since it matters which object the argument is."""
         kind = self.objects.get(identity(value)) or type(value)
         if self._openings.may_open(kind):
             self._openings.close(kind, why)

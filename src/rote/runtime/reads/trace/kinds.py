@@ -1,4 +1,4 @@
-"""What class of thing an object is, as far as noting reads goes: one look into a table by its type."""
+"""The kind of an object for noting reads, looked up in a table by its type."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BASES = {
 
 
 class _Kinds(dict[type, int]):
-    """The class of thing by type, found out the first time that it is asked for."""
+    """The kind of each type, computed at the first lookup."""
 
     def __missing__(self, kind: type) -> int:
         found = next((_BASES[base] for base in type.mro(kind) if base in _BASES), OTHER)
@@ -44,11 +44,11 @@ class _Kinds(dict[type, int]):
 
 
 FIXED = (*PLAIN_TYPES, *C_FUNCTIONS, *types_in("fixed_types"))
-"""Types whose instances do not change, or of which what changes is known by other means."""
+"""Types whose instances do not change, or whose changes are noticed in other ways."""
 
 
 def table() -> dict[type, int]:
-    """A new table of the class of thing by type."""
+    """A new table of kinds by type."""
     return _Kinds({
         **dict.fromkeys(PLAIN_TYPES, PLAIN), **dict.fromkeys(CONTAINERS, CONTAINER),
         types.FunctionType: FUNCTION, types.MethodType: METHOD,

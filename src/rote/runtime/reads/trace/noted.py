@@ -12,7 +12,7 @@ from ...state import Reads
 
 
 class Effect(NamedTuple):
-    """One thing outside of the call that is not what it was before."""
+    """One slot outside of the call that has changed."""
 
     name: str  # what the user would write
     was: str  # text of what was there
@@ -26,7 +26,7 @@ class Effect(NamedTuple):
 
 
 class UnseenCode(NamedTuple):
-    """Something that the call did and nobody can say of what it depends on."""
+    """Something the call did whose dependencies are unknown."""
 
     name: str  # the callable, or the code
     text: str
@@ -44,7 +44,7 @@ class Setting(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What the call wrote for somebody to read, and a replay does not write."""
+    """Output of the call that a replay does not repeat."""
 
     what: str  # the function that wrote it, or the library
     site: Site

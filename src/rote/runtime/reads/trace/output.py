@@ -37,7 +37,7 @@ _HARMLESS = NAMES["harmless_methods"]
 _POP, _CACHE = opmap["POP_TOP"], opmap["CACHE"]
 _CALLS = frozenset(opmap[name] for name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX") if name in opmap)
 _CACHED = 8
-"""By how many bytes an instruction that calls may be passed while it does."""
+"""How many bytes a frame's position may be past a call instruction during the call."""
 
 
 def writes(trace: Trace, name: str, stream: Any = None) -> None:
@@ -100,7 +100,7 @@ def is_for_output(trace: Trace, at: FrameType | None = None) -> bool:
 
 
 def _drops_result(caller: FrameType | None) -> bool:
-    """Whether code throws away what the call returns in which it is."""
+    """Whether a frame discards the result of the call that it is in."""
     if caller is None:
         return False
     behind = caller.f_code.co_code[caller.f_lasti + 2 :: 2]

@@ -22,14 +22,14 @@ _texts: Callable[[], Any] = getattr(
 
 
 def of_decimals() -> str:
-    """By what decimal numbers are computed on this thread, and what happened so far."""
+    """The decimal context of this thread, with its flags."""
     return repr(decimal.getcontext())
 
 
 def of_numpy() -> tuple[Any, ...]:
     """What numpy does about errors, the size of its buffers, and how it writes arrays.
 
-    Its own Python code reads them, which is not followed where C calls it.
+    numpy's Python code reads them, and it is not followed where C calls it.
     """
     return (*_errors().values(), *_texts().values())
 

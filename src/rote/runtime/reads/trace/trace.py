@@ -1,13 +1,13 @@
 """The trace of one call: what lies outside of it, what it read there and what it wrote.
 
-An object is *outside* if it was found in something outside: roots are the callable, its arguments, globals
-and builtins. Whatever else there is was made by the call, given that all its code is followed and all C
-callables are known; so an object that was never found outside needs no condition. What is outside is held
-until the call is over, so an identity stands for one object. Tensors are not held, since their lifetimes are
-part of what a recording is, and they are known by other means.
+An object is *outside* if it was found in something outside. Roots are the callable, its arguments, globals
+and builtins. The call made all other objects, provided that all its code is followed and all C callables are
+known. So they need no condition. The trace holds objects outside until the call ends, so an identity stands
+for one object. It does not hold tensors, since a recording depends on their lifetimes; they are tracked in
+other ways.
 
-A slot that the call has written itself is no condition when it is read afterwards. What it held when it was
-first written is kept, and compared with what it holds in the end: an *effect* if they differ.
+A slot that the call has written is no condition when the call reads it later. The trace keeps the value
+before the first write and compares it with the value at the end. If they differ, that is an *effect*.
 
 Nothing here runs code of the user's: containers are asked through the methods of the builtin class, classes
 through their namespaces.
@@ -107,15 +107,15 @@ from .kinds import CLASS, CONTAINER, FUNCTION, MODULE, PLAIN, PLAIN_TYPES, TENSO
 from .noted import Effect, Noted, Output, Setting, UnseenCode
 
 _COMPARED_BYTES = 1 << 24
-"""Up to which all numbers of an array are compared before each replay, which takes a millisecond then."""
+"""Arrays up to this size are compared in full before each replay; that takes up to a millisecond."""
 _OURS = f"{__name__.partition('.')[0]}."
 _FROM_TEXT = "<string>"
 """The file of code that was made of text, as the methods of named tuples are."""
 _ABSENT = Content(False)
 _COUNTERS = frozenset({"next_id"})
-"""What PyTorch's handles of hooks are numbered by: which number it is makes no difference."""
+"""Counters that number PyTorch's hook handles; the value makes no difference."""
 OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
-"""Attributes by which an object becomes one of another class, has other attributes, or runs other code."""
+"""Attributes that give an object another class, other attributes or other code."""
 _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
 _BY_CONTENT = types_in("types_by_content")
@@ -257,11 +257,11 @@ class Trace:
         self._meet(value, owner, suffix)
 
     def pin(self, value: Any) -> None:
-        """It may matter which object something is: no other one will do that reads the same."""
+        """Note that identity may matter: an equal object is no substitute."""
         self._pinned.add(identity(value))
 
     def has_pinned(self, *values: Any) -> bool:
-        """Whether that was said of all of several objects."""
+        """Whether all of these objects are pinned."""
         return self._pinned.issuperset(map(identity, values))
 
     def find_part(self, value: Any, owner: Any, suffix: str) -> None:
@@ -299,7 +299,10 @@ class Trace:
             self.identify(value, f"finds it in {self.name(owner, suffix)}, too")
 
     def identify(self, value: Any, does: str) -> None:
-        """It matters which object an argument is: one that is taken apart is another one in each call."""
+        """Refuse a recording that depends on the identity of an argument that is taken apart.
+
+        Each call has another object there.
+        """
         name = self.given.name_of(value)
         if name is None:
             return
@@ -901,7 +904,7 @@ class Trace:
         return self._can_be_made(now, marking)
 
     def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
-        """Whether a replay can lay the same into a slot: tensors, plain values, arguments, their like."""
+        """Whether a replay can write an equal value into a slot."""
         kind = type(value)
         if kind in PLAIN_TYPES or kind is torch.Tensor or identity(value) in self.given.leaves:
             return True
@@ -921,14 +924,14 @@ class Trace:
         return read._replace(container=Argument(read.container))
 
     def _as_it_is(self, each: _Written, now: Any) -> Read:
-        """What has to be so before a replay: something lies in a slot, or nothing does."""
+        """The condition that a slot holds this before a replay, or is empty."""
         kind, value = each.kind, now
         if now is MISSING and kind == ITEM:
             kind, value = DEFINED, Content(False)
         return Read(kind, each.container, each.key, value, each.owner, each.suffix, self._names)
 
     def _as_it_was(self, found: Any, was: Any) -> Iterable[Read]:
-        """What has to be so before a replay, where a container is changed and left as it was."""
+        """Conditions before a replay on a container that the call changes and restores."""
 
         def read(kind: str, key: Any, value: Any, suffix: str = "") -> Read:
             return Read(kind, found, key, value, identity(found), suffix, self._names)
@@ -1044,7 +1047,7 @@ def _makers_of_tuples() -> frozenset[int]:
 
 
 def _is_torchs_own(frame: FrameType | None) -> bool:
-    """Whether what is done is done for what PyTorch keeps to itself."""
+    """Whether a frame runs for PyTorch's internal state."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(TORCHS_OWN) and file != torch.__file__:
@@ -1071,7 +1074,7 @@ def handled_kind() -> str | None:
 
 
 def stood_for(value: Any) -> Any:
-    """What a function of ours stands for that lies in its place while the call runs."""
+    """The original of a function that rote replaces while the call runs."""
     if type(value) is FunctionType and is_own(value.__code__.co_filename):
         return value.__dict__.get("__wrapped__", value)
     return value
