@@ -283,6 +283,7 @@ class TestInductor:
         assert report.replayed == REPLAYED
         assert report.backwards_replayed >= REPLAYED - 1
         assert report.recordings[0].operations == 1, "compiled code is one operation"
+        assert not report.recordings[0].islands
 
 
 class TestWishes:

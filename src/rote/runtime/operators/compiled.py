@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..pytorch import CompiledGraph, compiled_writes, draws_numbers, run_compiled
+from ..pytorch import CompiledGraph, compiled_writes, draws_numbers, is_uncapturable, run_compiled
 
 _NAMESPACE = "rote_compiled"
 _UNSAFE, _DRAWS = torch.Tag.cudagraph_unsafe, torch.Tag.nondeterministic_seeded
@@ -114,7 +114,7 @@ class Regions:
     def _define(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
         name = f"region_{next(self._numbers)}"
         library = torch.library.Library(_NAMESPACE, "FRAGMENT")
-        tags = [*([_DRAWS] if draws_numbers(graph) else []), *([_UNSAFE] if is_mixed(graph) else [])]
+        tags = [*([_DRAWS] if draws_numbers(graph) else []), *([_UNSAFE] if is_uncapturable(graph) else [])]
         library.define(name + _SCHEMA, tags=tags)
         overload = getattr(getattr(torch.ops, _NAMESPACE), name).default
         numbers = frozenset(n for n, value in enumerate(inputs) if type(value) in _NUMBERS)
@@ -140,8 +140,3 @@ def is_region(op: Any) -> bool:
 def call_of_region(op: Any) -> Callable[..., Any] | None:
     """What runs the region that an overload stands for; None once its compiled code is gone."""
     return REGIONS.call_of(op.name())
-
-
-def is_mixed(graph: CompiledGraph) -> bool:
-    """Whether a region runs on more than one kind of device, which no CUDA graph holds."""
-    return len(graph.device_types) > 1

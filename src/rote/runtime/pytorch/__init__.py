@@ -6,6 +6,7 @@ from .compiled import (
     CompiledGraph,
     compiled_writes,
     draws_numbers,
+    is_uncapturable,
     run_compiled,
     seeing_compiled,
 )

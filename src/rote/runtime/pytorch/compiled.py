@@ -73,6 +73,15 @@ def draws_numbers(graph: CompiledGraph) -> bool:
     return not source or _RANDOM.search(source) is not None
 
 
+def is_uncapturable(graph: CompiledGraph) -> bool:
+    """Whether no graph may hold a compiled region: it runs on two kinds of devices, or has graphs of its own.
+
+    A region compiled for PyTorch's own CUDA graphs replays or records them when it is called. What is not
+    known counts as that.
+    """
+    return len(graph.device_types) > 1 or getattr(graph, "cudagraph_info", True) is not None
+
+
 class CompiledCalls:
     """Regions are handed to modes, from the first :meth:`begin` to the last :meth:`end`."""
 
