@@ -5,6 +5,7 @@ from __future__ import annotations
 from .compiled import (
     CompiledGraph,
     compiled_writes,
+    donates,
     draws_numbers,
     is_uncapturable,
     run_compiled,
@@ -17,6 +18,7 @@ from .frames import (
     dispatched_functions,
     functions_dispatched,
     is_compiling,
+    is_hint,
     is_switching,
     runs_as_it_is,
     stance,

@@ -30,6 +30,7 @@ from ...base import is_own
 
 _WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
 """The wrappers by their names, and the classes that make them."""
+_HINTS = ("mark_dynamo_propagated_dynamic_indices", "maybe_mark_dynamic_helper")
 _OURS = f"{__name__.partition('.')[0]}."
 _MAIN_REGION = -1
 """Entries that belong to no wrapper of their own (``isolate_recompiles``)."""
@@ -94,6 +95,12 @@ def is_switching(code: CodeType) -> bool:
     return any(each is code for each in made) and {"fn", "self"} <= {*code.co_freevars}
 
 
+def is_hint(code: CodeType) -> bool:
+    """Whether code is that by which compiled code tells later frames which sizes of a result are dynamic."""
+    module = sys.modules.get("torch._functorch._aot_autograd.runtime_wrappers")
+    return code.co_name in _HINTS and getattr(getattr(module, code.co_name, None), "__code__", None) is code
+
+
 def switch_of(wrapper: FunctionType, code: CodeType) -> Switch:
     """What a wrapper does, read off its closure; ``code`` is its own code."""
     cells = zip(code.co_freevars, wrapper.__closure__ or (), strict=True)
@@ -138,17 +145,18 @@ def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
 def runs_as_it_is(code: CodeType) -> bool:
     """Whether Dynamo leaves frames with this code alone.
 
-    It has looked at them, or looks at none of their file.
+    It has looked at them and compiled nothing, or looks at none of their file.
     """
     converting, rules = _module("convert_frame"), _module("trace_rules")
     if converting is None or rules is None or is_own(code.co_filename):
         return True
-    return code in converting.input_codes or bool(rules.check(code))
+    looked_at = code in converting.input_codes and not compiled_frames(code, None)
+    return looked_at or bool(rules.check(code))
 
 
 @contextmanager
 def functions_dispatched(state: Any) -> Generator[None]:
-    """A context in which ``__torch_function__`` is called as at another time (:func:`dispatched_functions`)."""
+    """A context in which ``__torch_function__`` is called as :func:`dispatched_functions` said earlier."""
     now = dispatched_functions()
     if now == state:
         yield
