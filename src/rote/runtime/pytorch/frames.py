@@ -184,7 +184,7 @@ def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
         CompiledFrame(each.code, each.guard_manager)
         for each in (entries(code) if entries is not None else None) or ()
         if getattr(each, "isolate_recompiles_id", _MAIN_REGION) == _MAIN_REGION
-        and (backend is None or each.backend is backend)
+        and (backend is None or each.backend is backend or each.backend == backend)
     ]
 
 
