@@ -1,10 +1,11 @@
 """One check from the first run to the findings, in the process that was forked for it.
 
 The callable runs twice, as a capture would meet it after a warm-up: what only the first call does (lazy
-initialisation, calibration) is no hazard; of a tensor that it keeps there is advice. The operations, operands,
-Python state, random generators and result of the second call are compared with those of the first. If the
-operations differ, a third call tells whether they go on to differ, and a fourth at which lines. Each line that
-got an invented truth value gets the other one in a run of its own, which meets what lies on the other branch.
+initialisation, calibration) is no hazard, and a tensor that it keeps is worth a word. The operations,
+operands, Python state, random generators and result of the second call are compared with those of the first.
+If the operations differ, a third call tells whether they go on to differ, and a fourth at which lines. Each
+line that got an invented truth value gets the other one in a run of its own, which meets what lies on the
+other branch.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Run(NamedTuple):
     """One call.
 
     ``before`` and ``after`` are the state around it, ``random`` the host's generators before and after it,
-    ``value`` the plain leaves of the result, and ``advanced`` the iterators that it advances. ``begun`` is what
-    could be seen of the state before it: for the first call, no globals of code that had not run.
+    ``value`` the plain leaves of the result, and ``advanced`` the iterators that it advances. ``begun`` is
+    what could be seen of the state before it: for the first call, no globals of code that had not run.
     """
 
     notes: TrialNotes
