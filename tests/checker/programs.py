@@ -315,6 +315,7 @@ def tensors_of_the_first_call():
             super().__init__()
             self.linear = nn.Linear(4, 4)
             self.calibrator, self.scale, self.tables, self.seen = Calibrator(), None, {}, None
+            self.history = []
             self.register_buffer("mask", None)
             self.register_buffer("mean", torch.zeros(4))
             self.ready = False
@@ -328,6 +329,7 @@ def tensors_of_the_first_call():
                 self.mask = torch.ones_like(x).tril()  # RT213
             if self.calibrator.largest is None:
                 self.calibrator.largest = x.amax()  # RT213
+            self.history.append(x * 2)  # RT205
             if not self.ready:
                 self.mean.copy_(x.mean(0))
                 self.seen, self.transposed, self.ready = x, self.linear.weight.T, True

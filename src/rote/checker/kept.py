@@ -81,16 +81,20 @@ def kept_tensors(
     }
     for handle, slots in first.tensors.items():
         for entry, tensor in slots if handle not in known else ():
-            later = last.entries.get((entry.kind, id(entry.container), entry.key))
-            stays = later is not None and later.value == entry.value
-            if entry.kind == ITEM and stays and id(entry.container) in owned and _was_seen(before, entry):
+            if (
+                (entry.kind == ITEM and id(entry.container) in owned)
+                and (_of(before, LENGTH, entry, None) is not None)  # the first walk came to what holds it
+                and _of(last, ITEM, entry, entry.key) == entry.value
+                and _of(last, LENGTH, entry, None) == _of(first, LENGTH, entry, None)  # a list may grow on
+            ):
                 attribute = entry.key if id(entry.container) in modules else ""
                 yield KeptTensor(first.name_of(entry), attribute, tensor)
 
 
-def _was_seen(before: Snapshot, entry: Entry) -> bool:
-    """Whether the first walk came to what holds a slot."""
-    return (LENGTH, id(entry.container), None) in before.entries
+def _of(snapshot: Snapshot, kind: str, entry: Entry, key: Any) -> Any:
+    """What lies in a slot of the container that an entry is in; None if the walk did not come there."""
+    found = snapshot.entries.get((kind, id(entry.container), key))
+    return None if found is None else found.value
 
 
 def _tables_of_modules(entries: Iterable[Entry]) -> set[int]:
