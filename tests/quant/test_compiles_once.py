@@ -1,7 +1,7 @@
 """Quantized models under ``torch.compile``: one piece, and one compilation for layers of one kind.
 
-Published quantized layers were compiled anew for each layer, since ``forward`` read the layer's name, a counter of
-calls or the environment.
+Published layers were compiled anew for each layer or call, since ``forward`` read the layer's name, a counter
+of calls or the environment.
 """
 
 from __future__ import annotations
