@@ -7,6 +7,7 @@ the device before all is done: a forked process has no CUDA context.
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import signal
@@ -62,12 +63,24 @@ class Fork:
         return {"outcome": "refused", "detail": fate}
 
 
-def run_all(works: Mapping[Key, Callable[[], Answer]], jobs: int, timeout_s: float) -> dict[Key, Answer]:
-    """The answers of all pieces of work; of one that fails, hangs or dies an outcome ``refused``."""
+def run_all(
+    works: Mapping[Key, Callable[[], Answer]], jobs: int, timeout_s: float, limit_s: float = math.inf
+) -> dict[Key, Answer]:
+    """The answers of all pieces of work; of one that fails, hangs or dies an outcome ``refused``.
+
+    Args:
+        works: What to do, by name.
+        jobs: Processes at a time.
+        timeout_s: Seconds for one piece.
+        limit_s: Seconds after which none is begun; those that are left have no answer.
+    """
+    end = time.monotonic() + limit_s
     waiting = list(works.items())
     answers: dict[Key, Answer] = {}
     running: list[tuple[Key, Fork]] = []
     while waiting or running:
+        if time.monotonic() >= end:
+            waiting.clear()
         while waiting and len(running) < jobs:
             key, work = waiting.pop(0)
             running.append((key, Fork.start(work, timeout_s)))

@@ -44,9 +44,9 @@ def measure(wanted: list[Cell], options: argparse.Namespace) -> Answers:
     answers: Answers = {}
     with tempfile.TemporaryDirectory() as folder:  # what was compiled before is no part of it
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        found = forked.run_all(works, options.jobs, options.timeout)
-    for cell in wanted:
-        answers.setdefault(cell.layer, {}).setdefault(cell.remedy.name, {})[cell.runtime] = found[cell]
+        found = forked.run_all(works, options.jobs, options.timeout, options.limit)
+    for cell, answer in sorted(found.items(), key=lambda item: wanted.index(item[0])):
+        answers.setdefault(cell.layer, {}).setdefault(cell.remedy.name, {})[cell.runtime] = answer
     return answers
 
 
@@ -116,6 +116,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one cell")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which no cell is begun")
     return parser.parse_args(argv)
 
 

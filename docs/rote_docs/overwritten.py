@@ -21,8 +21,11 @@ WHOLE = "all of it"
 
 def preferred() -> Path:
     """The results that the page shows: the newest of a GPU if there are any, else those of the host."""
-    found = sorted(RESULTS.glob("*/published.json"), key=lambda path: json.loads(path.read_text())["date"])
-    return max(found, key=lambda path: path.parent.name != "host")
+
+    def order(path: Path) -> tuple[bool, str]:
+        return path.parent.name != "host", json.loads(path.read_text(encoding="utf-8"))["date"]
+
+    return max(RESULTS.glob("*/published.json"), key=order)
 
 
 def results() -> str:
@@ -35,7 +38,7 @@ def tables(path: Path) -> str:
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     cells: dict[str, dict[str, dict[str, Any]]] = document["cells"]
     runtimes: list[str] = document["runtimes"]
-    plain = [_row(f"**{layer}**", rows[WITHOUT], runtimes) for layer, rows in cells.items()]
+    plain = [_row(f"**{layer}**", rows.get(WITHOUT, {}), runtimes) for layer, rows in cells.items()]
     parts = [_stand(path, document), "### As they were written\n\n" + _table("layer", runtimes, plain)]
     for layer, rows in cells.items():
         title = "### With each remedy: " + ("the layer with all of it" if layer == WHOLE else layer)
