@@ -38,16 +38,21 @@ Answers = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """By layer, remedy and runtime."""
 
 
-def measure(wanted: list[Cell], options: argparse.Namespace) -> Answers:
-    """All cells."""
-    works = {cell: partial(_answer, cell, options.device) for cell in wanted}
-    answers: Answers = {}
+def measure(wanted: list[Cell], known: Answers, options: argparse.Namespace) -> Answers:
+    """All cells, less those that are known; what is left at the limit has no answer."""
+    found = {cell: answer for cell in wanted if (answer := _of(known, cell)) is not None}
+    works = {cell: partial(_answer, cell, options.device) for cell in wanted if cell not in found}
     with tempfile.TemporaryDirectory() as folder:  # what was compiled before is no part of it
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        found = forked.run_all(works, options.jobs, options.timeout, options.limit)
-    for cell, answer in sorted(found.items(), key=lambda item: wanted.index(item[0])):
-        answers.setdefault(cell.layer, {}).setdefault(cell.remedy.name, {})[cell.runtime] = answer
+        found |= forked.run_all(works, options.jobs, options.timeout, options.limit)
+    answers: Answers = {}
+    for cell in filter(found.__contains__, wanted):
+        answers.setdefault(cell.layer, {}).setdefault(cell.remedy.name, {})[cell.runtime] = found[cell]
     return answers
+
+
+def _of(answers: Answers, cell: Cell) -> dict[str, Any] | None:
+    return answers.get(cell.layer, {}).get(cell.remedy.name, {}).get(cell.runtime)
 
 
 def _answer(cell: Cell, device: str) -> dict[str, Any]:
@@ -69,13 +74,14 @@ def main(argv: list[str] | None = None) -> int:
         if cell.runtime in runtimes and only <= {cell.layer, cell.remedy.name, cell.runtime}
     ]
     start = time.perf_counter()
-    answers = measure(wanted, options)
+    earlier = json.loads(options.resume.read_text()) if options.resume else {}
+    answers = measure(wanted, earlier.get("cells", {}), options)
     out: Path = options.out or RESULTS / common.folder_name(device) / "published.json"
     document = {
         "date": datetime.now(UTC).date().isoformat(),
         "device": common.device_name(device),
         "versions": common.versions(),
-        "seconds": round(time.perf_counter() - start, 1),
+        "seconds": round(earlier.get("seconds", 0) + time.perf_counter() - start, 1),
         "runtimes": runtimes,
         "cells": answers,
     }
@@ -110,13 +116,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # the driver cannot be asked before a fork
     parser = argparse.ArgumentParser(prog="python -m benchmarks.published", description=__doc__)
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/<gpu or host>/published.json")
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="layer, remedy, runtime; default: all"
-    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="layer, remedy, runtime; default: all")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one cell")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which no cell is begun")
+    parser.add_argument("--timeout", type=float, default=90.0, help="seconds for one cell")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds after which no cell is begun")
+    parser.add_argument("--resume", type=Path, metavar="JSON", help="keep what this has, run what it lacks")
     return parser.parse_args(argv)
 
 

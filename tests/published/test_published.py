@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import rote
+from benchmarks import published
 
 from .cell import CALLS, LAYERS, Cell, CellAnswer, cells, run
 from .layers import CALIBRATION, WIDTH, DuQuantLinear, FirstBatch, QuantPolicy
@@ -270,3 +271,20 @@ def test_the_runner(tmp_path):
     assert row["rote.graph"] == row["backend rote"] == {**right, "replayed": True}
     assert row["eager"] == row["torch.compile"] == {**right, "replayed": False}
     assert "1 right; 1 right and replayed" in done.stdout
+
+
+def test_what_is_known_is_not_run_again_and_what_is_left_at_the_limit_is_missing(monkeypatch):
+    def run_two(works, *limits):
+        return {cell: {"outcome": "new"} for cell in list(works)[:2]}
+
+    monkeypatch.setattr(published.forked, "run_all", run_two)
+    for variable in ("TORCHINDUCTOR_CACHE_DIR", "PYTORCH_NVML_BASED_CUDA_CHECK"):
+        monkeypatch.setenv(variable, "1")  # and back
+    first, *others = list(cells())[: len(RUNTIMES)]
+    known = {first.layer: {first.remedy.name: {first.runtime: {"outcome": "old"}}}}
+    answers = published.measure([first, *others], known, published.parse([]))
+    (row,) = answers[first.layer].values()
+    assert [(name, answer["outcome"]) for name, answer in row.items()] == [
+        (first.runtime, "old"),
+        *((cell.runtime, "new") for cell in others[:2]),
+    ]
