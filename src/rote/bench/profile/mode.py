@@ -63,7 +63,7 @@ class AskingMode(DispatchMode):
         self._stances = ExitStack()
 
     def __enter__(self) -> AskingMode:
-        """Enter the mode. Compiled functions run as they are written: a region of theirs has no operations."""
+        """Enter the mode. Compiled functions run as written: a region of theirs has no operations."""
         if "torch._dynamo" in sys.modules:
             self._stances.enter_context(torch.compiler.set_stance("force_eager"))
         super().__enter__()

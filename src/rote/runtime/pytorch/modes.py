@@ -10,9 +10,9 @@ But the keys that resolve lazy conjugates and negatives are among them. A kernel
 result and goes on with it (``torch.linalg.pinv`` of complex numbers) would read it as it was. So handlers
 that run kernels put these keys back (:func:`.torch_private.resolve_lazily`).
 
-PyTorch's compiler leaves code that runs in a dispatch mode uncompiled for good, unless the mode says that it does
-not mind. Its guards look at the function modes in force. So a traced call enters no compiled code: it chooses
-itself what runs (:mod:`..reads.handlers.frames`), or leaves its modes (:func:`.frames.untraced`).
+PyTorch's compiler leaves code that runs in a dispatch mode uncompiled for good, unless the mode says that it
+does not mind. Its guards look at the function modes in force. So a traced call enters no compiled code: it
+chooses itself what runs (:mod:`..reads.handlers.frames`), or leaves its modes (:func:`.frames.untraced`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DispatchMode(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Asked by PyTorch's compiler: code that runs in this mode may be compiled. Seen in torch 2.11 and 2.13."""
+        """Whether code that runs in the mode may be compiled, as PyTorch asks in 2.11 and 2.13."""
         return True
 
     def meet_compiled(self, graph: Any, inputs: list[Any]) -> Any:
