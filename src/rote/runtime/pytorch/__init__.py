@@ -12,6 +12,7 @@ from .compiled import (
     seeing_compiled,
 )
 from .frames import (
+    LEFT_ALONE,
     CompiledFrame,
     Switch,
     compiled_frames,
@@ -20,7 +21,6 @@ from .frames import (
     is_switching,
     leave_alone,
     leave_runtime_alone,
-    runs_as_it_is,
     runs_operator,
     stance,
     switch_of,
