@@ -208,8 +208,8 @@ def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
 class LeftAlone:
     """Code whose frames Dynamo has looked at and compiled nothing for.
 
-    Dynamo does not say which those are: where it failed to compile it fails again in each call, and where it was
-    never asked it will be. So it is seen in calls that step aside.
+    Dynamo does not say which those are: where it failed to compile it fails again in each call, and where it
+    was never asked it will be. So it is seen in calls that step aside.
     """
 
     def __init__(self) -> None:

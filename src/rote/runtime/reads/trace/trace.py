@@ -40,7 +40,7 @@ import numpy.random
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from ....base import Site, cut, identity, is_internal, is_own, user_site
+from ....base import InternalError, Site, cut, identity, is_internal, is_own, user_site
 from ...arguments import (
     APPENDED,
     CONTENTS,
@@ -768,11 +768,8 @@ class Trace:
             self.called.add(which)
             self._read_function(function)
         switch = self.switched
-        chooses = (
-            switch is not None
-            and switch.backend is not None
-            and not LEFT_ALONE.runs_as_it_is(self.original(code))
-        )
+        compiles = switch is not None and switch.backend is not None
+        chooses = compiles and not LEFT_ALONE.runs_as_it_is(self.original(code))
         if not known or chooses:
             why = self.swaps.replace(function, chooses=chooses)
             if why is not None:
@@ -824,6 +821,7 @@ class Trace:
         ):
             held.clear()
         self.given = Given()
+        self._aside = _over  # it leads to what ran the call
         return noted
 
     def bound(self, value: Any, often: _Addresses = (), *, others: bool = True) -> Any:
@@ -1065,6 +1063,10 @@ class Trace:
         name = path if number is None else self.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
         return Effect(name, _text(was), _text(now), each.site, address, number is not None)
+
+
+def _over(call: Callable[[], Any]) -> Any:
+    raise InternalError("something is to run beside a call that is over")
 
 
 def _key(read: Read) -> tuple[str, int, Any]:
