@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from ...api import Graphed
+from ...api import CompiledFrom, Graphed
+from .inputs import inputs_of
 from .kernels import compiled
 from .torch_private import compile_number, leave_runtime_alone
 from .wishes import Wishes
@@ -44,8 +45,8 @@ class TorchCompileBackend:
             graph: What Dynamo made of a frame.
             inputs: Examples of its inputs.
             mode: As for Inductor; what it says of CUDA graphs is left out.
-            options: Options of :func:`rote.graph`, ``kernels`` (``"inductor"`` or ``"aten"``), and
-                Inductor's.
+            options: Options of :func:`rote.graph`, ``kernels`` (``"inductor"`` or ``"aten"``),
+                ``max_parameter_sets``, and Inductor's.
 
         Returns:
             The graphed callable.
@@ -55,10 +56,14 @@ class TorchCompileBackend:
         """
         wishes = Wishes.of(mode, options)
         leave_runtime_alone()
-        number = compile_number()
+        number, sources = compile_number(), inputs_of(graph)
         function = compiled(graph, inputs, wishes.kernels, wishes.patches)
         function.__qualname__ = f"torch.compile [{number}]"
-        graphed = Graphed(function, wishes.recording, closed=True)
+        graphed = Graphed(
+            function,
+            wishes.recording,
+            compiled=CompiledFrom(wishes.kernels, sources, wishes.max_parameter_sets),
+        )
         self._graphed.add(graphed)
         return graphed
 

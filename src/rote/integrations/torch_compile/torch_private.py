@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+import torch
 from torch._dynamo import trace_rules
 from torch._guards import CompileContext, TracingContext
 
@@ -45,6 +47,44 @@ def replayable(compiler: Callable[..., Any]) -> Callable[..., Any]:
         return compiler(graph, inputs, **options)
 
     return compile_one
+
+
+@dataclass(frozen=True)
+class InputNode:
+    """An input of a graph of Dynamo's.
+
+    Attributes:
+        source: Where the program has it, in Dynamo's notation; empty if Dynamo does not say.
+        of_wrapped: The root of the source is the module that is compiled. PyTorch wraps modules of its own
+            (``Sequential``) in a function, which calls them ``fn``.
+        static: It is a parameter or a buffer, or was marked by ``mark_static_address``.
+        stacks: The stacks of what uses it, in order.
+    """
+
+    source: str
+    of_wrapped: bool
+    static: bool
+    stacks: tuple[str | None, ...]
+
+
+def input_nodes(graph: torch.fx.GraphModule) -> list[InputNode]:
+    """The inputs of a graph of Dynamo's. Seen in torch 2.11 and 2.13; elsewhere less is known of them."""
+    return [_input_node(node) for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _input_node(node: torch.fx.Node) -> InputNode:
+    source: Any = getattr(node.meta.get("grapharg"), "source", None)
+    name: Any = getattr(source, "name", "")
+    root = source
+    while getattr(root, "base", None) is not None:
+        root = root.base
+    return InputNode(
+        source=str(name() if callable(name) else name),
+        of_wrapped=getattr(root, "local_name", "") == "fn"
+        and getattr(root, "is_derefed_cell_contents", False),
+        static="_dynamo_static_input_type" in node.meta.get("tensor_dict", {}),
+        stacks=tuple(user.meta.get("stack_trace") for user in node.users),
+    )
 
 
 def compile_number() -> str:

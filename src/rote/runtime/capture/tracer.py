@@ -322,7 +322,7 @@ class Tracer(DispatchMode):
             self.cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
             return self.runner.seen(run_compiled, graph, inputs)
         inputs.clear()  # as compiled code does, so that what is needed no more is freed
-        return self.__torch_dispatch__(region.overload, (), operands)
+        return self.__torch_dispatch__(region.overload, (), tuple(operands))
 
     def meet_operator(self, name: str) -> None:
         """The call comes to an operator over Python functions, which is not looked into."""
