@@ -10,6 +10,19 @@ from .compiled import (
     run_compiled,
     seeing_compiled,
 )
+from .frames import (
+    CompiledFrame,
+    Switch,
+    compiled_frames,
+    dispatched_functions,
+    functions_dispatched,
+    is_compiling,
+    is_switching,
+    runs_as_it_is,
+    stance,
+    switch_of,
+    without_our_modes,
+)
 from .kernels import Running, hiding
 from .modes import DispatchMode
 from .processes import Contact, contact, is_acting, is_quiet
