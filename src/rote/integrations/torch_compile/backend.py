@@ -10,7 +10,6 @@ Compiled code is one operation a region (:mod:`rote.runtime.operators.compiled`)
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,17 +18,15 @@ import torch
 from ...api import CompiledFrom, Graphed
 from .inputs import inputs_of
 from .kernels import compiled
+from .listing import Listing
 from .torch_private import compile_number, leave_runtime_alone
 from .wishes import Wishes
 
 
-class TorchCompileBackend:
+class TorchCompileBackend(Listing):
     """What PyTorch calls with each graph. There is one, :data:`backend`: PyTorch knows backends by name."""
 
     __name__ = "rote"
-
-    def __init__(self) -> None:
-        self._graphed = weakref.WeakSet[Graphed]()
 
     def __call__(
         self,
@@ -64,22 +61,13 @@ class TorchCompileBackend:
             wishes.recording,
             compiled=CompiledFrom(wishes.kernels, sources, wishes.max_parameter_sets),
         )
-        self._graphed.add(graphed)
+        self._alive.add(graphed)
         return graphed
-
-    def graphed(self) -> list[Graphed]:
-        """The compiled graphs that are alive, each with ``report()``, ``explain()`` and ``reset()``."""
-        return sorted(self._graphed, key=lambda each: each.__qualname__)
-
-    def explain(self) -> str:
-        """The reports of all compiled graphs that are alive, as text."""
-        return "\n".join(each.explain() for each in self.graphed())
 
     def reset(self) -> None:
         """Free everything that was recorded; ``torch._dynamo.reset()`` calls this."""
-        for each in self.graphed():
-            each.reset()
-        self._graphed.clear()
+        super().reset()
+        self._alive.clear()
 
 
 backend = TorchCompileBackend()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch._dynamo import trace_rules
 from torch._guards import CompileContext, TracingContext
+from torch._inductor import config, cudagraph_utils
+from torch._inductor import utils as inductor_utils
+from torch.utils._ordered_set import OrderedSet
 
 from ... import runtime
 
@@ -85,6 +88,120 @@ def _input_node(node: torch.fx.Node) -> InputNode:
         static="_dynamo_static_input_type" in node.meta.get("tensor_dict", {}),
         stacks=tuple(user.meta.get("stack_trace") for user in node.users),
     )
+
+
+PolicyBase: Any = getattr(cudagraph_utils, "CUDAGraphPolicy", object)
+"""What Inductor asks how compiled code becomes CUDA graphs. Seen in torch 2.13; torch 2.11 has none."""
+
+
+def has_policies() -> bool:
+    """Whether Inductor has the setting ``cudagraph_policy``. Seen in torch 2.13; torch 2.11 has not."""
+    return hasattr(config, "cudagraph_policy")
+
+
+def skips_backward(graph: Any) -> bool:
+    """Whether Inductor itself has a reason against graphs of a compiled backward, told as it tells it.
+
+    It would ask its own runtime of graphs about the forward then, which a policy has kept from being made.
+    Seen in torch 2.13.
+    """
+    reasons = getattr(getattr(graph, "cudagraph_info", None), "cudagraph_fail_reasons", None)
+    if not reasons or not graph.fx_kwargs.get("is_backward"):
+        return False
+    said: Any = cudagraph_utils.log_cudagraph_skip_and_bump_counter
+    said(f"skipping cudagraphs due to {reasons}")
+    return True
+
+
+@dataclass(frozen=True)
+class Part:
+    """What Inductor says of code that it hands over to be graphed.
+
+    Attributes:
+        names: What it calls the inputs.
+        stacks: The stack of each: of what makes it or uses it first.
+        static: The numbers of those that lie where they lay, as parameters do.
+        written: The numbers of those that it may write.
+        constants: Tensors that the code uses and that are no inputs.
+    """
+
+    names: tuple[str, ...]
+    stacks: tuple[str | None, ...]
+    static: frozenset[int]
+    written: frozenset[int]
+    constants: tuple[torch.Tensor, ...]
+
+
+def whole_part(
+    static: Iterable[int],
+    *,
+    placeholders: Iterable[Any] = (),
+    mutated_input_idxs: Iterable[int] = (),
+    constants: Iterable[torch.Tensor] = (),
+    **more: Any,
+) -> Part:
+    """The code of a whole graph, by what Inductor passes to a policy. Seen in torch 2.13."""
+    del more
+    given, stack_of = tuple(placeholders), cudagraph_utils.get_placeholder_stack_trace
+    return Part(
+        tuple(str(each.name) for each in given),
+        tuple(stack_of(each) for each in given),
+        frozenset(static),
+        frozenset(mutated_input_idxs),
+        tuple(constants),
+    )
+
+
+def parts_of(graph: Any, static: Iterable[int], more: Mapping[str, Any]) -> list[Part]:
+    """The parts of a compiled graph that a CUDA graph can hold; what lies between them runs as it is.
+
+    What a part takes from another one, or from between, it may write: its memory may be used again for a
+    result, and an operation may write it in place. Inductor says that of inputs of the whole graph alone.
+    Seen in torch 2.13.
+
+    Args:
+        graph: A ``CompiledFxGraph`` that Inductor has partitioned.
+        static: The numbers of its inputs that lie where they lay.
+        more: What Inductor passes to a policy.
+    """
+    utils: Any = cudagraph_utils
+    written = OrderedSet(more["mutated_input_idxs"])
+    known = utils.CudagraphMetadata(
+        more["placeholders"], OrderedSet(static), written, more["stack_traces"], graph.constants or {}
+    )
+    found = [utils.get_partition_cudagraph_metadata(each, known) for each in graph.partition_maps]
+    return [
+        whole_part(
+            each.static_input_idxs,
+            placeholders=each.placeholders,
+            mutated_input_idxs=[*each.mutated_input_idxs, *_from_between(partition.input_index_mapping)],
+            constants=each.constants.values(),
+        )
+        for partition, each in zip(graph.partition_maps, found, strict=True)
+    ]
+
+
+def _from_between(mapping: Iterable[int | None]) -> list[int]:
+    """The inputs of a part that are none of the whole graph."""
+    return [number for number, given in enumerate(mapping) if given is None]
+
+
+def aligned(function: Callable[[list[Any]], Any], written: frozenset[int]) -> Callable[[list[Any]], Any]:
+    """Compiled code that takes inputs at any address. Inductor leaves that to who graphs its code.
+
+    Seen in torch 2.13.
+    """
+    utils: Any = inductor_utils
+
+    def run(inputs: list[Any]) -> Any:
+        tensors = [number for number, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
+        given, copies = utils.copy_misaligned_inputs(inputs, tensors, OrderedSet(written))
+        results = function(inputs)
+        for tensor, copy in zip(given, copies, strict=True):
+            tensor.copy_(copy)
+        return results
+
+    return run
 
 
 def compile_number() -> str:

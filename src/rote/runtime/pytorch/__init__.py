@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .compiled import (
     CompiledGraph,
+    HandedRegion,
     compiled_writes,
     draws_numbers,
     is_uncapturable,

@@ -14,8 +14,9 @@ import functools
 import re
 import sys
 import threading
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch.utils._python_dispatch import (
@@ -51,6 +52,10 @@ class CompiledGraph(Protocol):
     mutated_input_idxs: Collection[int]
     source_code: str
 
+    def __call__(self, inputs: list[Any]) -> Any:
+        """Run it. The list of its inputs is empty afterwards."""
+        ...
+
 
 def compiled_graph_class() -> Any:
     """The class of :class:`CompiledGraph`; None where nothing was compiled by Inductor in this process."""
@@ -59,7 +64,7 @@ def compiled_graph_class() -> Any:
 
 def run_compiled(graph: CompiledGraph, inputs: list[Any]) -> Any:
     """Run a compiled region, which empties the list of its inputs."""
-    return compiled_graph_class().__call__(graph, inputs)
+    return graph(inputs)
 
 
 def compiled_writes(graph: CompiledGraph) -> frozenset[int]:
@@ -125,6 +130,32 @@ def _through_modes(original: Any) -> Any:
         return original(graph, inputs)
 
     return call
+
+
+@dataclass(frozen=True, eq=False)
+class HandedRegion:
+    """Compiled code that PyTorch hands over to be graphed: a region, or a part of one. It is a region, too.
+
+    Attributes:
+        function: The code. It takes a list of its inputs, and empties it.
+        device_types: The kinds of devices that it uses.
+        mutated_input_idxs: The numbers of the inputs that it writes.
+        source_code: The Python code around its kernels.
+        constants: Tensors that it uses and that are no inputs.
+        cudagraph_info: What PyTorch's own graphs know of it; None where it has none.
+    """
+
+    function: Callable[[list[Any]], Any]
+    device_types: Collection[str]
+    mutated_input_idxs: Collection[int]
+    source_code: str
+    constants: tuple[Any, ...] = ()
+    cudagraph_info: Any = None
+
+    @_through_modes
+    def __call__(self, inputs: list[Any]) -> Any:
+        """Run it, in sight of a mode that meets compiled code."""
+        return self.function(inputs)
 
 
 @contextmanager
