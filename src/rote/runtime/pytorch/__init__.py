@@ -6,6 +6,7 @@ from .compiled import (
     CompiledGraph,
     HandedRegion,
     compiled_writes,
+    donates,
     draws_numbers,
     is_uncapturable,
     run_compiled,
@@ -18,10 +19,13 @@ from .frames import (
     dispatched_functions,
     functions_dispatched,
     is_compiling,
+    is_hint,
     is_switching,
+    leave_alone,
     runs_as_it_is,
     stance,
     switch_of,
+    watching_compilations,
     without_our_modes,
 )
 from .kernels import Running, hiding

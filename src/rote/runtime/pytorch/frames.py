@@ -11,8 +11,8 @@ wrapper that is not recognised runs as any other function.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from ...base import is_own
 
 _WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
 """The wrappers by their names, and the classes that make them."""
+_HINTS = ("mark_dynamo_propagated_dynamic_indices", "maybe_mark_dynamic_helper")
 _OURS = f"{__name__.partition('.')[0]}."
 _MAIN_REGION = -1
 """Entries that belong to no wrapper of their own (``isolate_recompiles``)."""
@@ -94,6 +95,12 @@ def is_switching(code: CodeType) -> bool:
     return any(each is code for each in made) and {"fn", "self"} <= {*code.co_freevars}
 
 
+def is_hint(code: CodeType) -> bool:
+    """Whether code is that by which compiled code tells later frames which sizes of a result are dynamic."""
+    module = sys.modules.get("torch._functorch._aot_autograd.runtime_wrappers")
+    return code.co_name in _HINTS and getattr(getattr(module, code.co_name, None), "__code__", None) is code
+
+
 def switch_of(wrapper: FunctionType, code: CodeType) -> Switch:
     """What a wrapper does, read off its closure; ``code`` is its own code."""
     cells = zip(code.co_freevars, wrapper.__closure__ or (), strict=True)
@@ -104,6 +111,41 @@ def switch_of(wrapper: FunctionType, code: CodeType) -> Switch:
     whole = getattr(context, "_isolate_recompiles_id", _MAIN_REGION) == _MAIN_REGION
     plain = callback is None or (callback is given and callable(callback) and whole)
     return Switch(found["fn"], None if callback is None else backend_of(callback), context, plain)
+
+
+def watching_compilations(begun: Callable[[], None], ended: Callable[[], None]) -> Callable[[], None] | None:
+    """Call a function before Dynamo compiles a frame, on any thread, and another one afterwards.
+
+    Returns:
+        What ends that; None where nothing can be compiled.
+    """
+    handler = getattr(_module("callback"), "callback_handler", None)
+    if handler is None:
+        return None
+
+    def begins(_: Any) -> None:
+        begun()
+
+    def ends(_: Any) -> None:
+        ended()
+
+    handler.register_start_callback(begins)
+    handler.register_end_callback(ends)
+
+    def stop() -> None:
+        with suppress(ValueError):  # torch._dynamo.reset() forgets them
+            handler.remove_start_callback(begins)
+            handler.remove_end_callback(ends)
+
+    return stop
+
+
+def leave_alone(code: CodeType) -> CodeType:
+    """Let Dynamo compile no frame with this code; frames that it calls are compiled as ever."""
+    skip = getattr(_module("eval_frame"), "skip_code", None)
+    if skip is not None:
+        skip(code)
+    return code
 
 
 def backend_of(callback: Any) -> Any:
@@ -138,22 +180,23 @@ def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
 def runs_as_it_is(code: CodeType) -> bool:
     """Whether Dynamo leaves frames with this code alone.
 
-    It has looked at them, or looks at none of their file.
+    It has looked at them and compiled nothing, or looks at none of their file.
     """
     converting, rules = _module("convert_frame"), _module("trace_rules")
     if converting is None or rules is None or is_own(code.co_filename):
         return True
-    return code in converting.input_codes or bool(rules.check(code))
+    looked_at = code in converting.input_codes and not compiled_frames(code, None)
+    return looked_at or bool(rules.check(code))
 
 
 @contextmanager
 def functions_dispatched(state: Any) -> Generator[None]:
-    """A context in which ``__torch_function__`` is called as at another time (:func:`dispatched_functions`)."""
+    """A context in which ``__torch_function__`` is called as :func:`dispatched_functions` said earlier."""
     now = dispatched_functions()
     if now == state:
         yield
         return
-    set_state = torch._C._set_torch_function_state
+    set_state: Any = getattr(torch._C, "_set_torch_function_state")  # noqa: B009
     set_state(state)
     try:
         yield

@@ -73,6 +73,11 @@ def switching(
     return _written(code, "*args, **kwargs", body, {_CHOOSE: enter, _LEAVE: leave})
 
 
+def silent(code: CodeType) -> CodeType:
+    """Code that does nothing."""
+    return _written(code, "*args, **kwargs", ["return None"], {})
+
+
 def _check(names: Sequence[str]) -> None:
     for name in names:
         if not name.isidentifier() or iskeyword(name):

@@ -18,14 +18,16 @@ import threading
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from ....base import identity
-from ...pytorch import compiled_frames, is_switching
+from ...pytorch import compiled_frames, is_hint, is_switching, leave_alone
 from ...state import our_profiler
 from .instrument import OpaqueError, instrument
-from .redirect import choosing, switching
+from .redirect import choosing, silent, switching
+from .turns import Turns
 
 
 class Replaced(NamedTuple):
@@ -45,13 +47,13 @@ class Swaps:
         self._made: dict[int, tuple[CodeType, CodeType | None, str]] = {}  # by the identity of the code
         self._originals: dict[int, CodeType] = {}  # by the identity of instrumented code
         self._replaced: dict[int, Replaced] = {}  # by the identity of the function
-        self._redirected: weakref.WeakKeyDictionary[FunctionType, tuple[CodeType, CodeType]] = (
-            weakref.WeakKeyDictionary()
-        )  # code that chooses what runs, with the function's own
+        self._redirected: dict[int, Replaced] = {}  # functions whose code chooses what runs, by identity
         self._users = 0
+        self._turns = Turns(self._interrupt)
 
     def begin(self) -> None:
         """A traced call begins."""
+        self._turns.begin()
         with self._lock:
             self._users += 1
 
@@ -59,10 +61,19 @@ class Swaps:
         """A traced call is over; with the last one every function has its own code again."""
         with self._lock:
             self._users -= 1
-            if self._users:
-                return
-            replaced, self._replaced = self._replaced, {}
-            _exchange([(each.function(), each.instrumented, each.code) for each in replaced.values()])
+            if not self._users:
+                self._put_back()
+        self._turns.end()
+
+    def _put_back(self) -> None:
+        replaced, self._replaced = self._replaced, {}
+        _exchange([(each.function(), each.instrumented, each.code) for each in replaced.values()])
+
+    def _interrupt(self) -> None:
+        """Another thread compiles while calls are traced: it has to find every function as it is."""
+        self._notes.interrupt()
+        with self._lock:
+            self._put_back()
 
     def is_instrumented(self, code: CodeType) -> bool:
         """Whether code was made here."""
@@ -83,13 +94,13 @@ class Swaps:
             Why its code is opaque, or None.
         """
         code = function.__code__
-        redirected = self._redirected.get(function)
+        redirected = self._redirected.get(identity(function))
         if identity(code) in self._originals:
-            if not chooses or (redirected is not None and redirected[1] is code):
+            if not chooses or (redirected is not None and redirected.instrumented is code):
                 return None
             code = self._originals[identity(code)]
         with self._lock:
-            if is_switching(code) or chooses or compiled_frames(code, None):
+            if chooses or is_switching(code) or is_hint(code) or compiled_frames(code, None):
                 _, instrumented, why = self._redirect(function, code)
             else:
                 _, instrumented, why = self._made.get(identity(code)) or self._make(code)
@@ -113,29 +124,38 @@ class Swaps:
             replaced = [*self._replaced.values()]
             _exchange([(each.function(), each.instrumented, each.code) for each in replaced])
         try:
-            yield
+            with self._turns.aside():
+                yield
         finally:
             with self._lock:
                 _exchange([(each.function(), each.code, each.instrumented) for each in replaced])
 
     def _redirect(self, function: FunctionType, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
         """Code that chooses what runs each time the function is called."""
-        known = self._redirected.get(function)
-        if known is not None and known[0] is code:
-            return code, known[1], ""
-        which, notes = weakref.ref(function), self._notes
+        known = self._redirected.get(identity(function))
+        if known is not None and known.code is code:
+            return code, known.instrumented, ""
+        which, notes = weakref.ref(function, partial(self._forget, identity(function))), self._notes
         try:
             if is_switching(code):
                 made = switching(code, notes.entering(which, code), notes.leaving)
+            elif is_hint(code):  # an attribute of a tensor, new in each call; without it results are the same
+                made = silent(code)
             else:
                 made = choosing(code, notes.choosing(which, code))
-            instrumented = instrument(made, notes)
+            instrumented = leave_alone(instrument(made, notes))
         except OpaqueError as error:
             return code, None, str(error)
-        self._redirected[function] = code, instrumented
+        self._forget(identity(function))
+        self._redirected[identity(function)] = Replaced(which, code, instrumented)
         self._originals[identity(instrumented)] = code
-        weakref.finalize(function, self._originals.pop, identity(instrumented), None)
         return code, instrumented, ""
+
+    def _forget(self, function: int, *_: Any) -> None:
+        """A function is gone, or gets other code."""
+        known = self._redirected.pop(function, None)
+        if known is not None:
+            self._originals.pop(identity(known.instrumented), None)
 
     def _make(self, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
         profiler = our_profiler()

@@ -33,6 +33,7 @@ from ...pytorch import (
 )
 from ..bytecode import copied
 from ..trace import PLAIN_TYPES, Trace
+from . import names
 
 VALID = "valid"
 _STAND_INS = (torch.Tensor, torch.nn.Parameter)
@@ -91,8 +92,10 @@ def choose(
     switch = trace.switched
     if switch is None or switch.backend is None:
         return _followed(trace, function, code)
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    variables = {**variables, **{name: cell.cell_contents for name, cell in cells if _is_filled(cell)}}
+    for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        names.cell(trace, cell)
+        if _is_filled(cell):
+            variables[variable] = cell.cell_contents
     with without_our_modes():
         frames = compiled_frames(code, switch.backend)
         frame = next((each for each in frames if each.fits(variables)), None)
@@ -167,8 +170,10 @@ def _reference(trace: Trace, value: Any) -> Callable[[], Any]:
 
 
 def _kept(trace: Trace, value: Any, stand_ins: dict[int, torch.Tensor]) -> Any:
-    """A variable as it is kept: containers made anew, stand-ins for tensors."""
+    """A variable as it is kept: containers of the call's own made anew, stand-ins for tensors."""
     kind = type(value)
+    if kind in (*_CONTAINERS, dict) and trace.has(value) and trace.given.number_of(value) is None:
+        return value  # what it holds may change, and guards look at that
     if isinstance(value, torch.Tensor):
         found = stand_ins.get(id(value))
         return stand_ins.setdefault(id(value), _stand_in(value)) if found is None else found

@@ -138,6 +138,11 @@ class Notes:
 
         return enter
 
+    def interrupt(self) -> None:
+        """Functions are about to get their own code back: nothing more is noted of the calls in progress."""
+        for trace in list(self._calls.values()):
+            trace.refuse("torch.compile", "runs while another thread compiles, and cannot be followed")
+
     def leaving(self, function: Any) -> None:
         """What a wrapper has called is over."""
         trace = self._traces[_thread()]
