@@ -146,22 +146,21 @@ class TestCalls:
 def test_a_backward_whose_results_lie_in_what_was_saved_for_it(device):
     """Inductor lets a backward write its results over saved tensors that nobody else needs."""
 
-    def step(x):
-        for _ in range(3):
-            x = (x.sin() * x.cos()).exp()
-        return x
+    def step(x, weight, scale):
+        return (x @ weight).tanh() * scale
 
-    inputs = [torch.randn(64, 8, device=device, requires_grad=True) for _ in range(CALLS)]
+    torch.manual_seed(1)
+    weight = torch.randn(8, 8, device=device)
+    inputs = [torch.randn(64, 8, device=device) for _ in range(CALLS)]
+    ours, theirs = ([torch.ones(64, 8, device=device, requires_grad=True) for _ in inputs] for _ in range(2))
     with taking_over() as policy:
         act = compiled(step)
-        for x in inputs:
-            act(x).sum().backward()
+        for x, scale in zip(inputs, ours, strict=True):
+            act(x, weight, scale).sum().backward()
         found = replays(policy)
-    got = [x.grad for x in inputs]
-    for x in inputs:
-        x.grad = None
-        step(x).sum().backward()
-    torch.testing.assert_close(got, [x.grad for x in inputs])
+    for x, scale in zip(inputs, theirs, strict=True):
+        step(x, weight, scale).sum().backward()
+    torch.testing.assert_close([each.grad for each in ours], [each.grad for each in theirs])
     assert found["torch.compile [0/0] backward"] >= CALLS - 4
 
 
@@ -298,6 +297,26 @@ class TestReports:
             places = {each.where for each in found.report().reasons if each.where}
         assert places
         assert all("test_torch_compile_policy.py" in each for each in places)
+
+    def test_a_backward_that_inductor_refuses_runs_as_it_is(self, device, monkeypatch):
+        """Inductor would ask its own runtime of graphs about the forward, which has never run."""
+        model = network(device)
+        plain = copy.deepcopy(model)
+        inputs = [torch.randn(6, 8, device=device) for _ in range(CALLS)]
+        with taking_over() as policy, inductor_config.patch(force_disable_cudagraph_TESTING_ONLY=False):
+            should_wrap = policy.should_wrap
+
+            def and_refuse_the_next(graph):
+                inductor_config.force_disable_cudagraph_TESTING_ONLY = True
+                return should_wrap(graph)
+
+            monkeypatch.setattr(policy, "should_wrap", and_refuse_the_next)
+            got = train(compiled(model), model, inputs)
+            found = replays(policy)
+        torch._dynamo.reset()
+        assert_same(got, train(without_graphs(plain), plain, inputs))
+        assert list(found) == ["torch.compile [0/0]"]
+        assert all(each >= CALLS - 4 for each in found.values())
 
     def test_code_compiled_without_graphs_is_left_alone(self, device):
         with taking_over() as policy, torch.no_grad():

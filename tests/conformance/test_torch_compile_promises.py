@@ -412,6 +412,23 @@ class TestMutation:
         assert report.recordings[0].operations == 1
 
 
+@pytest.mark.slow
+def test_compiled_code_may_run_between_two_segments(device):
+    """As code for two kinds of devices does; here by an option, which takes any region."""
+    regions = [f"rote_compiled::region_{number}" for number in range(1000)]
+    act = torch.compile(
+        lambda x, total: total.add_(x) * 2, backend=backend, options={"split_ops": regions}, dynamic=True
+    )
+    total, expected = torch.zeros(4, device=device), torch.zeros(4, device=device)
+    for _ in range(CALLS):
+        x = torch.randn(4, device=device)
+        assert_same(act(x, total), expected.add_(x) * 2)
+        assert_same(total, expected)
+    (report,) = reports()
+    assert report.replayed == REPLAYED
+    assert [each.operation for each in report.recordings[0].islands] != []
+
+
 CACHED = """
 import json, torch
 from torch import nn

@@ -25,7 +25,7 @@ def inputs_of(graph: torch.fx.GraphModule) -> tuple[CompiledInput, ...]:
         CompiledInput(
             _name(node.source, node.of_wrapped) if node.source else f"args[{number}]",
             _line(node.stacks),
-            node.static,
+            node.stays,
         )
         for number, node in enumerate(input_nodes(graph))
     )

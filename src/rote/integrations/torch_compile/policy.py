@@ -35,7 +35,7 @@ from ...runtime.pytorch import HandedRegion
 from .inputs import line_of
 from .listing import Listing
 from .torch_private import (
-    Part,
+    HandedPart,
     PolicyBase,
     aligned,
     compile_number,
@@ -114,7 +114,14 @@ class CudagraphPolicy(PolicyBase, Listing):
         return graph if graph is not None and graph.current_callable is model else None
 
     def _graphed(
-        self, graph: Any, name: str, part: Part, model: Code, *, backward: bool, partitioned: bool = False
+        self,
+        graph: Any,
+        name: str,
+        part: HandedPart,
+        model: Code,
+        *,
+        backward: bool,
+        partitioned: bool = False,
     ) -> Code:
         """Code that records itself and replays, in place of the code of a part."""
         kinds = frozenset[str](graph.device_types if graph is not None else ())

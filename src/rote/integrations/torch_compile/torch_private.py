@@ -54,13 +54,13 @@ class InputNode:
         source: Where the program has it, in Dynamo's notation; empty if Dynamo does not say.
         of_wrapped: The root of the source is the module that is compiled. PyTorch wraps modules of its own
             (``Sequential``) in a function, which calls them ``fn``.
-        static: It is a parameter or a buffer, or was marked by ``mark_static_address``.
+        stays: It is a parameter or a buffer, or was marked by ``mark_static_address``.
         stacks: The stacks of what uses it, in order.
     """
 
     source: str
     of_wrapped: bool
-    static: bool
+    stays: bool
     stacks: tuple[str | None, ...]
 
 
@@ -79,7 +79,7 @@ def _input_node(node: torch.fx.Node) -> InputNode:
         source=str(name() if callable(name) else name),
         of_wrapped=getattr(root, "local_name", "") == "fn"
         and getattr(root, "is_derefed_cell_contents", False),
-        static="_dynamo_static_input_type" in node.meta.get("tensor_dict", {}),
+        stays="_dynamo_static_input_type" in node.meta.get("tensor_dict", {}),
         stacks=tuple(user.meta.get("stack_trace") for user in node.users),
     )
 
@@ -108,7 +108,7 @@ def skips_backward(graph: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Part:
+class HandedPart:
     """What Inductor says of code that it hands over to be graphed.
 
     Attributes:
@@ -133,11 +133,11 @@ def whole_part(
     mutated_input_idxs: Iterable[int] = (),
     constants: Iterable[torch.Tensor] = (),
     **more: Any,
-) -> Part:
+) -> HandedPart:
     """The code of a whole graph, by what Inductor passes to a policy. Seen in torch 2.13."""
     del more
     given, stack_of = tuple(placeholders), cudagraph_utils.get_placeholder_stack_trace
-    return Part(
+    return HandedPart(
         tuple(str(each.name) for each in given),
         tuple(stack_of(each) for each in given),
         frozenset(static),
@@ -146,7 +146,7 @@ def whole_part(
     )
 
 
-def parts_of(graph: Any, static: Iterable[int], more: Mapping[str, Any]) -> list[Part]:
+def parts_of(graph: Any, static: Iterable[int], more: Mapping[str, Any]) -> list[HandedPart]:
     """The parts of a compiled graph that a CUDA graph can hold; what lies between them runs as it is.
 
     What a part takes from another one, or from between, it may write: its memory may be used again for a

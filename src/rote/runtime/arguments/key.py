@@ -66,12 +66,12 @@ class CompiledInput(NamedTuple):
     Attributes:
         name: How the program calls it: ``self.layers.0.weight``, ``x``.
         site: The first line that uses it, if it is known.
-        static: It is a parameter, a buffer or marked as static: it hardly ever lies elsewhere.
+        stays: It is a parameter, a buffer or marked by ``mark_static_address``; it hardly ever moves.
     """
 
     name: str
     site: Site | None = None
-    static: bool = False
+    stays: bool = False
 
 
 class Call(NamedTuple):
@@ -115,8 +115,8 @@ class Call(NamedTuple):
         return _names(self.spec)
 
     def line_of(self, leaf: int) -> Site | None:
-        """The line that uses a static input of compiled code; None for all other arguments."""
-        return self.inputs[leaf].site if self.inputs and self.inputs[leaf].static else None
+        """The line that uses a parameter or buffer of compiled code; None for all other arguments."""
+        return self.inputs[leaf].site if self.inputs and self.inputs[leaf].stays else None
 
     def addresses(self) -> tuple[int, ...]:
         """Where the inputs of compiled code lie, 0 for what is no parameter; empty for other calls."""

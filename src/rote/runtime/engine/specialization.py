@@ -83,7 +83,7 @@ class Specialization:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self._ledger = subject.ledger
-        self.choice = Choice(self.recordings, self.limits, subject.static)
+        self.choice = Choice(self.recordings, self.limits, subject.staying)
         self.places: tuple[
             int, ...
         ] = ()  # of the inputs of compiled code, in the last call that was looked at

@@ -77,9 +77,9 @@ class Subject:
     inputs: tuple[CompiledInput, ...] | None = None
 
     @property
-    def static(self) -> frozenset[int]:
+    def staying(self) -> frozenset[int]:
         """The arguments that are parameters and buffers, as the compiler of the callable says."""
-        return frozenset(number for number, each in enumerate(self.inputs or ()) if each.static)
+        return frozenset(number for number, each in enumerate(self.inputs or ()) if each.stays)
 
     def follow(
         self, call: Call, meet: Callable[[Any], None] = lambda tensor: None, aside: Aside = aside
