@@ -14,11 +14,13 @@ from contextlib import contextmanager
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.utils import counters
 from torch._functorch import config as autograd_config
 from torch._inductor import config as inductor_config
 from torch._inductor import cudagraph_utils
 from torch._inductor.graph import GraphLowering
 from torch._inductor.scheduler import BaseSchedulerNode, Scheduler
+from torch._inductor.utils import fresh_cache
 
 from rote import EnvironmentError_, NotReplayedError, OptionError
 from rote.integrations import torch_compile
@@ -61,12 +63,12 @@ def stand_in_for_cuda(monkeypatch):
 
 
 @contextmanager
-def taking_over(partition=True, **options):
+def taking_over(partition=True, cached=False, **options):
     policy = cudagraph_policy(**options)
-    uncached = autograd_config.patch(enable_autograd_cache=False)  # the stand-in is in no key of a cache
+    uncached = autograd_config.patch(enable_autograd_cache=cached)  # the stand-in is in no key of a cache
     with (
         uncached,
-        inductor_config.patch(cudagraph_policy=policy, graph_partition=partition, fx_graph_cache=False),
+        inductor_config.patch(cudagraph_policy=policy, graph_partition=partition, fx_graph_cache=cached),
     ):
         yield policy
 
@@ -166,6 +168,30 @@ def test_a_backward_whose_results_lie_in_what_was_saved_for_it(device):
 
 @needs_policies
 @compiles
+@pytest.mark.parametrize("autograd", [True, False])
+def test_what_comes_out_of_a_cache_is_recorded_too(device, autograd):
+    inputs, seen = [torch.randn(6, 8, device=device) for _ in range(CALLS)], []
+    with fresh_cache():
+        for _ in range(2):
+            torch._dynamo.reset()
+            counters.clear()
+            model = network(device)
+            with (
+                taking_over(cached=True) as policy,
+                autograd_config.patch(enable_autograd_cache=autograd),
+            ):
+                losses = train(compiled(model), model, inputs)
+                seen.append((losses, replays(policy)))
+    assert counters["inductor"]["fxgraph_cache_hit"] >= 2
+    assert bool(counters["aot_autograd"]["autograd_cache_hit"]) is autograd
+    (cold, cold_replays), (warm, warm_replays) = seen
+    assert_same(warm, cold)
+    assert warm_replays == cold_replays
+    assert {*warm_replays} == {"torch.compile [0/0]", "torch.compile [0/0] backward"}
+
+
+@needs_policies
+@compiles
 class TestInputs:
     def test_written_inputs_are_written(self, device):
         def count(x, total):
@@ -224,15 +250,16 @@ class TestInputs:
         assert report.replayed >= CALLS
 
     def test_tensors_that_the_code_holds(self, device):
-        table = torch.arange(4.0, device=device)
+        """Inductor keeps a tensor of more than eight numbers, and writes fewer into its kernels."""
+        numbers = [float(n) for n in range(16)]
 
         def look_up(x):
-            return x * torch.tensor([1.0, 2.0, 3.0, 4.0], device=x.device) + table
+            return x * torch.tensor(numbers, device=x.device)
 
         with taking_over() as policy, torch.no_grad():
             act = compiled(look_up)
             for _ in range(CALLS):
-                x = torch.randn(4, device=device)
+                x = torch.randn(16, device=device)
                 torch.testing.assert_close(act(x), look_up(x))
             assert all(each >= CALLS - 4 for each in replays(policy).values())
 
@@ -324,6 +351,14 @@ class TestReports:
             for _ in range(CALLS):
                 act(torch.ones(3, device=device))
         assert policy.graphed() == []
+
+    def test_the_backend_needs_no_policy(self, device):
+        with taking_over() as policy, torch.no_grad():
+            act = torch.compile(lambda x: x * 2, backend=torch_compile.backend)
+            for _ in range(CALLS):
+                act(torch.ones(3, device=device))
+        assert policy.graphed() == []
+        assert [each.report().replayed for each in torch_compile.backend.graphed()] == [CALLS - 3]
 
     def test_strict_where_inductor_is_to_raise(self, device):
         with inductor_config.patch({"triton.cudagraph_or_error": True}), taking_over() as policy:

@@ -51,12 +51,11 @@ Code = Callable[[list[Any]], Any]
 """Compiled code, which takes a list of its inputs and empties it."""
 
 
-class CudagraphPolicy(PolicyBase, Listing):
+class CudagraphPolicy(Listing, PolicyBase):
     """What Inductor asks, made by :func:`cudagraph_policy`."""
 
     def __init__(self, wishes: Wishes) -> None:
         super().__init__()
-        Listing.__init__(self)
         self._wishes = wishes
         self._offered = threading.local()
 
@@ -165,9 +164,10 @@ def _apart(code: Code) -> Code:
             if not place or place not in given:
                 return value
             if place not in copies:
-                copies[place] = value.untyped_storage().clone()
-            empty = torch.empty(0, dtype=value.dtype, device=value.device)
-            return empty.set_(copies[place], value.storage_offset(), value.size(), value.stride())
+                empty = torch.empty(0, dtype=torch.uint8, device=value.device)
+                copies[place] = empty.set_(value.untyped_storage()).clone().untyped_storage()
+            made = torch.empty(0, dtype=value.dtype, device=value.device)
+            return made.set_(copies[place], value.storage_offset(), value.size(), value.stride())
 
         return tuple([own(value) for value in code(inputs)])
 

@@ -160,8 +160,10 @@ def parts_of(graph: Any, static: Iterable[int], more: Mapping[str, Any]) -> list
     """
     utils: Any = cudagraph_utils
     written = OrderedSet(more["mutated_input_idxs"])
+    tensors = [name for name, value in (graph.constants or {}).items() if isinstance(value, torch.Tensor)]
+    constants = dict(zip([*tensors, *graph.frozen_param_names], more["constants"], strict=False))
     known = utils.CudagraphMetadata(
-        more["placeholders"], OrderedSet(static), written, more["stack_traces"], graph.constants or {}
+        more["placeholders"], OrderedSet(static), written, more["stack_traces"], constants
     )
     found = [utils.get_partition_cudagraph_metadata(each, known) for each in graph.partition_maps]
     return [

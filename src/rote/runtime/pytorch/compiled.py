@@ -53,7 +53,7 @@ class CompiledGraph(Protocol):
     source_code: str
 
     def __call__(self, inputs: list[Any]) -> Any:
-        """Run it. The list of its inputs is empty afterwards."""
+        """Run it, which empties the list of its inputs."""
         ...
 
 
