@@ -181,6 +181,7 @@ class TestWhatRuns:
         assert replayed(g) >= REPLAYED - 2
 
     @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
     def test_kernels_of_inductor_are_kept_bit_for_bit(self, device, net):
         act = torch.compile(net)
         g = rote.graph(act)

@@ -210,7 +210,7 @@ def _gone(call: Call) -> Reason:
 def _replaced(gone: Specialization, call: Call) -> Reason | None:
     """The first parameter of compiled code that lies elsewhere than one that died; None if none does."""
     moved = zip(gone.places, call.addresses(), strict=False)
-    at = next((number for number, (was, now) in enumerate(moved) if was != now), None)
+    at = next((number for number, (was, now) in enumerate(moved) if was and now and was != now), None)
     if at is None:
         return None
     was, now = gone.places[at], call.addresses()[at]

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 
 from ...api import CompiledFrom, Graphed
+from ...runtime.pytorch import leave_runtime_alone
 from .inputs import inputs_of
 from .kernels import compiled
 from .listing import Listing
-from .torch_private import compile_number, leave_runtime_alone
+from .torch_private import compile_number
 from .wishes import Wishes
 
 

@@ -31,7 +31,7 @@ import torch
 from ...api import CompiledFrom, Graphed
 from ...base import EnvironmentError_, OptionError
 from ...runtime.arguments import CompiledInput
-from ...runtime.pytorch import HandedRegion
+from ...runtime.pytorch import HandedRegion, leave_runtime_alone
 from .inputs import line_of
 from .listing import Listing
 from .torch_private import (
@@ -40,7 +40,6 @@ from .torch_private import (
     aligned,
     compile_number,
     has_policies,
-    leave_runtime_alone,
     parts_of,
     skips_backward,
     whole_part,

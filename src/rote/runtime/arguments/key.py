@@ -119,11 +119,10 @@ class Call(NamedTuple):
         return self.inputs[leaf].site if self.inputs and self.inputs[leaf].stays else None
 
     def addresses(self) -> tuple[int, ...]:
-        """Where the inputs of compiled code lie, 0 for what is no parameter; empty for other calls."""
+        """Where the inputs of compiled code lie, 0 for what is no plain parameter; empty for other calls."""
         if not self.inputs:
             return ()
-        leaves = zip(self.leaves, self.kinds, strict=True)
-        return tuple([leaf.data_ptr() if kind is PARAMETER else 0 for leaf, kind in leaves])
+        return tuple([leaf.data_ptr() if type(leaf) is torch.nn.Parameter else 0 for leaf in self.leaves])
 
     def foreign_name(self) -> str:
         """Name of the first leaf that cannot be placed, where there is one."""
@@ -370,10 +369,9 @@ def explain_key(was: Key, call: Call, places: tuple[int, ...] = ()) -> str:
     at = differing_leaf(was, call)
     if at is not None:
         name, before, after = call.names()[at], was.tokens[at], now.tokens[at]
-        if places and before[0] == after[0] == PARAMETER:
-            return (
-                f"{name} was a parameter at {places[at]:#x} and is another one at {call.addresses()[at]:#x}"
-            )
+        lay, lies = (found[at] if found else 0 for found in (places, call.addresses()))
+        if lay and lies:
+            return f"{name} was a parameter at {lay:#x} and is another one at {lies:#x}"
         return name + _explain_token(before, after)
     if was.common != now.common:
         state = _explain_state(was.common, now.common)

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-import torch
 from torch.overrides import (
     _get_current_function_mode_stack as function_modes,  # pyright: ignore[reportPrivateUsage]
 )
@@ -31,6 +30,7 @@ from ...base import is_own
 _WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
 """The wrappers by their names, and the classes that make them."""
 _HINTS = ("mark_dynamo_propagated_dynamic_indices", "maybe_mark_dynamic_helper")
+_RUNTIME = __name__.rpartition(".pytorch.")[0]
 _OURS = f"{__name__.partition('.')[0]}."
 _MAIN_REGION = -1
 """Entries that belong to no wrapper of their own (``isolate_recompiles``)."""
@@ -122,6 +122,7 @@ def watching_compilations(begun: Callable[[], None], ended: Callable[[], None]) 
     handler = getattr(_module("callback"), "callback_handler", None)
     if handler is None:
         return None
+    leave_runtime_alone()
 
     def begins(_: Any) -> None:
         begun()
@@ -138,6 +139,16 @@ def watching_compilations(begun: Callable[[], None], ended: Callable[[], None]) 
             handler.remove_end_callback(ends)
 
     return stop
+
+
+def leave_runtime_alone() -> None:
+    """Dynamo compiles no frame of rote's runtime from now on, as it compiles none of PyTorch's own.
+
+    What runs for a frame of compiled code may call the runtime, and Dynamo looks at each frame there.
+    """
+    rules = _module("trace_rules")
+    if rules is not None and not rules.check_file(__file__).skipped:
+        rules.add(_RUNTIME)
 
 
 def leave_alone(code: CodeType) -> CodeType:
@@ -187,27 +198,6 @@ def runs_as_it_is(code: CodeType) -> bool:
         return True
     looked_at = code in converting.input_codes and not compiled_frames(code, None)
     return looked_at or bool(rules.check(code))
-
-
-@contextmanager
-def functions_dispatched(state: Any) -> Generator[None]:
-    """A context in which ``__torch_function__`` is called as :func:`dispatched_functions` said earlier."""
-    now = dispatched_functions()
-    if now == state:
-        yield
-        return
-    set_state: Any = getattr(torch._C, "_set_torch_function_state")  # noqa: B009
-    set_state(state)
-    try:
-        yield
-    finally:
-        set_state(now)
-
-
-def dispatched_functions() -> Any:
-    """Whether ``__torch_function__`` of tensors and modes is called; guards look at it."""
-    asked = getattr(torch._C, "_get_torch_function_state", None)
-    return asked() if asked is not None else None
 
 
 @contextmanager
