@@ -15,7 +15,9 @@ import pytest
 import torch
 from torch import nn
 from torch._inductor import config as inductor_config
+from torch.testing._internal.two_tensor import TwoTensor
 
+import rote
 from rote import NotReplayedError, OptionError
 from rote.integrations.torch_compile import Wishes, backend
 from rote.testing import assert_same
@@ -427,6 +429,25 @@ def test_compiled_code_may_run_between_two_segments(device):
     (report,) = reports()
     assert report.replayed == REPLAYED
     assert [each.operation for each in report.recordings[0].islands] != []
+
+
+def test_parameters_that_stand_for_other_tensors_run_as_they_are(device):
+    """PyTorch takes them apart inside of compiled code."""
+
+    def made(value):
+        return nn.Parameter(TwoTensor(*[torch.full((4,), value, device=device) for _ in range(2)]))
+
+    weight = made(2.0)
+    act, scaled = graphed(lambda x, weight: x * weight), rote.graph(lambda x: x * weight)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            x = torch.randn(4, device=device)
+            for got in (act(x, weight), scaled(x)):
+                assert type(got) is TwoTensor
+                assert_same(got.a, x * 2)
+    (report,) = reports()
+    assert "RT601" in settled(report)
+    assert "RT501" in settled(scaled.report())
 
 
 CACHED = """

@@ -12,7 +12,7 @@ import torch
 
 from ...base import Site, bits_of, complex_of, float_bits, float_of
 from ..objects import exact
-from ..pytorch import is_wrapped, plain_functions
+from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
 from .leaves import (
     Spec,
@@ -232,7 +232,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
     """Kind and comparable form of an argument leaf."""
     if type(leaf) is torch.Tensor and is_plain(leaf):  # by far the most frequent
         return TENSOR, describe_tensor(leaf)
-    if isinstance(leaf, torch.nn.Parameter):
+    if isinstance(leaf, torch.nn.Parameter) and not stands_for_others(leaf):
         return PARAMETER, ("parameter", id(leaf))
     if isinstance(leaf, torch.Tensor):
         plain = type(leaf) is torch.nn.Buffer and is_plain(leaf)

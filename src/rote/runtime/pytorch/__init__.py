@@ -68,6 +68,7 @@ from .torch_private import (
     scripted_value,
     shows_autocast,
     sizes_of_objects,
+    stands_for_others,
     stream_handle,
     tells_modes,
     undispatched,

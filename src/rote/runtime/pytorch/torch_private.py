@@ -69,6 +69,14 @@ def _owns_nothing(tensor: torch.Tensor) -> bool:
     return False
 
 
+_DISPATCH = getattr(torch.Tensor, "__torch_dispatch__", None)
+
+
+def stands_for_others(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's class says what operations do with it: its memory is that of other tensors."""
+    return getattr(type(tensor), "__torch_dispatch__", _DISPATCH) is not _DISPATCH
+
+
 def is_wrapped(tensor: torch.Tensor) -> bool:
     """Whether a tensor is what a ``torch.func`` transform gives its function, over another tensor's memory.
 
@@ -86,7 +94,7 @@ is_lazy_zero: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "_is_zerote
 def has_memory(tensor: torch.Tensor) -> bool:
     """Whether a tensor has a storage with an address, even an empty one."""
     strided = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
-    return strided and not is_wrapped(tensor)
+    return strided and not is_wrapped(tensor) and not stands_for_others(tensor)
 
 
 transforms: Any = _found("_functorch.peek_interpreter_stack", lambda: None)
