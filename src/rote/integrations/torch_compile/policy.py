@@ -20,6 +20,7 @@ would see whole graphs with their partitions: it is called for code that nobody 
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -45,6 +46,8 @@ from .torch_private import (
     whole_part,
 )
 from .wishes import Wishes
+
+_log = logging.getLogger("rote")
 
 Code = Callable[[list[Any]], Any]
 """Compiled code, which takes a list of its inputs and empties it."""
@@ -99,6 +102,9 @@ class CudagraphPolicy(Listing, PolicyBase):
         if graph is None or graph.partition_maps is None or graph.recursively_apply_fns is None:
             return wrap(name, whole_part(static, **more), model)
         parts = parts_of(graph, static, more)
+        if not parts:
+            text = "%s runs as it is: no CUDA graph can hold any part of it"
+            _log.info(text, name)
         names = [f"{name} part {number}" for number in range(len(parts))] if len(parts) > 1 else [name]
         graph.recursively_apply_fns(
             [partial(wrap, *each, partitioned=True) for each in zip(names, parts, strict=True)]

@@ -22,14 +22,16 @@ from .frames import (
     leave_alone,
     leave_runtime_alone,
     runs_as_it_is,
+    runs_operator,
     stance,
     switch_of,
+    untraced,
     watching_compilations,
-    without_our_modes,
 )
 from .kernels import Running, hiding
 from .modes import DispatchMode
 from .processes import Contact, contact, is_acting, is_quiet
+from .replaced import REPLACEMENTS
 from .torch_private import (
     ACCESSORS,
     SCRIPTS,

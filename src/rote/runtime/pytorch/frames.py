@@ -13,9 +13,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+import torch
 from torch.overrides import (
     _get_current_function_mode_stack as function_modes,  # pyright: ignore[reportPrivateUsage]
 )
@@ -26,9 +28,13 @@ from torch.utils._python_dispatch import (
 )
 
 from ...base import is_own
+from .replaced import REPLACEMENTS
 
 _WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
 """The wrappers by their names, and the classes that make them."""
+_PYTORCH = Path(torch.__file__).parent
+_OF_OPERATORS = (f"{_PYTORCH / '_higher_order_ops'}", f"{_PYTORCH / 'nn' / 'attention'}")
+"""Where the functions around operators over Python functions lie."""
 _HINTS = ("mark_dynamo_propagated_dynamic_indices", "maybe_mark_dynamic_helper")
 _RUNTIME = __name__.rpartition(".pytorch.")[0]
 _OURS = f"{__name__.partition('.')[0]}."
@@ -101,6 +107,14 @@ def is_hint(code: CodeType) -> bool:
     return code.co_name in _HINTS and getattr(getattr(module, code.co_name, None), "__code__", None) is code
 
 
+def runs_operator(code: CodeType) -> bool:
+    """Whether code is PyTorch's own around an operator over Python functions, such as ``torch.cond``.
+
+    Outside of compiled code it compiles a frame around the operator, which gives what it gives as written.
+    """
+    return code.co_filename.startswith(_OF_OPERATORS)
+
+
 def switch_of(wrapper: FunctionType, code: CodeType) -> Switch:
     """What a wrapper does, read off its closure; ``code`` is its own code."""
     cells = zip(code.co_freevars, wrapper.__closure__ or (), strict=True)
@@ -109,6 +123,9 @@ def switch_of(wrapper: FunctionType, code: CodeType) -> Switch:
     given = found.get("callback", context.callback)
     callback = frames._callback_from_stance(given)
     whole = getattr(context, "_isolate_recompiles_id", _MAIN_REGION) == _MAIN_REGION
+    code_of_function = getattr(found["fn"], "__code__", None)
+    if code_of_function is not None and runs_operator(code_of_function):
+        return Switch(found["fn"], None, context, True)
     plain = callback is None or (callback is given and callable(callback) and whole)
     return Switch(found["fn"], None if callback is None else backend_of(callback), context, plain)
 
@@ -184,7 +201,7 @@ def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
         CompiledFrame(each.code, each.guard_manager)
         for each in (entries(code) if entries is not None else None) or ()
         if getattr(each, "isolate_recompiles_id", _MAIN_REGION) == _MAIN_REGION
-        and (backend is None or each.backend is backend)
+        and (backend is None or each.backend is backend or each.backend == backend)
     ]
 
 
@@ -201,9 +218,12 @@ def runs_as_it_is(code: CodeType) -> bool:
 
 
 @contextmanager
-def without_our_modes() -> Generator[None]:
-    """A context without dispatch modes and without rote's function modes; the user's are in force."""
-    with without_modes():
+def untraced() -> Generator[None]:
+    """A context without dispatch modes, and without what rote puts around a traced call.
+
+    That is its function modes, and names of PyTorch that it replaces. The user's function modes are in force.
+    """
+    with REPLACEMENTS.withdrawn(), without_modes():
         stack = [pop_mode() for _ in function_modes()]
         users = [mode for mode in reversed(stack) if not type(mode).__module__.startswith(_OURS)]
         for mode in users:

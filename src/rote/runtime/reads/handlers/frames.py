@@ -30,7 +30,7 @@ from ...pytorch import (
     runs_as_it_is,
     stance,
     switch_of,
-    without_our_modes,
+    untraced,
 )
 from ..bytecode import copied
 from ..trace import PLAIN_TYPES, Trace
@@ -97,7 +97,7 @@ def choose(
         names.cell(trace, cell)
         if _is_filled(cell):
             variables[variable] = cell.cell_contents
-    with without_our_modes():
+    with untraced():
         frames = compiled_frames(code, switch.backend)
         frame = next((each for each in frames if each.fits(variables)), None)
     if frame is not None:
@@ -129,7 +129,7 @@ def _guard(trace: Trace, function: FunctionType, frame: CompiledFrame, variables
     kept: dict[str, Any] = {}
     objects: dict[str, Callable[[], Any]] = {}
     try:
-        with without_our_modes():
+        with untraced():
             stand_ins: dict[int, torch.Tensor] = {}
             for variable, value in variables.items():
                 if _is_object(value):
