@@ -73,7 +73,10 @@ _DISPATCH = getattr(torch.Tensor, "__torch_dispatch__", None)
 
 
 def stands_for_others(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's class says what operations do with it: its memory is that of other tensors."""
+    """Whether a tensor's class says what operations do with it: its memory is that of other tensors.
+
+    A fake tensor of a check is one, too.
+    """
     return getattr(type(tensor), "__torch_dispatch__", _DISPATCH) is not _DISPATCH
 
 
@@ -94,7 +97,7 @@ is_lazy_zero: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "_is_zerote
 def has_memory(tensor: torch.Tensor) -> bool:
     """Whether a tensor has a storage with an address, even an empty one."""
     strided = tensor.layout is torch.strided and not isinstance(tensor, UninitializedTensorMixin)
-    return strided and not is_wrapped(tensor) and not stands_for_others(tensor)
+    return strided and not is_wrapped(tensor)
 
 
 transforms: Any = _found("_functorch.peek_interpreter_stack", lambda: None)
