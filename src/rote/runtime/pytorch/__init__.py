@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .compiled import (
     CompiledGraph,
+    HandedRegion,
     compiled_writes,
     donates,
     draws_numbers,
@@ -69,6 +70,7 @@ from .torch_private import (
     scripted_value,
     shows_autocast,
     sizes_of_objects,
+    stands_for_others,
     stream_handle,
     tells_modes,
     undispatched,
