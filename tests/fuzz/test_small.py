@@ -26,7 +26,7 @@ def test_programs_about_a_piece(piece, caplog):
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Dynamo's, about what it cannot compile
 @pytest.mark.parametrize("number", range(6))
 def test_programs_under_torch_compile(number, caplog):
-    """Graphed, compiled code does what it does alone: plain and graphed are compared under ``torch.compile``."""
+    """Graphed, compiled code does what it does alone."""
     for name in ("rote", "torch"):
         caplog.set_level(logging.CRITICAL, name)
     text = program(random.Random(number), PIECES)
