@@ -18,6 +18,7 @@ from typing import Any
 from torch.compiler import is_compiling, is_dynamo_compiling
 
 from ..base import MisuseError, NotReplayedError, Site, read_settings, user_site
+from ..enclosed import enclose, leave_alone
 from ..hazards import Findings, findings_of, rules
 from ..hazards.rules import Reason, reason
 from ..runtime.arguments import (
@@ -136,7 +137,7 @@ class Graphed:
             Exception: What the callable raises, unchanged.
         """
         if is_dynamo_compiling():
-            return self._function(*args, **kwargs)
+            return self.call_in_trace(args, kwargs)
         paths = self._paths
         value = paths.newest.call(args, kwargs)
         if value is NOT_MINE:
@@ -159,6 +160,14 @@ class Graphed:
         if type(value) is Timed:
             return value.run(self._function, args, kwargs)
         return self.call_plainly(args, kwargs) if value is PLAINLY else value
+
+    def call_in_trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], instance: Any = None) -> Any:
+        """Call the callable in a function that Dynamo traces; ``instance`` is that of a graphed method."""
+        if self._enabled:
+            return enclose(self, self._function, args, kwargs, instance)
+        leave_alone()
+        given = args if instance is None else (instance, *args)
+        return self._function(*given, **kwargs)
 
     def call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the callable itself, and enter its time in the ledger."""
@@ -455,6 +464,9 @@ class Graphed:
         """
         if instance is None:
             return self
+        if is_dynamo_compiling():
+            leave_alone()
+            return functools.partial(_call_method, self, instance)
         known = self._bound.get(id(instance))
         bound = known[1]() if known is not None and known[0]() is instance else None
         if bound is not None:
@@ -494,3 +506,10 @@ class Graphed:
         keys = self.__dict__.get("_keys")
         if keys is not None and not ends():  # by then the names of this module may be gone
             keys.release()
+
+
+def _call_method(graphed: Graphed, instance: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call the method of an instance, where Dynamo traces the function that calls it."""
+    if not is_dynamo_compiling():  # behind a graph break
+        return graphed.__get__(instance)(*args, **kwargs)
+    return graphed.call_in_trace(args, kwargs, instance)

@@ -19,6 +19,7 @@ from .torch_private import (
     TELLS_LAZY,
     Sizes,
     SwitchPlaces,
+    above_dispatch,
     constants_of,
     count_versions,
     counts_inside,

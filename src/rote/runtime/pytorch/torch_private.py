@@ -9,8 +9,8 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -377,6 +377,31 @@ def count_versions() -> None:
     """Let kernels that a handler calls count versions as outside of a mode, until the handler returns."""
     if _exclude is not None:
         _exclude(_counting, False)
+
+
+_key_guard: Any = _found("_ForceDispatchKeyGuard")
+_key_sets: Any = _found("_dispatch_tls_local_include_set"), _found("_dispatch_tls_local_exclude_set")
+_ABOVE = [
+    key
+    for name in ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView")
+    if (key := _found(f"DispatchKey.{name}"))
+]
+
+
+@contextmanager
+def above_dispatch() -> Generator[None]:
+    """A context in a kernel or handler in which operations are called as from outside: autograd records them.
+
+    Without these names of PyTorch nothing is changed. Outside of a mode nothing need be.
+    """
+    if _key_guard is None or None in _key_sets:
+        yield
+        return
+    included, excluded = (each() for each in _key_sets)
+    for key in (*_ABOVE, *_LAZY):
+        excluded = excluded.remove(key)
+    with _key_guard(included, excluded):
+        yield
 
 
 def scripted_names(module: Any) -> list[str]:
