@@ -69,10 +69,11 @@ def compare(device, graphed, plain, make, *, around="eager", fullgraph=True, inp
     """
     inputs = inputs or (lambda n: (torch.randn(3, 8, device=device),))
     act = torch.compile(make(graphed), backend=around, fullgraph=fullgraph)
-    expected = torch.compile(make(plain), backend=around) if around == "inductor" else make(plain)
+    expected = make(plain)
     for n in range(calls):
         given = inputs(n)
-        assert_same(act(*copied(given)), expected(*copied(given)))
+        tolerance = 1e-5 if around == "inductor" else 0.0  # its kernels round in another way
+        assert_same(act(*copied(given)), expected(*copied(given)), tolerance=tolerance)
 
 
 def copied(values):
@@ -103,7 +104,7 @@ class TestGraph:
         with torch.no_grad():
             compare(device, act, lambda x: model(x).relu(), surrounded, around=around)
         assert (act.report().calls, act.report().replayed) == (CALLS, REPLAYED)
-        assert compiled_graphs() == (2 if around == "inductor" else 1)
+        assert compiled_graphs() == 1
 
     def test_held_results_stay(self, device, around):
         act = rote.graph(lambda x: x.cumsum(0))
@@ -151,6 +152,21 @@ class TestGraph:
             for _ in range(CALLS):
                 x = torch.randn(3, 8, device=device)
                 torch.testing.assert_close(outer(x), plain(x) - 1)
+
+    def test_compiled_code_in_a_graphed_callable_is_trained(self, device, around):
+        model = network(device)
+        inner = rote.graph(lambda x: model(x).relu())
+        middle = torch.compile(surrounded(inner), backend=around)
+        outer = rote.graph(lambda x: middle(x) - 1)
+        plain = surrounded(lambda x: model(x).relu())
+        for _ in range(2 * CALLS):
+            x, y = torch.randn(3, 8, device=device), torch.randn(3, 8, device=device)
+            losses, expected = [outer(x).sum(), outer(y).sum()], [plain(x).sum(), plain(y).sum()]
+            for loss, other in zip(losses, expected, strict=True):
+                torch.testing.assert_close(
+                    torch.autograd.grad(loss, [*model.parameters()]),
+                    torch.autograd.grad(other, [*model.parameters()]),
+                )
 
     def test_switched_off_it_is_the_plain_callable(self, device):
         act, seen = rote.graph(lambda x: x.sin(), enabled=False), Nodes()
@@ -248,6 +264,32 @@ class TestKinds:
         policy = Policy()
         compare(device, lambda x: policy.infer(x), lambda x: x * 2.0, surrounded, fullgraph=False)
         assert policy.infer.report().replayed == REPLAYED
+
+    def test_padded(self, device, around):
+        model = network(device)
+        act = rote.padded(lambda x: model(x), axes={"x": {0: [4, 8]}}, tolerance=1e-5)
+        f = torch.compile(surrounded(act), backend=around, dynamic=True, fullgraph=True)
+        with torch.no_grad():
+            for n in range(3 * CALLS):
+                x = torch.randn(2 + n % 5, 8, device=device)
+                assert_same(f(x), surrounded(model)(x), tolerance=1e-5)
+        assert act.report().padded > 0
+        assert act.report().graphed.replayed > 0
+
+    def test_padded_method(self, device):
+        class Policy:
+            scale = 2.0
+
+            @rote.padded(axes={"x": {0: [4, 8]}})
+            def infer(self, x):
+                return x * self.scale
+
+        policy = Policy()
+        f = torch.compile(lambda x: policy.infer(x) + 1, backend="eager", dynamic=True)
+        for n in range(3 * CALLS):
+            x = torch.randn(2 + n % 5, 8, device=device)
+            assert_same(f(x), x * 2.0 + 1)
+        assert policy.infer.report().padded > 0
 
     def test_compiled_itself(self, device):
         model = network(device)
@@ -354,7 +396,10 @@ class TestGradients:
         for _ in range(CALLS):
             x, y = (torch.randn(64, 64, device=device, requires_grad=True) for _ in range(2))
             torch.testing.assert_close(
-                torch.autograd.grad(one(x, y).sum(), [x, y]), torch.autograd.grad(other(x, y).sum(), [x, y])
+                torch.autograd.grad(one(x, y).sum(), [x, y]),
+                torch.autograd.grad(other(x, y).sum(), [x, y]),
+                atol=1e-4,
+                rtol=1e-4,
             )
 
     def test_parameter_that_is_rebound(self, device, around):
@@ -461,6 +506,31 @@ class TestResultsAndArguments:
         plain = lambda x, y: x * 2 if x is y else x * 3  # noqa: E731
         act = rote.graph(plain)
         compare(device, act, plain, lambda call: lambda x: call(x, x) + call(x, x.clone()), around=around)
+
+    def test_argument_that_requires_grad_where_gradients_are_off(self, device, around):
+        def plain(x):
+            return x * 2 if x.requires_grad else x * 3
+
+        def make(call):
+            def run(x):
+                y = x.sin()
+                with torch.no_grad():
+                    return call(y) + call(y.detach())
+
+            return run
+
+        act, x = rote.graph(plain), torch.randn(3, 8, device=device, requires_grad=True)
+        f = torch.compile(make(act), backend=around, fullgraph=True)
+        for _ in range(CALLS):
+            assert_same(f(x), make(plain)(x), tolerance=1e-5)
+
+    def test_transforms_of_functions(self, device, around):
+        def plain(x):
+            return torch.vmap(lambda row: row.sum() * row)(x)
+
+        act = rote.graph(plain)
+        compare(device, act, plain, surrounded, around=around)
+        assert act.report().replayed == REPLAYED
 
     def test_result_that_is_an_argument_is_that_argument(self, device):
         act = rote.graph(lambda x: (x, x * 2))

@@ -161,10 +161,20 @@ class Graphed:
             return value.run(self._function, args, kwargs)
         return self.call_plainly(args, kwargs) if value is PLAINLY else value
 
-    def call_in_trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], instance: Any = None) -> Any:
-        """Call the callable in a function that Dynamo traces; ``instance`` is that of a graphed method."""
+    def call_in_trace(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], instance: Any = None, wrapper: Any = None
+    ) -> Any:
+        """Call the callable in a function that Dynamo traces.
+
+        Args:
+            args: Positional arguments.
+            kwargs: Keyword arguments.
+            instance: That of a method which was graphed in a class.
+            wrapper: What was called, where that is a wrapper around this one.
+        """
         if self._enabled:
-            return enclose(self, self._function, args, kwargs, instance)
+            called = self if wrapper is None else wrapper
+            return enclose(called, self._function, args, kwargs, instance)
         leave_alone()
         given = args if instance is None else (instance, *args)
         return self._function(*given, **kwargs)
@@ -465,8 +475,7 @@ class Graphed:
         if instance is None:
             return self
         if is_dynamo_compiling():
-            leave_alone()
-            return functools.partial(_call_method, self, instance)
+            return method_in_trace(self, instance)
         known = self._bound.get(id(instance))
         bound = known[1]() if known is not None and known[0]() is instance else None
         if bound is not None:
@@ -508,8 +517,13 @@ class Graphed:
             keys.release()
 
 
-def _call_method(graphed: Graphed, instance: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call the method of an instance, where Dynamo traces the function that calls it."""
+def method_in_trace(wrapper: Any, instance: Any) -> Callable[..., Any]:
+    """The method of an instance, where Dynamo traces the function that calls it."""
+    leave_alone()
+    return functools.partial(_call_method, wrapper, instance)
+
+
+def _call_method(wrapper: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
     if not is_dynamo_compiling():  # behind a graph break
-        return graphed.__get__(instance)(*args, **kwargs)
-    return graphed.call_in_trace(args, kwargs, instance)
+        return wrapper.__get__(instance)(*args, **kwargs)
+    return wrapper.call_in_trace(args, kwargs, instance)

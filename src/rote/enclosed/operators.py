@@ -25,8 +25,7 @@ from typing import Any
 import torch
 
 from ..base import EnvironmentError_, MisuseError
-from ..runtime.arguments import tracing
-from ..runtime.pytorch import above_dispatch, foreign_modes
+from ..runtime.pytorch import DispatchMode, above_dispatch, dispatch_modes
 from .call import EnclosedCall
 
 MARK = "__rote_enclosed__"
@@ -47,7 +46,7 @@ def function_of(call: EnclosedCall) -> Callable[..., Any]:
     operators()
 
     def enclosed(*operands: Any) -> tuple[torch.Tensor, ...]:
-        if not foreign_modes() or tracing.get():
+        if all(isinstance(mode, DispatchMode) for mode in dispatch_modes()):  # nobody traces the graph
             return tuple(call.run(operands))
         tensors, sizes = operands[: call.tensors], operands[call.tensors :]
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
@@ -81,6 +80,15 @@ class Ticket(bytearray):
         memory.results, memory.operands = results, operands
         _KEPT[number] = memory
         return torch.frombuffer(memory, dtype=torch.int64)
+
+
+def try_on_fakes(call: EnclosedCall, fakes: Sequence[Any]) -> None:
+    """Have PyTorch find out what a call returns, as it will when it traces the graph further.
+
+    Raises:
+        Exception: It cannot.
+    """
+    operators().call(call.name, [*fakes[: call.tensors]], [*fakes[call.tensors :]], [])
 
 
 def tickets_held() -> int:
@@ -124,13 +132,11 @@ def _call(
     name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int], differentiable: Sequence[int]
 ) -> list[torch.Tensor]:
     call = _found(name)
-    if not differentiable:
-        with above_dispatch():
-            results = call.run([*tensors, *sizes])
-        return [look.lay_out(each.detach()) for each, look in zip(results, call.looks, strict=True)]
-    given = [_for_autograd(call, n, tensor, n in differentiable) for n, tensor in enumerate(tensors)]
+    given = [_given(call, n, tensors, differentiable) for n in range(len(tensors))]
     with above_dispatch():
         results = call.run([*given, *sizes])
+    if not differentiable:
+        return [look.lay_out(each.detach()) for each, look in zip(results, call.looks, strict=True)]
     for place, each, look in zip(call.places, results, call.looks, strict=True):
         if each.requires_grad != look.needs_grad:
             raise MisuseError(
@@ -142,17 +148,27 @@ def _call(
     return [*copies, Ticket.make(results, given)]
 
 
-def _for_autograd(call: EnclosedCall, number: int, tensor: torch.Tensor, needs: bool) -> torch.Tensor:
-    """What the callable gets for an operand: the tensor itself, or a copy if compiled code writes over it."""
-    if tensor.requires_grad or not (needs or number in call.made):
-        return tensor
-    return tensor.detach().clone().requires_grad_(needs)
+def _given(
+    call: EnclosedCall, number: int, tensors: Sequence[torch.Tensor], differentiable: Sequence[int]
+) -> torch.Tensor:
+    """What the callable gets for an operand: the tensor itself, if that is what PyTorch has traced.
+
+    It is a copy where the autograd graph needs it and compiled code writes over it. Compiled code leaves out
+    copies that the program makes; that must not make one object of two.
+    """
+    tensor, needs = tensors[number], call.inputs[number].needs_grad
+    if differentiable and (number in call.made or number in differentiable) and not tensor.requires_grad:
+        return tensor.detach().clone().requires_grad_(needs)
+    if tensor.requires_grad != needs or any(tensor is other for other in tensors[:number]):
+        return tensor.detach().requires_grad_(needs)
+    return tensor
 
 
 def _call_fake(
     name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], differentiable: Sequence[int]
 ) -> list[torch.Tensor]:
-    results = [each.detach() for each in _found(name).body(*tensors, *sizes)]
+    with above_dispatch():
+        results = [each.detach() for each in _found(name).body(*tensors, *sizes)]
     return [*results, torch.empty(1, dtype=torch.int64)] if differentiable else results
 
 

@@ -22,7 +22,7 @@ from torch.fx import Node
 from .body import Traced, fake_of
 from .call import EnclosedCall, Operands
 from .modes import ModesAtCall
-from .operators import function_of
+from .operators import function_of, try_on_fakes
 
 _PLAIN = (
     bool, int, float, complex, str, bytes, type(None), type(...), slice, range, enum.Enum, torch.dtype,
@@ -163,10 +163,17 @@ class Tracing:
             body = traced.body(self._output.nn_modules)
         except KeyError as missing:
             self.refuse(f"it uses {missing}")
-        with self._output.fake_mode:
-            operands = recipe.operands(traced.inputs)
-            call = EnclosedCall.of(self._value("graphed"), owner, operands, traced, body, results, mark.modes)
-        traced.replace(function_of(call))
+        operands = recipe.operands(traced.inputs)
+        try:
+            with self._output.fake_mode:
+                call = EnclosedCall.of(
+                    self._value("graphed"), owner, operands, traced, body, results, mark.modes
+                )
+                function = function_of(call)
+                try_on_fakes(call, [fake_of(each) for each in traced.inputs])
+        except Exception as error:  # whatever an operation may raise on fake tensors
+            self.refuse(f"PyTorch does not find out what it returns ({type(error).__name__}: {error})")
+        traced.replace(function)
 
     def _check_effects(self, mark: _Mark, given: Sequence[Any], after: Sequence[Any]) -> None:
         pending = [*self._pending()]

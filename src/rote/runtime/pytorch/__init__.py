@@ -5,6 +5,7 @@ from __future__ import annotations
 from .compiled import (
     CompiledGraph,
     compiled_writes,
+    dispatch_modes,
     donates,
     draws_numbers,
     is_uncapturable,
