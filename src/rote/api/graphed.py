@@ -161,23 +161,14 @@ class Graphed:
             return value.run(self._function, args, kwargs)
         return self.call_plainly(args, kwargs) if value is PLAINLY else value
 
-    def call_in_trace(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], instance: Any = None, wrapper: Any = None
-    ) -> Any:
-        """Call the callable in a function that Dynamo traces.
+    @property
+    def traced(self) -> tuple[Callable[..., Any], bool]:
+        """What Dynamo traces in the place of a call, and whether the call is enclosed."""
+        return self._function, self._enabled
 
-        Args:
-            args: Positional arguments.
-            kwargs: Keyword arguments.
-            instance: That of a method which was graphed in a class.
-            wrapper: What was called, where that is a wrapper around this one.
-        """
-        if self._enabled:
-            called = self if wrapper is None else wrapper
-            return enclose(called, self._function, args, kwargs, instance)
-        leave_alone()
-        given = args if instance is None else (instance, *args)
-        return self._function(*given, **kwargs)
+    def call_in_trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], instance: Any = None) -> Any:
+        """Call the callable in a function that Dynamo traces; ``instance`` is that of a graphed method."""
+        return call_traced(self, self._function, args, kwargs, instance, encloses=self._enabled)
 
     def call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the callable itself, and enter its time in the ledger."""
@@ -515,6 +506,32 @@ class Graphed:
         keys = self.__dict__.get("_keys")
         if keys is not None and not ends():  # by then the names of this module may be gone
             keys.release()
+
+
+def call_traced(
+    wrapper: Any,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    instance: Any = None,
+    *,
+    encloses: bool,
+) -> Any:
+    """Call a wrapper in a function that Dynamo traces.
+
+    Args:
+        wrapper: What is called.
+        function: The plain callable.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        instance: That of a method which was graphed in a class.
+        encloses: The wrapper is called when compiled code runs, not the plain callable.
+    """
+    if encloses:
+        return enclose(wrapper, function, args, kwargs, instance)
+    leave_alone()
+    given = args if instance is None else (instance, *args)
+    return function(*given, **kwargs)
 
 
 def method_in_trace(wrapper: Any, instance: Any) -> Callable[..., Any]:

@@ -169,7 +169,7 @@ def _call_fake(
 ) -> list[torch.Tensor]:
     with above_dispatch():
         results = [each.detach() for each in _found(name).body(*tensors, *sizes)]
-    return [*results, torch.empty(1, dtype=torch.int64)] if differentiable else results
+    return [*results, torch.empty(1, dtype=torch.int64, device="cpu")] if differentiable else results
 
 
 def _walk(

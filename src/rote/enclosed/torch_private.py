@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import torch
 from torch.fx import Node
 
+from ..runtime.pytorch import transforms
 from .body import Traced, fake_of
 from .call import EnclosedCall, Operands
 from .modes import ModesAtCall
@@ -82,8 +83,9 @@ class Tracing:
     def begin(self) -> None:
         """Note where Dynamo is, or break the graph."""
         self.leave_frames_alone()
-        if self._output.export or self._output.current_tracer.parent is not None:
-            return
+        inside = self._output.current_tracer.parent is not None or transforms() is not None
+        if self._output.export or inside:
+            return  # the callable is the plain one there
         why = self._unsettled()
         if why:
             self.refuse(why)
@@ -136,8 +138,7 @@ class Tracing:
             if kind in ("AttributeMutationExisting", "ValueMutationExisting") and effects.is_modified(
                 variable
             ):
-                source = getattr(variable, "source", None)
-                yield _name_of(source) if source is not None else "a variable"
+                yield _name_of(getattr(variable, "source", None))
 
     # ------------------------------------------------------------------ behind it
 
@@ -158,7 +159,7 @@ class Tracing:
         for each in recipe.held:
             self._install(each)
         if not traced.results:
-            return  # what was traced has no part in the result
+            return  # the graph goes on with what was traced; it may draw random numbers
         try:
             body = traced.body(self._output.nn_modules)
         except KeyError as missing:
@@ -371,5 +372,9 @@ def _memory(node: Node) -> Any:
 
 
 def _name_of(source: Any) -> str:
-    name: Any = source.name  # a method in older versions
-    return str(name() if callable(name) else name)
+    """Dynamo's name for what it reads; the cells of functions have none."""
+    try:
+        name = source.name if source is not None else "a variable"
+        return str(name() if callable(name) else name)  # a method in older versions
+    except NotImplementedError:
+        return "a variable"

@@ -18,6 +18,7 @@ from ..api import (
     GraphedMethod,
     OptionKeywords,
     ReasonCounts,
+    call_traced,
     dress,
     graph,
     method_in_trace,
@@ -178,6 +179,7 @@ class Padded:
         calls: PaddedCalls | None = None,
     ) -> None:
         self._graphed = graphed
+        self._plain, self._enabled = graphed.traced
         self._settings = positions, axes, tolerance
         self._calls = calls or PaddedCalls(graphed.report().name, positions, axes, tolerance)
         self._bound: weakref.WeakKeyDictionary[Graphed, PaddedCalls] = weakref.WeakKeyDictionary()
@@ -198,7 +200,7 @@ class Padded:
 
     def call_in_trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], instance: Any = None) -> Any:
         """Call the callable in a function that Dynamo traces; ``instance`` is that of a graphed method."""
-        return self._graphed.call_in_trace(args, kwargs, instance, self)
+        return call_traced(self, self._plain, args, kwargs, instance, encloses=self._enabled)
 
     def report(self) -> PaddedReport:
         """How many calls were padded, why others were not, and the report of the graphed callable."""

@@ -70,6 +70,7 @@ from .torch_private import (
     sizes_of_objects,
     stream_handle,
     tells_modes,
+    transforms,
     undispatched,
     unseen_functions,
 )
