@@ -1,10 +1,10 @@
 """Operators for calls of graphed callables, which PyTorch's compiler holds, orders and differentiates.
 
 Where a graph of Dynamo's runs as it is, its call goes to the graphed callable, with autograd around it. Where
-PyTorch traces the graph further it meets a differentiable function of two operators: ``call`` in the forward,
-``walk`` in the backward. Both are run by Python when the compiled code comes to them.
+PyTorch traces the graph further it meets an operator, ``call``; with gradients a differentiable function of
+two: ``keep`` in the forward, ``walk`` in the backward. Python runs them when compiled code comes to them.
 
-Compiled code runs without autograd. So ``call`` keeps the autograd graph of the result, for ``walk``, and
+Compiled code runs without autograd. So ``keep`` keeps the autograd graph of the result, for ``walk``, and
 returns copies: compiled code may use the memory of results and of what it has made itself again, while that
 graph needs it. What is kept is known by a number in a tensor (a *ticket*), which PyTorch saves for the
 backward like any other. The memory of the ticket holds what is kept, which ends when PyTorch lets go of that
@@ -31,7 +31,11 @@ from .call import EnclosedCall
 MARK = "__rote_enclosed__"
 """The attribute of a function in a graph that leads to the call which it stands for."""
 _NAMESPACE = "rote_enclosed"
-_CALL = "call(str name, Tensor[] tensors, SymInt[] sizes, int[] differentiable) -> Tensor[]"
+_CALL = "call(str name, Tensor[] tensors, SymInt[] sizes) -> Tensor[]"
+_KEEP = (
+    "keep(str name, Tensor[] tensors, SymInt[] sizes, int[] differentiable)"
+    " -> (Tensor[] results, Tensor ticket)"
+)
 _WALK = (
     "walk(str name, Tensor ticket, Tensor[] grads, int[] results, int[] operands, SymInt[] looks) -> Tensor[]"
 )
@@ -51,7 +55,7 @@ def function_of(call: EnclosedCall) -> Callable[..., Any]:
         tensors, sizes = operands[: call.tensors], operands[call.tensors :]
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return _Differentiable.apply(call, sizes, *tensors)
-        return tuple(operators().call(call.name, [*tensors], [*sizes], []))
+        return tuple(operators().call(call.name, [*tensors], [*sizes]))
 
     setattr(enclosed, MARK, call)
     _CALLS[call.name] = call
@@ -88,7 +92,7 @@ def try_on_fakes(call: EnclosedCall, fakes: Sequence[Any]) -> None:
     Raises:
         Exception: It cannot.
     """
-    operators().call(call.name, [*fakes[: call.tensors]], [*fakes[call.tensors :]], [])
+    operators().call(call.name, [*fakes[: call.tensors]], [*fakes[call.tensors :]])
 
 
 def tickets_held() -> int:
@@ -100,7 +104,7 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: EnclosedCall, sizes: Sequence[Any], *tensors: torch.Tensor) -> Any:
         differentiable = [n for n, needs in enumerate(ctx.needs_input_grad[2:]) if needs]
-        *results, ticket = operators().call(call.name, [*tensors], [*sizes], differentiable)
+        results, ticket = operators().keep(call.name, [*tensors], [*sizes], differentiable)
         ctx.save_for_backward(ticket)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(
@@ -128,15 +132,21 @@ class _Differentiable(torch.autograd.Function):
         return None, None, *given
 
 
-def _call(
+def _call(name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
+    call = _found(name)
+    given = [_given(call, n, tensors, ()) for n in range(len(tensors))]
+    with above_dispatch():
+        results = call.run([*given, *sizes])
+    return [look.lay_out(each.detach()) for each, look in zip(results, call.looks, strict=True)]
+
+
+def _keep(
     name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int], differentiable: Sequence[int]
-) -> list[torch.Tensor]:
+) -> tuple[list[torch.Tensor], torch.Tensor]:
     call = _found(name)
     given = [_given(call, n, tensors, differentiable) for n in range(len(tensors))]
     with above_dispatch():
         results = call.run([*given, *sizes])
-    if not differentiable:
-        return [look.lay_out(each.detach()) for each, look in zip(results, call.looks, strict=True)]
     for place, each, look in zip(call.places, results, call.looks, strict=True):
         if each.requires_grad != look.needs_grad:
             raise MisuseError(
@@ -145,7 +155,7 @@ def _call(
                 "Compile it again by torch._dynamo.reset(), or call the callable outside of compiled code"
             )
     copies = [look.lay_out(each.detach().clone()) for each, look in zip(results, call.looks, strict=True)]
-    return [*copies, Ticket.make(results, given)]
+    return copies, Ticket.make(results, given)
 
 
 def _given(
@@ -164,12 +174,15 @@ def _given(
     return tensor
 
 
-def _call_fake(
-    name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], differentiable: Sequence[int]
-) -> list[torch.Tensor]:
+def _call_fake(name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
     with above_dispatch():
-        results = [each.detach() for each in _found(name).body(*tensors, *sizes)]
-    return [*results, torch.empty(1, dtype=torch.int64, device="cpu")] if differentiable else results
+        return [each.detach() for each in _found(name).body(*tensors, *sizes)]
+
+
+def _keep_fake(
+    name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], differentiable: Sequence[int]
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    return _call_fake(name, tensors, sizes), torch.empty(1, dtype=torch.int64, device="cpu")
 
 
 def _walk(
@@ -247,12 +260,14 @@ class Operators:
     """The operators; they are defined as long as this lives.
 
     Attributes:
-        call: The forward.
+        call: The call, where no gradients are recorded.
+        keep: The call, with its autograd graph kept for a ticket.
         walk: The backward.
         library: Keeps them defined.
     """
 
     call: Any
+    keep: Any
     walk: Any
     library: torch.library.Library
 
@@ -262,11 +277,15 @@ def operators() -> Operators:
     """The operators, defined at the first call."""
     library = torch.library.Library(_NAMESPACE, "DEF")
     tags = [torch.Tag.cudagraph_unsafe, torch.Tag.nondeterministic_seeded, torch.Tag.needs_exact_strides]
-    for schema, real, fake in ((_CALL, _call, _call_fake), (_WALK, _walk, _walk_fake)):
+    for schema, real, fake in (
+        (_CALL, _call, _call_fake),
+        (_KEEP, _keep, _keep_fake),
+        (_WALK, _walk, _walk_fake),
+    ):
         name = schema.partition("(")[0]
         library.define(schema, tags=tags)
         library.impl(name, real, "CompositeExplicitAutograd")
         library.impl(name, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"{_NAMESPACE}::{name}", fake, lib=library)
     namespace = getattr(torch.ops, _NAMESPACE)
-    return Operators(namespace.call.default, namespace.walk.default, library)
+    return Operators(namespace.call.default, namespace.keep.default, namespace.walk.default, library)

@@ -11,6 +11,7 @@ from .compiled import (
     is_uncapturable,
     run_compiled,
     seeing_compiled,
+    takes_tickets,
 )
 from .frames import (
     CompiledFrame,
