@@ -14,6 +14,7 @@ from ..runtime.memory import Account, parse_size
 from ..runtime.verify import Verifier
 
 _BACKENDS = ("auto", "cuda", "host")
+_NUMERICS = ("exact", "plain")
 _COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0}
 
 REMOVED: Mapping[str, str] = {
@@ -45,6 +46,7 @@ class OptionKeywords(TypedDict, total=False):
     verify: int
     verify_tolerance: float
     keep: bool
+    numerics: Literal["exact", "plain"]
     split_ops: Sequence[str]
     enabled: bool
 
@@ -126,12 +128,15 @@ class Options:
     verify: int = 0
     verify_tolerance: float = 0.0
     keep: bool = False
+    numerics: Literal["exact", "plain"] = "exact"
     split_ops: Sequence[str] = ()
     enabled: bool = True
 
     def __post_init__(self) -> None:
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(map(repr, _BACKENDS))}")
+        if self.numerics not in _NUMERICS:
+            raise OptionError(f"numerics={self.numerics!r} is not one of {', '.join(map(repr, _NUMERICS))}")
         for name, least in _COUNTS.items():
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -164,6 +169,7 @@ class Options:
             guess=not strict,
             keep=self.keep or strict or bool(self.verify),
             split=frozenset(self.split_ops),
+            exact=self.numerics == "exact",
             silent=self.strict_output,
         )
 

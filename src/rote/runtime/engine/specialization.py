@@ -28,6 +28,7 @@ from ..backends.protocol import Backend, Lock, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
 from ..conditions import named_in, reached
 from ..memory import Holding
+from ..optimize import improve
 from ..program import (
     EAGER,
     PLAINLY,
@@ -41,7 +42,7 @@ from ..program import (
 from ..pytorch import plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
-from ..recording import Node, Recording, RecordingMemory
+from ..recording import FIRST_TIER, Node, Recording, RecordingMemory
 from ..replay import Counting, HotPath, KeyCounts, Replayed, raised, replay, result_of
 from .answer import Answer
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_now
@@ -209,7 +210,18 @@ class Specialization:
             recording.show_gradients(node.effects)
         backend.leave_call()
         recording.count_replay()
+        if recording.replays >= recording.tiers.due:
+            self._improve(recording, call, done.path)
         return Answer(value, REPLAYED, [], recording)
+
+    def _improve(self, recording: Recording, call: Call, path: list[Any]) -> None:
+        """Optimise the way that was just replayed, and have the umpire time it."""
+        began, nodes = perf_counter(), [recording.root]
+        for value in path:
+            nodes.append(nodes[-1].edges[value])
+        improve(recording, nodes, call)
+        self._ledger.add_work(perf_counter() - began)
+        recording.improve_at(recording.tiers.following(recording.replays, recording.root))
 
     def _stop_sharing_gradients(self, recording: Recording, call: Call, site: Site) -> Answer:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
@@ -287,6 +299,8 @@ class Specialization:
             self._ledger.add_trace(perf_counter() - began, recorded=False)
             raise
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
+        if answer.how == RECORDED and answer.recording is not None and self.limits.exact:
+            answer.recording.improve_at(answer.recording.replays + FIRST_TIER)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
 

@@ -38,6 +38,7 @@ from .eviction import Evictions
 from .gradients import ShownGradients
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
+from .tiers import Tiers
 from .tree import Branch, Island, Known, Node
 
 
@@ -56,8 +57,10 @@ class Recording:
         memory: What it holds; None while nothing is captured.
         replays: How often it was replayed.
         strays: Its last replay met a value that leads nowhere recorded.
-        due: Replays at which the general path has to look at the contest.
+        due: Replays at which the general path has to look at the contest or the tiers.
+        compared: Replays at which it has to look at the contest.
         contest: Its rounds against plain calls.
+        tiers: What stands in the place of recorded stretches.
         evictions: How often a budget took its memory.
         occupancy: Whether a result that waits for its backward needs the memory as it is.
         stand_ins: What its graph has instead of parameters.
@@ -89,7 +92,8 @@ class Recording:
         self.contest = Contest()
         self.replays = 0
         self.strays = False
-        self.due = FIRST_ROUND
+        self.due = self.compared = FIRST_ROUND
+        self.tiers = Tiers()
         self.evictions = Evictions()
         self.occupancy = Occupancy()
         self.stand_ins = ParameterAliases()
@@ -152,7 +156,13 @@ class Recording:
 
     def compare_at(self, replays: int) -> None:
         """After so many replays the general path looks at the contest."""
-        self.due = replays
+        self.compared = replays
+        self.due = min(replays, self.tiers.due)
+
+    def improve_at(self, replays: int) -> None:
+        """After so many replays the general path looks at the tiers."""
+        self.tiers.due = replays
+        self.due = min(replays, self.compared)
 
     def count_replay(self) -> None:
         """It was replayed."""
@@ -181,6 +191,8 @@ class Recording:
         """Drop the recorded form and give its memory back; what was observed stays."""
         self._let_go()
         self.root.unrecord()
+        self.tiers.clear()
+        self.compare_at(self.compared)
         memory, self.memory = self.memory, None
         self.accesses.written_arrays.clear()
         self.gradients.release()

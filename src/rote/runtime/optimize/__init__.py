@@ -1,0 +1,7 @@
+"""The exact tier of a recording: its program without the operations that give nothing new, captured anew."""
+
+from __future__ import annotations
+
+from .effects import Effects, LeftAloneError, Touched
+from .improving import improve
+from .shortening import RULES, ShortRun, ShortStretch, shorten
