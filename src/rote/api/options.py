@@ -110,6 +110,11 @@ class Options:
             ``backward`` on the results, the walk back counts as part of the call. Recordings in strict mode
             or with ``verify`` are not measured; see :mod:`..runtime.recording.contest`. With True, keys and
             values that never come again are traced all the same, up to ``max_paths``.
+        numerics: ``"exact"`` leaves operations out that give nothing new, so that every bit is eager's: what
+            nobody reads, what an operation has given before (as loops do), what depends on numbers alone.
+            The recording is captured anew for that, after 128 replays, and the faster way is kept. The report
+            says how many operations each rule has removed, or why none. ``"plain"`` replays what was
+            captured.
         split_ops: Names of operators that run between two segments: ``("mylib::op", "mylib::op.overload")``.
             Operators with the tag ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the
             dispatcher below autograd: ``"aten::addmm"``, not ``"aten::linear"``. Views are never split

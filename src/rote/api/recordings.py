@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ..runtime.backends import PROCESS
 from ..runtime.engine import Specialization
 from ..runtime.memory import BUDGETS, Account
+from ..runtime.optimize import RULES
 from ..runtime.program import InputFacts
 from ..runtime.recording import Recording, Tiers
 from .report import InputReport, IslandReport, LeftAloneReport, OutputReport, RecordingReport, TierReport
@@ -52,9 +53,10 @@ def _report(entry: Specialization, variant: Recording, nbytes: int) -> Recording
 
 
 def _tier(tiers: Tiers) -> TierReport | None:
-    if not (tiers.exact or tiers.left):
+    if not (tiers.exact or tiers.left or tiers.whole):
         return None
-    removed, figures = [each.removed for each in tiers.stretches], tiers.contest.figures
+    removed = [each.removed for each in tiers.stretches] + [each for _, each in tiers.whole]
+    figures = tiers.contest.figures
     by_rule = Counter[str]()
     for each in removed:
         by_rule.update(each.by_rule)
@@ -62,7 +64,7 @@ def _tier(tiers: Tiers) -> TierReport | None:
         used=tiers.exact,
         before=sum(each.before for each in removed),
         after=sum(each.after for each in removed),
-        removed=dict(by_rule),
+        removed={rule: by_rule[rule] for rule in RULES},
         shown=sum(each.shown for each in removed),
         outside=sum(each.outside for each in removed),
         left=tuple(LeftAloneReport(why, len(node.operations)) for node, why in tiers.left),

@@ -78,7 +78,7 @@ class TierReport:
 
     Attributes:
         used: Replays use it.
-        before: Operations that launched something, in the stretches that are optimised.
+        before: Operations that launched something, in the stretches that could be looked at.
         after: Operations that do now.
         removed: How many of them each rule has removed: ``dead``, ``recomputed`` (as a loop does),
             ``repeated``, ``copies``, ``constants`` (computed once).
@@ -310,7 +310,7 @@ def _explain_recording(number: int, recording: RecordingReport) -> list[str]:
 def _explain_tier(tier: TierReport) -> list[str]:
     """What an exact tier has removed, and what was left alone."""
     lines: list[str] = []
-    if tier.before:
+    if tier.used:
         rules = ", ".join([f"{count} {rule}" for rule, count in tier.removed.items() if count])
         times = ""
         if tier.exact_us is not None and tier.plain_us is not None:

@@ -220,6 +220,8 @@ class Specialization:
         for value in path:
             nodes.append(nodes[-1].edges[value])
         improve(recording, nodes, call)
+        if self.limits.keep:  # nothing is measured
+            recording.tiers.decide()
         self._ledger.add_work(perf_counter() - began)
         recording.improve_at(recording.tiers.following(recording.replays, recording.root))
 

@@ -1,7 +1,7 @@
 """Makes the calls that are timed; see :mod:`..recording.contest`.
 
-Replays are timed against plain calls, and replays of one tier against those of the other: the same rounds, the
-same clock, the same verdict.
+Replays are timed against plain calls, and replays of one tier against those of the other: the same rounds,
+the same clock, the same verdict.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..arguments import NOT_MINE, Admission, Call
 from ..backends.protocol import Backend
 from ..program import PLAINLY, REPLAYED, Result, Tally, saving_is_hooked, tells_passes
 from ..recording import Recording
-from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream
+from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream, told
 from ..replay import Counts
 from .specialization import Specialization
 from .states import LifeEvent, State
@@ -117,7 +117,7 @@ class Umpire:
             return NOT_MINE  # the replay is followed by a look at what could be optimised
         turn, due = contest.turn(recording.replays)
         if turn is Turn.LOST:
-            for session in tiers.drop(f"with the exact tier {contest.figures}"):
+            for session in tiers.drop(_lost(contest)):
                 if recording.memory is not None:
                     recording.memory.holding.give_up(session)
         elif turn is Turn.NOTHING and contest.figures is not None and not contest.figures.lost:
@@ -179,6 +179,14 @@ class Umpire:
             return NOT_MINE
         finally:
             recording.compare_at(following)
+
+
+def _lost(contest: Contest) -> str:
+    """Why an exact tier is dropped."""
+    figures = contest.figures
+    if figures is None:
+        return "its replays took longer"
+    return f"its replays took {told(figures.replay_s)}, and {told(figures.plain_s)} before"
 
 
 def _is_walked(entry: Specialization) -> bool:

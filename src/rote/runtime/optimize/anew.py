@@ -23,7 +23,7 @@ depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -181,9 +181,7 @@ class _Capture:
             return
         if source.nbytes() < nbytes:
             raise LeftAloneError("a storage has become smaller")
-        self._session.run(
-            _aten.copy_.default, (_as_bytes(target, nbytes), _as_bytes(source, nbytes)), {}
-        )
+        self._session.run(_aten.copy_.default, (_as_bytes(target, nbytes), _as_bytes(source, nbytes)), {})
 
     # ------------------------------------------------------------------ tensors
 

@@ -87,11 +87,13 @@ class Effects:
         captured = set[int]().union(*segments)
         unwritten = set[Origin]()
         for index, operation in enumerate(operations):
-            if index in captured and operation.kind != ops.VIEWED:
+            if operation.kind == ops.VIEWED:
+                _check_known(operation, operation.tokens)
+            elif index in captured:
                 found._look_at(index, operation, unwritten)
             elif operation.kind == ops.CAPTURED and index not in refused:
                 raise LeftAloneError(f"{_told(operation)} is in no segment that is known")
-            elif operation.kind != ops.VIEWED:
+            else:
                 found._look_between(operation)
         return found
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
-
-import torch
+from dataclasses import replace
 
 from ...base import COLLECTOR
 from ..arguments import TENSOR, Call, read_switches
 from ..backends.protocol import Segment, Session, first_line
 from ..memory import BUDGETS
-from ..program import INPUT, NEW, Origin, named_inputs, replaced_kernels
+from ..program import INPUT, Origin, named_inputs, replaced_kernels
+from ..pytorch import plain_functions
 from ..recording import (
     CapturedStretch,
     ExactStretch,
@@ -47,8 +47,13 @@ def improve(recording: Recording, nodes: Sequence[Node], call: Call) -> None:
         if tiers.knows(node) or node.captured is None or not node.captured.segments:
             continue
         try:
-            with COLLECTOR.rests():  # a collection may destroy graphs, which spoils a capture
-                tiers.add(_Improvement(recording, memory, nodes[: number + 1], call).make())
+            # A collection may destroy graphs, which spoils a capture. Tensors may be of the user's classes.
+            with COLLECTOR.rests(), plain_functions():
+                made = _Improvement(recording, memory, nodes[: number + 1], call).make()
+            if isinstance(made, Removed):
+                tiers.keep_whole(node, made)
+            else:
+                tiers.add(made)
         except LeftAloneError as why:
             tiers.leave(node, str(why))
         except Exception as error:
@@ -67,8 +72,11 @@ class _Improvement:
         self._node = way[-1]
         self._call = call
 
-    def make(self) -> ExactStretch:
+    def make(self) -> ExactStretch | Removed:
         """Shorten the stretch, capture what is left, and hold its memory.
+
+        Returns:
+            The exact tier; only what there is where nothing can be removed.
 
         Raises:
             LeftAloneError: It stays as it is.
@@ -82,7 +90,7 @@ class _Improvement:
         outside = self._outside()
         short = shorten(effects, modes, [origin for origin in effects.made if origin in outside])
         if short.after >= short.before:
-            raise LeftAloneError(f"nothing can be removed from {short.before} operations")
+            return replace(_removed(short), after=short.before)
         self._check_modes([modes[index] for index in effects.each()])
         holding = self._memory.holding
         session = self._open()

@@ -1,4 +1,4 @@
-"""A stretch without the operations that give nothing new: exact by construction, in milliseconds, no compiler.
+"""A stretch without the operations that give nothing new: exact by construction, in milliseconds.
 
 An operation is removed only if the bits that it would have given are there already. Two operations give equal
 bits if
@@ -118,9 +118,7 @@ def shorten(effects: Effects, modes: Mapping[int, KernelModes], public: Collecti
 class _Shortening:
     """Goes through a stretch, first back and then forward."""
 
-    def __init__(
-        self, effects: Effects, modes: Mapping[int, KernelModes], public: frozenset[Origin]
-    ) -> None:
+    def __init__(self, effects: Effects, modes: Mapping[int, KernelModes], public: frozenset[Origin]) -> None:
         self._effects = effects
         self._modes = modes
         self._public = public
@@ -146,13 +144,9 @@ class _Shortening:
             outside += sum([self._depends_on_outside(index) for index in kept])
             touched = [effects.touched[index] for index in run]
             shown = [origin for each in touched for origin in (*each.makes, *each.writes)]
-            runs.append(
-                ShortRun(tuple(kept), tuple(dict.fromkeys([o for o in shown if o in self._public])))
-            )
+            runs.append(ShortRun(tuple(kept), tuple(dict.fromkeys([o for o in shown if o in self._public]))))
         same = {origin: self._home(origin) for origin in self._same}
-        return ShortStretch(
-            effects, tuple(self._once), tuple(runs), same, len(launching), +removed, outside
-        )
+        return ShortStretch(effects, tuple(self._once), tuple(runs), same, len(launching), +removed, outside)
 
     def _launches(self, index: int) -> bool:
         operation = self._effects.operations[index]
@@ -215,7 +209,7 @@ class _Shortening:
         return False
 
     def _copies(self, operation: Operation, made: Origin) -> bool:
-        """Whether an operation copies what nobody writes, as it lies; the original stands for the copy then."""
+        """Whether an operation copies what nobody writes, as it lies; the original stands for the copy."""
         facts, result = operation.facts, operation.results[0]
         if facts.short not in _COPIES or operation.structure != "one" or not isinstance(result, Token):
             return False
@@ -292,7 +286,7 @@ def _is_closed(operation: Operation, facts: Facts) -> bool:
 
 
 def _is_unclear(operand: Operand) -> bool:
-    """Whether equal operands may be unequal objects: host memory, and what only the name of a class is known of."""
+    """Whether equal operands may be unequal objects: memory of the host, and objects of other classes."""
     return isinstance(operand, (Opaque, ArrayMemory))
 
 
@@ -302,4 +296,3 @@ def _flat(operands: Sequence[Any]) -> Iterator[Any]:
             yield from _flat(each)
         else:
             yield each
-

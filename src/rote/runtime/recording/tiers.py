@@ -66,6 +66,7 @@ class Tiers:
     Attributes:
         due: Replays from which on the general path looks at them.
         stretches: Those with an exact tier.
+        whole: Those from which nothing can be removed.
         left: Those without, with the reason.
         lost: Why there is no exact tier any more.
         contest: Its replays, timed against those of the plain tier.
@@ -80,6 +81,7 @@ class Tiers:
         """The recording is released; what was optimised with it is gone."""
         self.due = NEVER
         self.stretches: list[ExactStretch] = []
+        self.whole: list[tuple[Node, Removed]] = []
         self.left: list[tuple[Node, str]] = []
         self.lost: str | None = None
         self.contest = Contest()
@@ -89,13 +91,17 @@ class Tiers:
         """Whether a stretch was looked at, as it is now."""
         steps = node.steps
         found = any([steps is each.plain or steps is each.exact for each in self.stretches])
-        return found or any([node is other for other, _ in self.left])
+        return found or any([node is other for other, _ in (*self.left, *self.whole)])
 
     def add(self, stretch: ExactStretch) -> None:
         """A stretch has an exact tier, which replays use from now on."""
         self.stretches.append(stretch)
         self.contest, self.decided = Contest(), False
         stretch.node.steps = stretch.exact
+
+    def keep_whole(self, node: Node, removed: Removed) -> None:
+        """Nothing can be removed from a stretch that was looked at."""
+        self.whole.append((node, removed))
 
     def leave(self, node: Node, why: str) -> None:
         """A stretch stays as it is."""

@@ -72,6 +72,7 @@ class SegmentTape:
         self._steps: list[Step] = []
         self._captured: list[CapturedSegment] = []
         self._modes: dict[int, KernelModes] = {}  # of the operations in the open segment
+        self._now: KernelModes | None = None  # most operations share one object
 
     def start(self, node: Node) -> None:
         """Begin to record a node from its first operation."""
@@ -92,7 +93,10 @@ class SegmentTape:
         if not self.is_open:
             self._begin(place)
         out = self.session.run(func, args, kwargs)
-        self._modes[place.index] = KernelModes.now()
+        now = KernelModes.now()
+        if now != self._now:
+            self._now = now
+        self._modes[place.index] = self._now or now
         return out
 
     def _begin(self, place: Cursor) -> None:
