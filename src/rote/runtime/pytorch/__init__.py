@@ -5,10 +5,27 @@ from __future__ import annotations
 from .compiled import (
     CompiledGraph,
     compiled_writes,
+    donates,
     draws_numbers,
     is_uncapturable,
     run_compiled,
     seeing_compiled,
+)
+from .frames import (
+    CompiledFrame,
+    Switch,
+    compiled_frames,
+    dispatched_functions,
+    functions_dispatched,
+    is_compiling,
+    is_hint,
+    is_switching,
+    leave_alone,
+    runs_as_it_is,
+    stance,
+    switch_of,
+    watching_compilations,
+    without_our_modes,
 )
 from .kernels import Running, hiding
 from .modes import DispatchMode
