@@ -367,6 +367,30 @@ def test_other_switches_inside(device):
         assert each.tier is None or (not each.tier.used and "switches" in each.tier.left[0].reason)
 
 
+def doubled(x: Tensor) -> Tensor:
+    return x * 2 + x * 2
+
+
+@rote.pure
+def declared(x: Tensor) -> Tensor:
+    return steps(x)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("scripted", [False, True])
+def test_code_that_somebody_answers_for(device, scripted):
+    """On a GPU it may launch kernels past the dispatcher; on the host no replay runs it."""
+    fn = torch.jit.script(doubled) if scripted else declared
+    g = play(lambda x: fn(x) + fn(x), rows(device), keep=True)
+    recordings = [found for entry in entries(g) for found in entry.recordings if found.recorded]
+    assert recordings and all([found.trusts for found in recordings])
+    found = tier(g)
+    assert found is not None and found.used is (device.type == "cpu")
+    assert device.type == "cpu" or "answers for" in found.left[0].reason
+    plain = play(steps, rows(device), keep=True)
+    assert not any([found.trusts for entry in entries(plain) for found in entry.recordings])
+
+
 def test_checked_calls_are_checked(device):
     g = play(steps, rows(device, 20), verify=1)
     assert g.report().verified == g.report().replayed == 18

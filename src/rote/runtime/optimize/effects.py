@@ -8,7 +8,9 @@ whole, and the report says why. A stretch is known if
 - they write only memory that they have made. An argument, state, or a tensor of an earlier stretch that is
   written would be written twice by the run that captures it anew;
 - none of them reads memory that ``empty`` has made and nothing that is known has written: then a kernel that
-  was launched past the dispatcher has, and it would be missing;
+  was launched past the dispatcher has, and it would be missing. (Code that could launch one is known to the
+  recording as code of which it is only said what it does, and on a GPU leaves all its stretches alone. On the
+  host no replay runs such code.)
 - tensors are what their tokens say: no token shows whether a tensor is lazily conjugated or negated;
 - what runs between its segments is PyTorch's own, too, and writes nothing that a segment has made.
 

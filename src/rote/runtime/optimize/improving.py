@@ -119,6 +119,9 @@ class _Improvement:
             raise LeftAloneError("it writes arguments, or tensors made outside")
         if self._memory.holding.exclusive:
             raise LeftAloneError("values in its memory outlive a call")
+        if recording.trusts and self._memory.holding.backend.capabilities.asynchronous:
+            text = "it runs code that rote.pure or a library answers for, or TorchScript"
+            raise LeftAloneError(f"{text}, which may launch kernels that no operation shows")
         if replaced_kernels():
             raise LeftAloneError("somebody has replaced kernels of PyTorch's operators")
 

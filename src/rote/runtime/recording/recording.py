@@ -68,6 +68,7 @@ class Recording:
         written_out: What recorded calls wrote to the standard streams.
         facts: What the report says of its arguments.
         keeps_graph: A way through it may have results that require grad.
+        trusts: Its calls ran code of which it is only said what it does.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Recording:
         self.regulars = Regulars()
         self.written_out: dict[Output, None] = {}
         self.facts: tuple[InputFacts, ...] = ()
-        self.keeps_graph = False
+        self.keeps_graph = self.trusts = False
         self._released: list[Callable[[], None]] = []
 
     def sibling(self, spots: Iterable[Spot]) -> Recording:
@@ -116,6 +117,7 @@ class Recording:
             self.estimate,
         )
         other.written_out.update(self.written_out)
+        other.trusts = self.trusts
         return other
 
     # ------------------------------------------------------------------ what calls teach
@@ -143,6 +145,10 @@ class Recording:
     def use_in_place(self, spots: tuple[Spot, ...]) -> None:
         """These arguments share memory with state, and have to be used where they lie."""
         self.bound = spots
+
+    def trust(self) -> None:
+        """A call ran code of which it is only said what it does, or that PyTorch interprets."""
+        self.trusts = True
 
     def track(self, *, keeps_graph: bool) -> None:
         """Before a recording: whether a way through it may have results that require grad."""

@@ -65,3 +65,4 @@ class Noted:
     missing: tuple[str, ...] = ()
     scripts: tuple[Any, ...] = ()  # functions and methods of TorchScript that it called
     contact: Contact | None = None  # what in C it called first that acts on other processes
+    trusts: bool = False  # it ran code of which it is only said what it does, or that PyTorch interprets

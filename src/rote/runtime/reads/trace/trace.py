@@ -208,6 +208,7 @@ class Trace:
         self.members: set[tuple[int, Any]] = set()
         # callables, by their identity, of which nothing is new when they are called again
         self.called: set[int] = set()
+        self.trusts = False  # it ran code of which a declaration or a library says what it does
         # functions whose reads one note has told, with what they were given
         self.told: set[tuple[Any, ...]] = set()
         self._told_of: set[int] = set()
@@ -745,6 +746,7 @@ class Trace:
         known = self.swaps.is_instrumented(code)
         apart = identity(code) in PASSES_ON or is_own(code.co_filename)
         if not known and (apart or self.rows.is_pure(function)):
+            self.trusts = self.trusts or not apart
             return
         which = identity(function)
         if which in self.outside and which not in self.called:
@@ -792,8 +794,8 @@ class Trace:
         reads = Reads.of(map(self._kept, found) if self.anchored else found, pinned)
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
-        scripts = tuple(self._scripts.values())
-        noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact)
+        scripts, trusts = tuple(self._scripts.values()), self.trusts or bool(self._scripts)
+        noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact, trusts)
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),
             *(self._namespaces, self._slots, self._found, self._carriers, self._arrays, self._held),
