@@ -309,10 +309,48 @@ def test_values_are_raised_for(device):
     assert_same(g(*inputs[0]), fn(*inputs[0]), "afterwards")
 
 
+def denoised(x: Tensor) -> Tensor:
+    for _ in range(3):
+        x = steps(x) + torch.randn_like(x) * torch.arange(4, device=x.device)
+        torch.rand(2, device=x.device)  # nobody reads it
+    return nn.functional.dropout(x, 0.5) + torch.randn(4, 4, device=x.device)
+
+
+def test_random_numbers(device):
+    """They are drawn as in eager, before, while and after the exact tier is made."""
+    g = rote.graph(denoised, keep=True)
+    states = []
+    for wrapped in (denoised, g):
+        torch.manual_seed(0)
+        states.append([])
+        for number, (x,) in enumerate(rows(device)):
+            if number == 3 and wrapped is g:
+                soon(g)
+            states[-1].append((wrapped(x), torch.rand(3, device=device), torch.rand(3)))
+    assert_same(states[1], states[0], "what is drawn")
+    found = tier(g)
+    assert found is not None and found.used and g.report().replayed == 10
+
+
+GENERATORS = {"cpu": torch.Generator()}
+if torch.cuda.is_available():
+    GENERATORS["cuda"] = torch.Generator("cuda")
+
+
+def seed(number: int) -> None:
+    torch.manual_seed(number)
+    for generator in GENERATORS.values():
+        generator.manual_seed(number)
+
+
 @pytest.mark.parametrize(
     ("fn", "why"),
     [
-        (lambda x: steps(x) + torch.rand_like(x), "draws random numbers"),
+        (
+            lambda x: steps(x) + torch.rand(4, device=x.device, generator=GENERATORS[x.device.type]),
+            "generators",
+        ),
+        (lambda x: steps(x) + torch.rand_like(x) + torch.linalg.svdvals(x), "between its segments"),
         (lambda x: steps(x.add_(1)), "it writes arguments"),
         (lambda x: steps(x) * torch.complex(x, x).conj().real, "complex numbers"),
     ],
@@ -322,10 +360,10 @@ def test_what_is_left_as_captured(device, fn, why):
     for number, (x,) in enumerate(rows(device)):
         if number == 3:
             soon(g)
-        torch.manual_seed(number)
+        seed(number)
         mine, copied = x.clone(), x.clone()
         result = g(mine)
-        torch.manual_seed(number)
+        seed(number)
         assert_same((result, mine), (fn(copied), copied), f"call {number}")
     found = tier(g)
     assert found is not None and not found.used and why in found.left[0].reason
@@ -498,8 +536,12 @@ def test_random_programs(device, layout):
                 if number == 7:
                     x[0] = float("nan")
                     w.data[1] = float("inf")
-                assert_same(g(x, y), fn(x, y), f"call {number}")
-                assert_same(g(x, x), fn(x, x), f"call {number}, one argument twice")
+                for args in ((x, y), (x, x)):
+                    try:
+                        expected = fn(*args)
+                    except RuntimeError:  # memory that overlaps cannot be written
+                        return
+                    assert_same(g(*args), expected, f"call {number}")
         tiers = [each.tier for each in g.report().recordings if each.tier is not None]
         used[0] += 1
         used[1] += any([each.used for each in tiers])

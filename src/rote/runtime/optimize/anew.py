@@ -15,7 +15,9 @@ storage, and how to look at it. The storages are of three kinds:
 To capture is to run once: on the host the operations run as they are captured, on CUDA the graph is launched
 when its capture ends. So this takes place right after a replay of the stretch, when everything that it reads
 lies in memory, and the stretch writes nothing but its own and the shown storages, which it leaves as they
-were. Those are filled with other bytes before, and compared afterwards with what the replay has left there:
+were. Those are filled with other bytes before, and compared afterwards with what the replay has left there.
+Where random numbers are drawn, what was captured is replayed once more, and both draw from one state of the
+generator, which is put back. So
 equality is by construction, and looked at nevertheless. So a kernel that the program does not know of, an
 operator that the table is wrong about, or a kernel that reads where its operands lie shows before anybody
 depends on it.
@@ -29,12 +31,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..backends.protocol import Segment, Session
+from ..backends.protocol import Backend, Segment, Session
 from ..capture import without_copies
 from ..operators import tensors_of
-from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
+from ..program import NEW, Number, Operand, Operation, Origin, Reseed, Token, results_of
 from ..pytorch import undispatched, unseen_functions
-from ..recording import KernelModes, Node
+from ..recording import Island, KernelModes, Node
 from .effects import LeftAloneError
 from .shortening import ShortStretch
 
@@ -75,7 +77,7 @@ def capture_anew(
     node: Node,
     modes: Mapping[int, KernelModes],
     outside: Mapping[Origin, Place],
-    device: torch.device,
+    backend: Backend,
 ) -> CapturedAnew:
     """Capture what is left of a stretch that has just been replayed.
 
@@ -83,7 +85,7 @@ def capture_anew(
         LeftAloneError: It cannot be captured, or gives other bits.
         CaptureError: The device refuses it.
     """
-    return _Capture(session, short, node, modes, outside, device).run()
+    return _Capture(session, short, node, modes, outside, backend).run()
 
 
 class _Capture:
@@ -94,35 +96,54 @@ class _Capture:
         node: Node,
         modes: Mapping[int, KernelModes],
         outside: Mapping[Origin, Place],
-        device: torch.device,
+        backend: Backend,
     ) -> None:
         self._session = session
         self._short = short
         self._node = node
         self._modes = modes
         self._outside = outside
-        self._device = device
+        self._backend = backend
+        self._device = backend.device
         self._own: dict[Origin, torch.UntypedStorage] = {}
         self._last = self._last_readers()
         self._step = 0
 
     def run(self) -> CapturedAnew:
         shown = [self._look(origin) for run in self._short.runs for origin in run.shown]
+        generator = self._backend.generator() if self._short.effects.draws else None
+        state = generator.get_state() if generator is not None else None
         try:
+            expected = [each.was for each in shown]
+            if generator is not None and state is not None:
+                expected = self._replayed(shown)
+                generator.set_state(state)
             for each in shown:
                 each.memory.fill_(_POISON)
             with self._session.stream(), _plainly(self._device):
                 if self._short.once:
                     self._segment(self._short.once, ())
                 made = [self._segment(run.operations, run.shown) for run in self._short.runs]
-            different = [each for each in shown if not torch.equal(each.memory, each.was)]
+            pairs = zip(shown, expected, strict=True)
+            different = [each for each, bits in pairs if not torch.equal(each.memory, bits)]
         finally:  # nobody has read it meanwhile
             for each in shown:
                 each.memory.copy_(each.was)
+            if generator is not None and state is not None:
+                generator.set_state(state)
         if different:
             operation = self._short.effects.operations[self._short.effects.made[different[0].origin]]
             raise LeftAloneError(f"what {operation.name} gives at {operation.site} is not equal to the bit")
         return CapturedAnew(tuple(made), tuple(self._own.values()))
+
+    def _replayed(self, shown: Sequence[Shown]) -> list[torch.Tensor]:
+        """What a replay from now on leaves: the last one drew from another state of the generator."""
+        steps = self._node.steps or []
+        if any([isinstance(step, (Island, Reseed)) for step in steps]):
+            raise LeftAloneError("it draws random numbers, and runs operations between its segments")
+        for step in steps:
+            step.replay()
+        return [each.memory.clone() for each in shown]
 
     def _look(self, origin: Origin) -> Shown:
         storage = self._outside[origin].storage

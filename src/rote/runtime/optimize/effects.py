@@ -4,7 +4,7 @@ A rule may only touch what is known here. So a stretch in which anything is not 
 whole, and the report says why. A stretch is known if
 
 - its captured operations are PyTorch's own, with PyTorch's kernels: no Python code runs in them;
-- none of them draws random numbers;
+- those that draw random numbers draw from the default generator. They stay, in their order;
 - they write only memory that they have made. An argument, state, or a tensor of an earlier stretch that is
   written would be written twice by the run that captures it anew;
 - none of them reads memory that ``empty`` has made and nothing that is known has written: then a kernel that
@@ -62,6 +62,7 @@ class Effects:
         touched: What they touch.
         made: The operation that makes each storage.
         written: How often each storage is written besides.
+        draws: Operations that draw random numbers.
     """
 
     operations: Sequence[Operation]
@@ -69,6 +70,7 @@ class Effects:
     touched: dict[int, Touched] = field(default_factory=dict[int, Touched])
     made: dict[Origin, int] = field(default_factory=dict[Origin, int])
     written: Counter[Origin] = field(default_factory=Counter[Origin])
+    draws: list[int] = field(default_factory=list[int])
 
     @classmethod
     def of(
@@ -116,6 +118,8 @@ class Effects:
             return
         facts, tokens = operation.facts, operation.tokens
         _check_known(operation, tokens)
+        if operation.draws:
+            self.draws.append(index)
         if facts.relocates:
             return
         written = [tokens[position] for position in operation.written]
@@ -163,8 +167,8 @@ def _check_known(operation: Operation, tokens: list[Token]) -> None:
     name = facts.short
     if operation.overload.namespace != "aten":
         raise LeftAloneError(f"{_told(operation)} is not PyTorch's own")
-    if operation.draws or operation.generator is not None:
-        raise LeftAloneError(f"{_told(operation)} draws random numbers")
+    if operation.generator is not None:
+        raise LeftAloneError(f"{_told(operation)} draws from a generator that it is given")
     if facts.relocates and name not in _METADATA:
         raise LeftAloneError(f"{_told(operation)} changes which memory a tensor has")
     looks = [token.look for token in (*tokens, *_results(operation))]

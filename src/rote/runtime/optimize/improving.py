@@ -95,7 +95,7 @@ class _Improvement:
         holding = self._memory.holding
         session = self._open()
         try:
-            anew = capture_anew(session, short, node, modes, outside, holding.backend.device)
+            anew = capture_anew(session, short, node, modes, outside, holding.backend)
             holding.keep(session)
             excess = BUDGETS.of(holding.backend).excess(holding)
             if excess is not None:
@@ -117,6 +117,8 @@ class _Improvement:
             raise LeftAloneError("its results may require grad, or it reads or replaces gradients")
         if accesses.written or accesses.writes or accesses.written_arrays:
             raise LeftAloneError("it writes arguments, or tensors made outside")
+        if accesses.generators or self._memory.stands.by_number:
+            raise LeftAloneError("it draws from generators that are given or made outside")
         if self._memory.holding.exclusive:
             raise LeftAloneError("values in its memory outlive a call")
         if recording.trusts and self._memory.holding.backend.capabilities.asynchronous:

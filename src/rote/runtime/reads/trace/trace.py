@@ -795,7 +795,9 @@ class Trace:
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts, trusts = tuple(self._scripts.values()), self.trusts or bool(self._scripts)
-        noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact, trusts)
+        noted = Noted(
+            reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact, trusts
+        )
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),
             *(self._namespaces, self._slots, self._found, self._carriers, self._arrays, self._held),
