@@ -117,6 +117,20 @@ def test_what_a_call_costs_is_measured_on_the_host_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.slow
+def test_tiers_are_counted_by_rule(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    done = run(out, "--case", "tiers")
+    assert done.returncode == 0, done.stdout + done.stderr
+    case = json.loads(out.read_text())["cases"]["tiers"]
+    assert case["checks"] and all(case["checks"].values())
+    for subject in ("denoise", "transformer"):
+        found = case["facts"][subject]
+        assert found["used"] and found["after"] < found["before"] and found["removed"]["recomputed"] > 0
+        assert {row["way"] for row in case["rows"] if row["subject"] == subject} == {"eager", "plain", "exact"}
+    assert not case["facts"]["mlp"]["used"]
+
+
 def test_what_recording_costs_is_measured_by_phase(tmp_path: Path) -> None:
     out = tmp_path / "today.json"
     done = run(out, "--case", "recording")

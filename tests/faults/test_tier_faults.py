@@ -44,38 +44,69 @@ def targets(device: torch.device, *, after: bool) -> list[tuple[type, str]]:
     return found if device.type == "cuda" else found + own
 
 
-def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    y = x
-    for n in range(2):
-        table = torch.arange(4, device=x.device).float().cos()
-        y = (y + table) * x.exp() + n
-        x.sin()
-    if y.sum() > 0:
-        return y, y[0]
-    return y * 2 + x.exp(), y
+class Branching(torch.nn.Module):
+    """Two stretches that only read what is outside."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(4, device=device))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.work(x)
+        if y.sum() > 0:
+            return y, y[0]
+        return y * 2 + x.exp(), y
+
+    def work(self, x: torch.Tensor) -> torch.Tensor:
+        y = x
+        for n in range(2):
+            table = torch.arange(4, device=x.device).float().cos()
+            y = (y + table) * x.exp() + n
+            x.sin()
+        return y
 
 
-def play(device: torch.device, injector: Injector, point: int | None, fault: Any, *, after: bool) -> None:
+class Writing(Branching):
+    """One stretch, which writes a buffer and draws random numbers."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.work(x) + torch.rand_like(x)
+        self.count.add_(y.sum(0))
+        return y, self.work(x) + self.count, torch.rand(2, device=x.device)
+
+
+def play(
+    kind: type[Branching],
+    device: torch.device,
+    injector: Injector,
+    point: int | None,
+    fault: Any,
+    *,
+    after: bool,
+) -> None:
     """Calls with the fault armed in that which makes the tier; each compared with eager."""
-    inputs = [torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).abs().to(device)] * 12
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).abs().to(device)
+    ours, theirs = kind(device), kind(device)
     injector.arm(None, fault)
-    g, raised = rote.graph(fn, keep=True), False
-    for number, x in enumerate(inputs):
+    g, raised = rote.graph(ours, keep=True), False
+    for number in range(12):
         if number == 4:
             (entry,) = g._keys.entries.values()
             entry.recordings[0].improve_at(0)
             injector.arm(point, fault, after=after)
+        torch.manual_seed(number)
+        expected = theirs(x), theirs.count.clone(), torch.rand(2), torch.rand(2, device=device)
+        torch.manual_seed(number)
         try:
             result = g(x)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # its call has come to its end
             assert fault is KeyboardInterrupt and number == 4
-            raised = True
-        else:
-            assert_same(result, fn(x), f"call {number}")
+            raised, result = True, expected[0]
+        found = result, ours.count.clone(), torch.rand(2), torch.rand(2, device=device)
+        assert_same(found, expected, f"call {number}")
         if number == 4:
             injector.stop()
-    report = g.report()
-    (recording,) = report.recordings
+    (recording,) = g.report().recordings
     tier = recording.tier
     assert tier is not None
     if point is None or raised:
@@ -90,13 +121,14 @@ def play(device: torch.device, injector: Injector, point: int | None, fault: Any
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("after", [False, True])
-def test_a_fault_at_every_point(device, fault, after, monkeypatch):
+@pytest.mark.parametrize("kind", [Branching, Writing])
+def test_a_fault_at_every_point(device, kind, fault, after, monkeypatch):
     injector = Injector(monkeypatch, targets(device, after=after))
-    play(device, injector, None, FAULTS[fault], after=after)
+    play(kind, device, injector, None, FAULTS[fault], after=after)
     points = list(injector.points)
     assert len(points) > 10
     for number, point in enumerate(points):
         try:
-            play(device, injector, number, FAULTS[fault], after=after)
+            play(kind, device, injector, number, FAULTS[fault], after=after)
         except AssertionError as error:
             raise AssertionError(f"point {number} of {len(points)}, {point}: {error}") from error

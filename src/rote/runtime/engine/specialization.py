@@ -28,7 +28,7 @@ from ..backends.protocol import Backend, Lock, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
 from ..conditions import named_in, reached
 from ..memory import Holding
-from ..optimize import improve
+from ..optimize import Before, improve
 from ..program import (
     EAGER,
     PLAINLY,
@@ -193,6 +193,8 @@ class Specialization:
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)
+        improves = recording.replays + 1 >= recording.tiers.due and not recording.tiers.open
+        before = Before.of(recording, call) if improves else None
         try:
             done = replay(recording.root)
         except BaseException as error:  # what was written before stays written, as in eager
@@ -210,16 +212,16 @@ class Specialization:
             recording.show_gradients(node.effects)
         backend.leave_call()
         recording.count_replay()
-        if recording.replays >= recording.tiers.due:
-            self._improve(recording, call, done.path)
+        if improves:
+            self._improve(recording, call, done.path, before)
         return Answer(value, REPLAYED, [], recording)
 
-    def _improve(self, recording: Recording, call: Call, path: list[Any]) -> None:
+    def _improve(self, recording: Recording, call: Call, path: list[Any], before: Before | None) -> None:
         """Optimise the way that was just replayed, and have the umpire time it."""
         began, nodes = perf_counter(), [recording.root]
         for value in path:
             nodes.append(nodes[-1].edges[value])
-        improve(recording, nodes, call)
+        improve(recording, nodes, call, before)
         if self.limits.keep:  # nothing is measured
             recording.tiers.decide()
         self._ledger.add_work(perf_counter() - began)

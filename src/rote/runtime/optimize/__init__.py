@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .before import Before
 from .effects import Effects, LeftAloneError, Touched
 from .improving import improve
 from .shortening import RULES, ShortRun, ShortStretch, shorten

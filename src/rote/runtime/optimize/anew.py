@@ -14,13 +14,11 @@ storage, and how to look at it. The storages are of three kinds:
 
 To capture is to run once: on the host the operations run as they are captured, on CUDA the graph is launched
 when its capture ends. So this takes place right after a replay of the stretch, when everything that it reads
-lies in memory, and the stretch writes nothing but its own and the shown storages, which it leaves as they
-were. Those are filled with other bytes before, and compared afterwards with what the replay has left there.
-Where random numbers are drawn, what was captured is replayed once more, and both draw from one state of the
-generator, which is put back. So
-equality is by construction, and looked at nevertheless. So a kernel that the program does not know of, an
-operator that the table is wrong about, or a kernel that reads where its operands lie shows before anybody
-depends on it.
+lies in memory. What the replay has changed outside (arguments and state that it writes, the generator that it
+draws from) is set back for the run to what it was before the replay. The shown storages are filled with other
+bytes. Afterwards all of it is compared with what the replay has left, and left so. Equality is by construction,
+and looked at nevertheless: a kernel that the program does not know of, an operator that the table is wrong
+about, or a kernel that reads where its operands lie shows before anybody depends on it.
 """
 
 from __future__ import annotations
@@ -34,9 +32,10 @@ import torch
 from ..backends.protocol import Backend, Segment, Session
 from ..capture import without_copies
 from ..operators import tensors_of
-from ..program import NEW, Number, Operand, Operation, Origin, Reseed, Token, results_of
+from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
 from ..pytorch import undispatched, unseen_functions
-from ..recording import Island, KernelModes, Node
+from ..recording import KernelModes, Node
+from .before import Before, as_bytes
 from .effects import LeftAloneError
 from .shortening import ShortStretch
 
@@ -78,6 +77,7 @@ def capture_anew(
     modes: Mapping[int, KernelModes],
     outside: Mapping[Origin, Place],
     backend: Backend,
+    before: Before | None,
 ) -> CapturedAnew:
     """Capture what is left of a stretch that has just been replayed.
 
@@ -85,7 +85,7 @@ def capture_anew(
         LeftAloneError: It cannot be captured, or gives other bits.
         CaptureError: The device refuses it.
     """
-    return _Capture(session, short, node, modes, outside, backend).run()
+    return _Capture(session, short, node, modes, outside, backend, before).run()
 
 
 class _Capture:
@@ -97,6 +97,7 @@ class _Capture:
         modes: Mapping[int, KernelModes],
         outside: Mapping[Origin, Place],
         backend: Backend,
+        before: Before | None,
     ) -> None:
         self._session = session
         self._short = short
@@ -104,6 +105,7 @@ class _Capture:
         self._modes = modes
         self._outside = outside
         self._backend = backend
+        self._before = before
         self._device = backend.device
         self._own: dict[Origin, torch.UntypedStorage] = {}
         self._last = self._last_readers()
@@ -111,43 +113,51 @@ class _Capture:
 
     def run(self) -> CapturedAnew:
         shown = [self._look(origin) for run in self._short.runs for origin in run.shown]
+        changed = [self._look(origin) for origin in sorted(self._short.effects.changes)]
         generator = self._backend.generator() if self._short.effects.draws else None
         state = generator.get_state() if generator is not None else None
         try:
-            expected = [each.was for each in shown]
-            if generator is not None and state is not None:
-                expected = self._replayed(shown)
-                generator.set_state(state)
             for each in shown:
                 each.memory.fill_(_POISON)
+            self._go_back(changed, generator)
             with self._session.stream(), _plainly(self._device):
                 if self._short.once:
                     self._segment(self._short.once, ())
                 made = [self._segment(run.operations, run.shown) for run in self._short.runs]
-            pairs = zip(shown, expected, strict=True)
-            different = [each for each, bits in pairs if not torch.equal(each.memory, bits)]
+            different = [each for each in (*shown, *changed) if not torch.equal(each.memory, each.was)]
         finally:  # nobody has read it meanwhile
-            for each in shown:
+            for each in (*shown, *changed):
                 each.memory.copy_(each.was)
             if generator is not None and state is not None:
                 generator.set_state(state)
         if different:
-            operation = self._short.effects.operations[self._short.effects.made[different[0].origin]]
-            raise LeftAloneError(f"what {operation.name} gives at {operation.site} is not equal to the bit")
+            raise LeftAloneError(f"{self._told(different[0].origin)} is not equal to the bit")
         return CapturedAnew(tuple(made), tuple(self._own.values()))
 
-    def _replayed(self, shown: Sequence[Shown]) -> list[torch.Tensor]:
-        """What a replay from now on leaves: the last one drew from another state of the generator."""
-        steps = self._node.steps or []
-        if any([isinstance(step, (Island, Reseed)) for step in steps]):
-            raise LeftAloneError("it draws random numbers, and runs operations between its segments")
-        for step in steps:
-            step.replay()
-        return [each.memory.clone() for each in shown]
+    def _go_back(self, changed: Sequence[Shown], generator: torch.Generator | None) -> None:
+        """Have arguments, state and generator as the replay found them."""
+        if not changed and generator is None:
+            return
+        if self._before is None:
+            raise LeftAloneError("it writes or draws, and what was there before the replay is not at hand")
+        for each in changed:
+            was = self._before.memory.get(each.memory.data_ptr())
+            if was is None or was.numel() != each.memory.numel():
+                raise LeftAloneError("what it writes is not what was looked at before the replay")
+            each.memory.copy_(was)
+        if generator is not None:
+            generator.set_state(self._before.state)
+
+    def _told(self, origin: Origin) -> str:
+        effects = self._short.effects
+        if origin not in effects.made:
+            return "what is left in an argument or in state"
+        operation = effects.operations[effects.made[origin]]
+        return f"what {operation.name} gives at {operation.site}"
 
     def _look(self, origin: Origin) -> Shown:
         storage = self._outside[origin].storage
-        memory = _as_bytes(storage, storage.nbytes())
+        memory = as_bytes(storage, storage.nbytes())
         return Shown(origin, memory, memory.clone())
 
     # ------------------------------------------------------------------ segments
@@ -202,7 +212,7 @@ class _Capture:
             return
         if source.nbytes() < nbytes:
             raise LeftAloneError("a storage has become smaller")
-        self._session.run(_aten.copy_.default, (_as_bytes(target, nbytes), _as_bytes(source, nbytes)), {})
+        self._session.run(_aten.copy_.default, (as_bytes(target, nbytes), as_bytes(source, nbytes)), {})
 
     # ------------------------------------------------------------------ tensors
 
@@ -249,11 +259,6 @@ class _Capture:
         dead = [origin for origin in self._own if self._last[origin] == step]
         for origin in dead:
             del self._own[origin]
-
-
-def _as_bytes(storage: torch.UntypedStorage, nbytes: int) -> torch.Tensor:
-    with torch.inference_mode(False):
-        return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (nbytes,), (1,))
 
 
 @contextmanager

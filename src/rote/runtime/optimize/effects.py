@@ -5,14 +5,14 @@ whole, and the report says why. A stretch is known if
 
 - its captured operations are PyTorch's own, with PyTorch's kernels: no Python code runs in them;
 - those that draw random numbers draw from the default generator. They stay, in their order;
-- they write only memory that they have made. An argument, state, or a tensor of an earlier stretch that is
-  written would be written twice by the run that captures it anew;
+- they write memory that they have made, arguments, or state, but not what an earlier stretch or an island has
+  made;
 - none of them reads memory that ``empty`` has made and nothing that is known has written: then a kernel that
   was launched past the dispatcher has, and it would be missing. (Code that could launch one is known to the
   recording as code of which it is only said what it does, and on a GPU leaves all its stretches alone. On the
   host no replay runs such code.)
 - tensors are what their tokens say: no token shows whether a tensor is lazily conjugated or negated;
-- what runs between its segments is PyTorch's own, too, and writes nothing that a segment has made.
+- what runs between its segments is PyTorch's own, too, and writes nothing.
 
 Views launch nothing, and tokens say what they look at, so they are no operations here.
 """
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..operators import short
-from ..program import NEW, Operation, Origin, Reference, Token
+from ..program import EXTERNAL, INPUT, NEW, Operation, Origin, Reference, Token
 from ..program import operations as ops
 
 _METADATA = frozenset({"t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_"})
@@ -63,6 +63,7 @@ class Effects:
         made: The operation that makes each storage.
         written: How often each storage is written besides.
         draws: Operations that draw random numbers.
+        changes: Storages of arguments and of state that are written.
     """
 
     operations: Sequence[Operation]
@@ -71,6 +72,7 @@ class Effects:
     made: dict[Origin, int] = field(default_factory=dict[Origin, int])
     written: Counter[Origin] = field(default_factory=Counter[Origin])
     draws: list[int] = field(default_factory=list[int])
+    changes: set[Origin] = field(default_factory=set[Origin])
 
     @classmethod
     def of(
@@ -124,8 +126,10 @@ class Effects:
             return
         written = [tokens[position] for position in operation.written]
         for token in written:
-            if token.origin not in self.made:
-                raise LeftAloneError(f"{_told(operation)} writes memory that it has not made")
+            if token.origin[0] in (INPUT, EXTERNAL):
+                self.changes.add(token.origin)
+            elif token.origin not in self.made:
+                raise LeftAloneError(f"{_told(operation)} writes memory that no segment has made")
         overwritten = written if facts.overwrites else []
         for token in tokens:
             if token.origin in unwritten and token not in overwritten:
@@ -150,8 +154,8 @@ class Effects:
             return
         if operation.overload.namespace != "aten":
             raise LeftAloneError(f"{_told(operation)} runs between two segments, and is not PyTorch's own")
-        if any([operation.tokens[position].origin in self.made for position in operation.written]):
-            raise LeftAloneError(f"{_told(operation)} writes memory of a segment between two")
+        if operation.written:
+            raise LeftAloneError(f"{_told(operation)} writes memory between two segments")
 
 
 def _launching(operations: Sequence[Operation], indices: list[int]) -> Iterator[int]:

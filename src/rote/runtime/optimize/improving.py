@@ -1,8 +1,8 @@
 """Gives a recording its exact tier, right after a replay and under the locks of that call.
 
-Only recordings whose calls leave nothing behind are looked at: no gradients, no writes to arguments or state.
-Their stretches can be run again without anybody noticing. Whatever fails costs a line in the report: the
-plain tier is not touched, and what others read is as the replay has left it.
+Only recordings without gradients are looked at. Their stretches can be run again without anybody noticing:
+what they write outside, and the generator that they draw from, are put back. Whatever fails costs a line in
+the report: the plain tier is not touched, and what others read is as the replay has left it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ from ..recording import (
     Step,
 )
 from .anew import CapturedAnew, Place, capture_anew
+from .before import Before
 from .effects import Effects, LeftAloneError
 from .shortening import RULES, ShortStretch, shorten
 
 
-def improve(recording: Recording, nodes: Sequence[Node], call: Call) -> None:
+def improve(recording: Recording, nodes: Sequence[Node], call: Call, before: Before | None) -> None:
     """Optimise the stretches of a way that has just been replayed, each once.
 
     Args:
         recording: The recording.
         nodes: The way, from the root.
         call: The call that was replayed.
+        before: What it has changed, as that was.
     """
     memory, tiers = recording.memory, recording.tiers
     if memory is None:
@@ -49,7 +51,9 @@ def improve(recording: Recording, nodes: Sequence[Node], call: Call) -> None:
         try:
             # A collection may destroy graphs, which spoils a capture. Tensors may be of the user's classes.
             with COLLECTOR.rests(), plain_functions():
-                made = _Improvement(recording, memory, nodes[: number + 1], call).make()
+                made = _Improvement(
+                    recording, memory, nodes[: number + 1], call, None if number else before
+                ).make()
             if isinstance(made, Removed):
                 tiers.keep_whole(node, made)
             else:
@@ -64,13 +68,19 @@ class _Improvement:
     """Makes the exact tier of the last stretch of a way."""
 
     def __init__(
-        self, recording: Recording, memory: RecordingMemory, way: Sequence[Node], call: Call
+        self,
+        recording: Recording,
+        memory: RecordingMemory,
+        way: Sequence[Node],
+        call: Call,
+        before: Before | None,
     ) -> None:
         self._recording = recording
         self._memory = memory
         self._way = way
         self._node = way[-1]
         self._call = call
+        self._before = before
 
     def make(self) -> ExactStretch | Removed:
         """Shorten the stretch, capture what is left, and hold its memory.
@@ -87,6 +97,8 @@ class _Improvement:
             raise LeftAloneError("it is not recorded")
         effects = Effects.of(node.operations, [each.modes.keys() for each in captured.segments], node.refused)
         modes = {index: found for each in captured.segments for index, found in each.modes.items()}
+        if effects.changes and (len(self._way) > 1 or node.branch is not None):
+            raise LeftAloneError("it writes arguments or state, and the host reads values before it ends")
         outside = self._outside()
         short = shorten(effects, modes, [origin for origin in effects.made if origin in outside])
         if short.after >= short.before:
@@ -95,7 +107,7 @@ class _Improvement:
         holding = self._memory.holding
         session = self._open()
         try:
-            anew = capture_anew(session, short, node, modes, outside, holding.backend)
+            anew = capture_anew(session, short, node, modes, outside, holding.backend, self._before)
             holding.keep(session)
             excess = BUDGETS.of(holding.backend).excess(holding)
             if excess is not None:
@@ -115,8 +127,8 @@ class _Improvement:
         tracked = any([end is not None and end.tracked for end in ends]) or recording.backwards()
         if recording.keeps_graph or recording.keeps_gradients or recording.gradients.effects or tracked:
             raise LeftAloneError("its results may require grad, or it reads or replaces gradients")
-        if accesses.written or accesses.writes or accesses.written_arrays:
-            raise LeftAloneError("it writes arguments, or tensors made outside")
+        if accesses.written_arrays:
+            raise LeftAloneError("it writes arrays made outside")
         if accesses.generators or self._memory.stands.by_number:
             raise LeftAloneError("it draws from generators that are given or made outside")
         if self._memory.holding.exclusive:

@@ -31,8 +31,8 @@ compute the value anew, which is what such an operation costs on a GPU, and more
 A recording that is wrong after an unseen write is silently wrong. So their number is reported (``outside``),
 and they stay.
 
-Islands are a barrier for memory from outside: what runs between two segments may be told to change it.
-Memory that a stretch makes has known writers.
+Islands, and writes to any argument or state, are a barrier for all memory from outside: two names may be one
+memory. Memory that a stretch makes has known writers, and nobody else's name.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _Shortening:
         self._public = public
         self._same: dict[Origin, Origin] = {}
         self._versions = Counter[Origin]()
-        self._islands = 0
+        self._barriers = 0  # passed so far
         self._known: dict[Any, int] = {}
         self._constant = set[Origin]()
         self._outside = set[Origin]()
@@ -139,7 +139,7 @@ class _Shortening:
         runs: list[ShortRun] = []
         outside = 0
         for number, run in enumerate(effects.runs):
-            self._islands = number
+            self._barriers += bool(number)
             kept = [index for index in run if index in alive and self._stays(index)]
             outside += sum([self._depends_on_outside(index) for index in kept])
             touched = [effects.touched[index] for index in run]
@@ -187,6 +187,7 @@ class _Shortening:
             self._constant.update(touched.makes)
             stays = False
         self._versions.update(touched.writes)
+        self._barriers += not self._effects.changes.isdisjoint(touched.writes)
         return stays
 
     def _is_new(self, index: int, operation: Operation) -> bool:
@@ -243,7 +244,7 @@ class _Shortening:
         if type(operand) is not Token:
             return operand
         home = self._home(operand.origin)
-        version = self._versions[home] if home in self._effects.made else ("outside", self._islands)
+        version = self._versions[home] if home in self._effects.made else ("outside", self._barriers)
         return (home, version, operand.look, operand.offset)
 
     def _home(self, origin: Origin) -> Origin:
