@@ -17,8 +17,8 @@ when its capture ends. So this takes place right after a replay of the stretch, 
 lies in memory. What the replay has changed outside (arguments and state that it writes, the generator that it
 draws from) is set back for the run to what it was before the replay. The shown storages are filled with other
 bytes. Afterwards all of it is compared with what the replay has left, and left so. Equality is by
-construction, and looked at nevertheless: a kernel that the program does not know of, an operator that the table is wrong
-about, or a kernel that reads where its operands lie shows before anybody depends on it.
+construction, and looked at nevertheless: a kernel that the program does not know of, an operator that the
+table is wrong about, or a kernel that reads where its operands lie shows before anybody depends on it.
 """
 
 from __future__ import annotations
