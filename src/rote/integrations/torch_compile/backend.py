@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from ...api import Graphed
+from ...runtime.pytorch import leave_runtime_alone
 from .kernels import compiled
-from .torch_private import compile_number, leave_runtime_alone
+from .torch_private import compile_number
 from .wishes import Wishes
 
 

@@ -12,7 +12,7 @@ that run kernels put these keys back (:func:`.torch_private.resolve_lazily`).
 
 PyTorch's compiler leaves code that runs in a dispatch mode uncompiled for good, and its guards look at the
 modes in force. So no compiled code is entered in a mode of rote's: a traced call chooses itself what runs
-(:mod:`..reads.handlers.frames`), or leaves its modes (:func:`.frames.without_our_modes`).
+(:mod:`..reads.handlers.frames`), or leaves its modes (:func:`.frames.untraced`).
 """
 
 from __future__ import annotations

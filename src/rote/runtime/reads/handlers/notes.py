@@ -257,14 +257,14 @@ class Notes:
         thread = _thread()
         self._traces.pop(thread, None)
         self._adopting.add(thread)
-        trace.at_work = True
+        before, trace.at_work = trace.at_work, True
         try:
             return function(trace, *given)
         except Exception as error:  # a fault in a note must not reach the user's call
             trace.failed(f"note {function.__name__}", error)
             return None
         finally:
-            trace.at_work = False
+            trace.at_work = before
             self._adopting.discard(thread)
             self._traces[thread] = trace
             if profiled:
