@@ -34,26 +34,29 @@ class Before:
 
     @classmethod
     def of(cls, recording: Recording, call: Call) -> Before | None:
-        """Look at what a replay may change; None if that is too much.
+        """Look at what a replay may change; None if that is too much, or fails: the call goes on without.
 
         The inputs have been placed.
         """
-        memory = recording.memory
+        try:
+            with plain_functions():
+                return cls._of(recording, call)
+        except Exception:
+            return None
+
+    @classmethod
+    def _of(cls, recording: Recording, call: Call) -> Before | None:
+        memory, accesses = recording.memory, recording.accesses
         if memory is None:
             return None
-        with plain_functions():
-            leaves = memory.inputs.substitute(call.leaves)
-            accesses = recording.accesses
-            tensors = [leaves[index] for index in accesses.written]
-            tensors += [tensor for ref in accesses.writes.values() if (tensor := ref()) is not None]
-            storages = {each.data_ptr(): each for each in (tensor.untyped_storage() for tensor in tensors)}
-            if sum([each.nbytes() for each in storages.values()]) > MOST_BYTES:
-                return None
-            try:
-                copies = {at: as_bytes(each, each.nbytes()).clone() for at, each in storages.items()}
-            except RuntimeError:  # no memory for them
-                return None
-            return cls(copies, memory.holding.backend.generator().get_state())
+        leaves = memory.inputs.substitute(call.leaves)
+        tensors = [leaves[index] for index in accesses.written]
+        tensors += [tensor for ref in accesses.writes.values() if (tensor := ref()) is not None]
+        storages = {each.data_ptr(): each for each in [tensor.untyped_storage() for tensor in tensors]}
+        if sum([each.nbytes() for each in storages.values()]) > MOST_BYTES:
+            return None
+        copies = {at: as_bytes(each, each.nbytes()).clone() for at, each in storages.items()}
+        return cls(copies, memory.holding.backend.generator().get_state())
 
 
 def as_bytes(storage: torch.UntypedStorage, nbytes: int) -> torch.Tensor:
