@@ -10,26 +10,24 @@ Compiled code is one operation a region (:mod:`rote.runtime.operators.compiled`)
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ...api import Graphed
+from ...api import CompiledFrom, Graphed
 from ...runtime.pytorch import leave_runtime_alone
+from .inputs import inputs_of
 from .kernels import compiled
+from .listing import Listing
 from .torch_private import compile_number
 from .wishes import Wishes
 
 
-class TorchCompileBackend:
+class TorchCompileBackend(Listing):
     """What PyTorch calls with each graph. There is one, :data:`backend`: PyTorch knows backends by name."""
 
     __name__ = "rote"
-
-    def __init__(self) -> None:
-        self._graphed = weakref.WeakSet[Graphed]()
 
     def __call__(
         self,
@@ -45,8 +43,8 @@ class TorchCompileBackend:
             graph: What Dynamo made of a frame.
             inputs: Examples of its inputs.
             mode: As for Inductor; what it says of CUDA graphs is left out.
-            options: Options of :func:`rote.graph`, ``kernels`` (``"inductor"`` or ``"aten"``), and
-                Inductor's.
+            options: Options of :func:`rote.graph`, ``kernels`` (``"inductor"`` or ``"aten"``),
+                ``max_parameter_sets``, and Inductor's.
 
         Returns:
             The graphed callable.
@@ -56,26 +54,21 @@ class TorchCompileBackend:
         """
         wishes = Wishes.of(mode, options)
         leave_runtime_alone()
-        number = compile_number()
+        number, sources = compile_number(), inputs_of(graph)
         function = compiled(graph, inputs, wishes.kernels, wishes.patches)
         function.__qualname__ = f"torch.compile [{number}]"
-        graphed = Graphed(function, wishes.recording, closed=True)
-        self._graphed.add(graphed)
+        graphed = Graphed(
+            function,
+            wishes.recording,
+            compiled=CompiledFrom(wishes.kernels, sources, wishes.max_parameter_sets),
+        )
+        self._alive.add(graphed)
         return graphed
-
-    def graphed(self) -> list[Graphed]:
-        """The compiled graphs that are alive, each with ``report()``, ``explain()`` and ``reset()``."""
-        return sorted(self._graphed, key=lambda each: each.__qualname__)
-
-    def explain(self) -> str:
-        """The reports of all compiled graphs that are alive, as text."""
-        return "\n".join(each.explain() for each in self.graphed())
 
     def reset(self) -> None:
         """Free everything that was recorded; ``torch._dynamo.reset()`` calls this."""
-        for each in self.graphed():
-            each.reset()
-        self._graphed.clear()
+        super().reset()
+        self._alive.clear()
 
 
 backend = TorchCompileBackend()

@@ -10,7 +10,7 @@ from ...base import CaptureError, MemoryShortageError
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..autograd.graph import seeds_on_host
-from ..operators import Placement, facts_of, rule_of, tensors_of
+from ..operators import Placement, facts_of, rule_of, runs_of, tensors_of
 from ..program import Operation
 from ..pytorch import Running
 from .overloads import Overload
@@ -122,4 +122,4 @@ class Runner:
         tape.shortage = str(error)
         tape.abort(cursor)
         cursor.stop_recording()
-        return self.seen(func, *args, **kwargs)
+        return self.seen(runs_of(func), *args, **kwargs)

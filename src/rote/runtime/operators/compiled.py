@@ -140,3 +140,8 @@ def is_region(op: Any) -> bool:
 def call_of_region(op: Any) -> Callable[..., Any] | None:
     """What runs the region that an overload stands for; None once its compiled code is gone."""
     return REGIONS.call_of(op.name())
+
+
+def runs_of(op: Any) -> Callable[..., Any]:
+    """What is called to run an overload: that of a region cannot go through the dispatcher."""
+    return (call_of_region(op) if is_region(op) else None) or op
