@@ -112,9 +112,9 @@ class Options:
             values that never come again are traced all the same, up to ``max_paths``.
         numerics: ``"exact"`` leaves operations out that give nothing new, so that every bit is eager's: what
             nobody reads, what an operation has given before (as loops do), what depends on numbers alone.
-            The recording is captured anew for that, in its 128th replay, which takes about as long as the call
-            that was recorded, and the faster way is kept. The report says how many operations each rule has
-            removed, or why none. ``"plain"`` replays what was captured.
+            The recording is captured anew for that, in its 128th replay, which takes about as long as the
+            call that was recorded, and the faster way is kept. The report says how many operations each rule
+            has removed, or why none. ``"plain"`` replays what was captured.
         split_ops: Names of operators that run between two segments: ``("mylib::op", "mylib::op.overload")``.
             Operators with the tag ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the
             dispatcher below autograd: ``"aten::addmm"``, not ``"aten::linear"``. Views are never split
