@@ -13,6 +13,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch.compiler import config
 
+from ...enclosed import unfold
 from .torch_private import replayable
 
 Compiled = Callable[..., Any]
@@ -35,6 +36,7 @@ def compiled(
     """
     compiler: Any = config  # its settings are put in when it is loaded
     tagged = compiler.patch(cache_key_tag=f"{compiler.cache_key_tag}+rote")
+    unfold(graph)
     with autograd_config.patch(donated_buffer=False), tagged:
         if kernels == "aten":
             return _aten(graph, inputs)
