@@ -14,6 +14,7 @@ from ..runtime.memory import Account, parse_size
 from ..runtime.verify import Verifier
 
 _BACKENDS = ("auto", "cuda", "host")
+_NUMERICS = ("exact", "plain")
 _COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0}
 
 REMOVED: Mapping[str, str] = {
@@ -45,6 +46,7 @@ class OptionKeywords(TypedDict, total=False):
     verify: int
     verify_tolerance: float
     keep: bool
+    numerics: Literal["exact", "plain"]
     split_ops: Sequence[str]
     enabled: bool
 
@@ -108,6 +110,11 @@ class Options:
             ``backward`` on the results, the walk back counts as part of the call. Recordings in strict mode
             or with ``verify`` are not measured; see :mod:`..runtime.recording.contest`. With True, keys and
             values that never come again are traced all the same, up to ``max_paths``.
+        numerics: ``"exact"`` leaves operations out that give nothing new, so that every bit is eager's: what
+            nobody reads, what an operation has given before (as loops do), what depends on numbers alone.
+            The recording is captured anew for that, in its 128th replay, which takes about as long as the
+            call that was recorded, and the faster way is kept. The report says how many operations each rule
+            has removed, or why none. ``"plain"`` replays what was captured.
         split_ops: Names of operators that run between two segments: ``("mylib::op", "mylib::op.overload")``.
             Operators with the tag ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the
             dispatcher below autograd: ``"aten::addmm"``, not ``"aten::linear"``. Views are never split
@@ -126,12 +133,15 @@ class Options:
     verify: int = 0
     verify_tolerance: float = 0.0
     keep: bool = False
+    numerics: Literal["exact", "plain"] = "exact"
     split_ops: Sequence[str] = ()
     enabled: bool = True
 
     def __post_init__(self) -> None:
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(map(repr, _BACKENDS))}")
+        if self.numerics not in _NUMERICS:
+            raise OptionError(f"numerics={self.numerics!r} is not one of {', '.join(map(repr, _NUMERICS))}")
         for name, least in _COUNTS.items():
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -164,6 +174,7 @@ class Options:
             guess=not strict,
             keep=self.keep or strict or bool(self.verify),
             split=frozenset(self.split_ops),
+            exact=self.numerics == "exact",
             silent=self.strict_output,
         )
 

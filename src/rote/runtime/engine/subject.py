@@ -34,6 +34,7 @@ class Limits:
         guess: The place of an argument may be guessed (a wrong guess costs a recording).
         keep: Recordings are not measured against plain calls.
         split: Names of operations that run between segments.
+        exact: Recordings get an exact tier.
         silent: In strict mode, output that a replay does not repeat counts against it.
     """
 
@@ -44,6 +45,7 @@ class Limits:
     guess: bool
     keep: bool
     split: frozenset[str]
+    exact: bool
     silent: bool
 
 
@@ -110,7 +112,7 @@ class Subject:
             inputs=None if self.inputs is None else (),
             name=f"the backward of {self.name}",
             executed=ExecutedCode(),
-            limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True),
+            limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True, exact=False),
             roots=roots,
             trusted=frozenset(kept | walk.memory),
         )

@@ -56,6 +56,8 @@ class Facts:
         simple: Only the devices of its operands decide where it runs.
         reshapes: It may change the shape of an operand.
         relocates: It changes which memory a tensor has, and writes none.
+        fixed: It is PyTorch's own, only makes results, and gives equal bits for equal operands.
+        total: It raises for no values of its operands, if it is fixed.
     """
 
     op: Any
@@ -84,6 +86,8 @@ class Facts:
     simple: bool
     reshapes: bool
     relocates: bool
+    fixed: bool
+    total: bool
 
     @property
     def short(self) -> str:
@@ -110,6 +114,11 @@ def facts_of(func: Any) -> Facts:
     ticketed = not own and _TICKET in str(schema)
     relocates = torch.Tag.inplace_view in func.tags
     outputs = all(each.kwarg_only for each, is_written in zip(arguments, writes, strict=True) if is_written)
+    seeded = torch.Tag.nondeterministic_seeded in func.tags or any(
+        ["Generator" in str(argument.type) for argument in arguments]
+    )
+    pure = own and not any(writes) and not (seeded or reads or hidden or collective or "blank" in row)
+    fixed = torch.Tag.pointwise in func.tags or not row.keys().isdisjoint(("fixed", "made"))
     of_shape = "blank" in row or packet.startswith("new_") or packet.endswith("_like")
     return Facts(
         op=func,
@@ -124,8 +133,7 @@ def facts_of(func: Any) -> Facts:
         scaled=own and any(each.name == "beta" and each.kwarg_only for each in arguments),
         asks_shapes=func.is_view or relocates or (own and (of_shape or "aliases" in row)),
         blank="blank" in row,
-        seeded=torch.Tag.nondeterministic_seeded in func.tags
-        or any("Generator" in str(argument.type) for argument in arguments),
+        seeded=seeded,
         dropout=positions.get("dropout_p") if "attention" in name else None,
         beside=values,
         reads=reads,
@@ -149,6 +157,8 @@ def facts_of(func: Any) -> Facts:
         ),
         reshapes=schema.is_mutable or not own,  # the schema of another library need not say it
         relocates=relocates,
+        fixed=pure and fixed,
+        total="raises" not in row,
     )
 
 

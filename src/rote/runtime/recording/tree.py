@@ -34,6 +34,7 @@ from ..program import (
     Way,
 )
 from ..reads.trace import Noted
+from .captured import CapturedStretch
 
 
 @dataclass
@@ -98,6 +99,7 @@ class Node:
         arrived: What those results are called: the tensors that the stretch begins with.
         steps: What replays the stretch; None while it is not recorded.
         branch: The end of a recorded stretch that does not end the call.
+        captured: How it was captured, if it is recorded.
         held: Storages alive at the branch, by number: what the continuation may read.
         constants: Hoisted host data, by the index of the operation.
         stands: Generators drawn from instead of those that the call makes; see :mod:`..program.generators`.
@@ -120,6 +122,7 @@ class Node:
     arrived: tuple[Token, ...] = ()
     steps: list[Step] | None = None
     branch: Branch | None = None
+    captured: CapturedStretch | None = None
     held: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
     constants: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     stands: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
@@ -149,6 +152,7 @@ class Node:
         """Drop the recorded form of this node and of everything below it."""
         self.steps = None
         self.branch = None
+        self.captured = None
         self.held = {}
         self.constants = {}
         self.stands = {}
