@@ -169,8 +169,8 @@ class _Capture:
     def _segment(self, operations: Sequence[int], shown: Sequence[Origin]) -> Segment | None:
         """Capture one segment, which runs it."""
         session = self._session
-        session.begin(len(operations) + len(shown))
         try:
+            session.begin(len(operations) + len(shown))
             for index in operations:
                 self._operation(index, session.run)
                 self._forget()
