@@ -34,12 +34,13 @@ from ..runtime.backends import PROCESS
 from ..runtime.engine import Answer, Ledger, Specialization, Subject, Timed, Umpire, strict_reasons
 from ..runtime.memory import Account, parse_size
 from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
-from ..runtime.pytorch import foreign_modes
+from ..runtime.pytorch import foreign_modes, is_kept_out
 from ..runtime.recording import Recording
 from ..runtime.replay import Counts
 from ..runtime.state import ExecutedCode
 from .bound import BoundWeakly, GraphedMethod, Kept
 from .callables import dress, name_of, place_of, takes_any_keyword
+from .exclusion import Exclusion, SizesOf, of_first_tensor
 from .keys import Keys
 from .options import Options
 from .paths import Paths
@@ -71,6 +72,7 @@ class Graphed:
     Attributes that it does not have itself are those of the wrapped callable, so a wrapped module still
     answers as a module does. The methods of a class share an account of memory and a ledger of costs.
     Code that is ``closed`` gets at no tensor that is an argument in another way, as compiled code.
+    ``sizes_of`` and ``keeps_all`` are those of :class:`.Exclusion`.
     """
 
     def __init__(
@@ -81,6 +83,8 @@ class Graphed:
         ledger: Ledger | None = None,
         *,
         closed: bool = False,
+        sizes_of: SizesOf = of_first_tensor,
+        keeps_all: str | None = None,
     ) -> None:
         settings = read_settings()
         self._function = function
@@ -98,7 +102,8 @@ class Graphed:
         self._warm = False
         self._verifier, checks = options.verifiers()
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
-        self._backwards = BackwardLog(self._tally, self._strict, checks)
+        self._backwards = BackwardLog(self._tally, self._strict, checks, graphs=options.backward)
+        self._exclusion = Exclusion(options, sizes_of, keeps_all)
         limits = options.limits(self._account, strict=self._strict)
         self._ledger = ledger or Ledger(bounded=not limits.keep)
         self._subject = Subject(
@@ -145,6 +150,8 @@ class Graphed:
             return self._function(*args, **kwargs) if value is PLAINLY else value
         # Where PyTorch compiles without its interpreter of frames, modes keep the paths above from answering.
         if self.stands_aside():
+            if self._enabled and is_kept_out() and not foreign_modes():
+                self._count_kept_out(user_site(sys._getframe(1)))
             return self._function(*args, **kwargs)
         self._check_process()
         if self._sorts and len(kwargs) > 1:
@@ -173,6 +180,15 @@ class Graphed:
             return True
         return not self._enabled or bool(tracing.get() or foreign_modes() or is_captured())
 
+    def _count_kept_out(self, site: Site) -> None:
+        """Count a call within :func:`..no_graphs`."""
+        if PROCESS.take(self._lock):
+            try:
+                self._counts.calls += 1
+                self._tally.add([reason(rules.KEPT_OUT, "the call was made within rote.no_graphs()", site)])
+            finally:
+                self._lock.release()
+
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             for made in PROCESS.made():
@@ -185,9 +201,13 @@ class Graphed:
         self._catch_up()
         self._paths.end_rest()
         value = self._look(args, kwargs, caller, since)
-        if value is PLAINLY:
+        if value is PLAINLY and not self._is_kept_out():
             self._leave_alone(since)
         return value
+
+    def _is_kept_out(self) -> bool:
+        """Whether the last call was kept out by an option, which is no look in vain."""
+        return bool(self._last_reasons) and self._last_reasons[0].code == rules.KEPT_OUT.code
 
     def _catch_up(self) -> None:
         """Enter in ledger and report what happened since the last call that came here."""
@@ -254,10 +274,16 @@ class Graphed:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
     ) -> tuple[Specialization, Call] | Reason:
         """The key of a call, perhaps a new one, or why there is none."""
+        why = self._exclusion.why_all(caller)
+        if why is not None:
+            return why
         call = self._bind(args, kwargs)
         if call.foreign is not None:
             text = f"{call.foreign_name()} is {call.foreign}"
             return reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller))
+        why = self._exclusion.why(call, caller)
+        if why is not None:
+            return why
         entry = self._keys.find(call)
         if entry is None and self._keys.opens(call):
             call = self._bind(args, kwargs)
@@ -341,7 +367,7 @@ class Graphed:
         self._counts.calls += 1
         self._last_reasons = [why]
         self._tally.add(self._last_reasons)
-        if self._strict and self._warm:
+        if self._strict and self._warm and not self._is_kept_out():
             text = f"{self._name} would not be replayed (strict mode):\n  {why}"
             raise NotReplayedError(text, findings_of([why], self._name))
         return PLAINLY

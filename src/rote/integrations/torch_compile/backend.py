@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
-from ...api import Graphed
-from .kernels import compiled
-from .torch_private import compile_number, leave_runtime_alone
+from ...api import Graphed, Options, of_first_tensor
+from .kernels import KernelPlan
+from .sizes import SizesOfInputs
+from .torch_private import annotation_of, boxed, compile_number, leave_runtime_alone
 from .wishes import Wishes
 
 
@@ -44,8 +47,8 @@ class TorchCompileBackend:
             graph: What Dynamo made of a frame.
             inputs: Examples of its inputs.
             mode: As for Inductor; what it says of CUDA graphs is left out.
-            options: Options of :func:`rote.graph`, ``kernels`` (``"inductor"`` or ``"aten"``), and
-                Inductor's.
+            options: Options of :func:`rote.graph`, ``kernels`` (``"inductor"`` or ``"aten"``),
+                ``skip_dynamic_graphs``, and Inductor's.
 
         Returns:
             The graphed callable.
@@ -53,14 +56,52 @@ class TorchCompileBackend:
         Raises:
             OptionError: A mode or an option is unknown, or has an impossible value.
         """
-        wishes = Wishes.of(mode, options)
+        wishes = Wishes.of(mode, options).noted(annotation_of(graph))
         leave_runtime_alone()
         number = compile_number()
-        function = compiled(graph, inputs, wishes.kernels, wishes.patches)
-        function.__qualname__ = f"torch.compile [{number}]"
-        graphed = Graphed(function, wishes.recording, closed=True)
+        name, recording = f"torch.compile [{number}]", wishes.recording
+        around = (
+            None
+            if recording.forward or wishes.kept_out
+            else partial(self._around_backward, wishes, f"{name}, backward")
+        )
+        plan = KernelPlan(wishes.kernels, wishes.patches, recording.operators(), around)
+        return self._graph(plan.compiled(graph, inputs), name, recording, wishes, SizesOfInputs.of(graph))
+
+    def _graph(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        recording: Options,
+        wishes: Wishes,
+        sizes: SizesOfInputs | None = None,
+    ) -> Graphed:
+        """Graph compiled code."""
+        function.__qualname__ = name
+        skips = sizes is not None and sizes.change and wishes.skip_dynamic_graphs
+        why = "skip_dynamic_graphs=True keeps code for sizes that change out of graphs" if skips else None
+        graphed = Graphed(
+            function, recording, closed=True, sizes_of=sizes or of_first_tensor,
+            keeps_all=wishes.kept_out or why,
+        )  # fmt: skip
         self._graphed.add(graphed)
         return graphed
+
+    def _around_backward(self, wishes: Wishes, name: str, made: Callable[..., Any]) -> Callable[..., Any]:
+        """Graph a compiled backward, whose forward is not."""
+
+        def backward(*given: Any) -> Any:
+            return made([*given])
+
+        recording = replace(wishes.recording, forward=True, capture_sizes=None)
+        graphed = self._graph(backward, name, recording, wishes)
+
+        def call(given: list[Any]) -> Any:
+            values = tuple(given)
+            given.clear()  # as compiled code does, so that what is needed no more is freed
+            return graphed(*values)
+
+        return boxed(call)
 
     def graphed(self) -> list[Graphed]:
         """The compiled graphs that are alive, each with ``report()``, ``explain()`` and ``reset()``."""

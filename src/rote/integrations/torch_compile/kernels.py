@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -13,43 +14,92 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch.compiler import config
 
+from ...runtime.operators import REGIONS, is_named
 from .torch_private import replayable
 
 Compiled = Callable[..., Any]
 
 
-def compiled(
-    graph: torch.fx.GraphModule, inputs: Sequence[Any], kernels: str, patches: Mapping[str, Any]
-) -> Compiled:
-    """Compile a graph.
+@dataclass(frozen=True)
+class KernelPlan:
+    """How a graph is compiled.
 
-    A recorded backward is walked many times over the memory of one forward. PyTorch refuses that where a
-    compiled backward may write to what was saved for it (donated buffers), so it is compiled not to. What
-    comes out of the caches was compiled so as well: entries have a tag of their own.
-
-    Args:
-        graph: What Dynamo made of a frame.
-        inputs: Examples of its inputs.
+    Attributes:
         kernels: ``"inductor"`` or ``"aten"``.
         patches: Settings of Inductor.
+        split: Names of operators that no graph may hold.
+        around_backward: Makes of compiled code for a backward, which takes a list, what is called instead.
     """
-    compiler: Any = config  # its settings are put in when it is loaded
-    tagged = compiler.patch(cache_key_tag=f"{compiler.cache_key_tag}+rote")
-    with autograd_config.patch(donated_buffer=False), tagged:
-        if kernels == "aten":
-            return _aten(graph, inputs)
-        return cast("Compiled", compile_fx(graph, inputs, replayable(compile_fx_inner), dict(patches)))
 
+    kernels: str
+    patches: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    split: Collection[str] = ()
+    around_backward: Callable[[Compiled], Compiled] | None = None
 
-def _aten(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
-    made = aot_autograd(
-        fw_compiler=replayable(_as_it_is),
-        bw_compiler=_as_it_is,
-        inference_compiler=replayable(_as_it_is),
-        partition_fn=min_cut_rematerialization_partition,
-        keep_inference_input_mutations=True,
-    )
-    return made(graph, inputs)
+    def compiled(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+        """Compile a graph.
+
+        A recorded backward is walked many times over the memory of one forward. PyTorch refuses that where a
+        compiled backward may write to what was saved for it (donated buffers), so it is compiled not to. What
+        comes out of the caches was compiled so as well: entries have a tag of their own.
+
+        The cache of whole graphs gives compiled code without saying what is in it, and keeps none that is
+        wrapped. So it is left out where either matters.
+
+        Args:
+            graph: What Dynamo made of a frame.
+            inputs: Examples of its inputs.
+        """
+        compiler: Any = config  # its settings are put in when it is loaded
+        tagged = compiler.patch(cache_key_tag=f"{compiler.cache_key_tag}+rote")
+        changes: dict[str, Any] = {"donated_buffer": False}
+        if not self._is_usual():
+            changes["enable_autograd_cache"] = False
+        with autograd_config.patch(changes), tagged:
+            if self.kernels == "aten":
+                return self._aten(graph, inputs)
+            inner = self._around(self._marked(replayable(compile_fx_inner)))
+            return cast("Compiled", compile_fx(graph, inputs, inner, dict(self.patches)))
+
+    def _is_usual(self) -> bool:
+        return self.around_backward is None and not self.split
+
+    def _aten(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+        made = aot_autograd(
+            fw_compiler=replayable(_as_it_is),
+            bw_compiler=self._around(_as_it_is, is_backward=True),
+            inference_compiler=replayable(_as_it_is),
+            partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,
+        )
+        return made(graph, inputs)
+
+    def _around(self, compiler: Compiled, *, is_backward: bool = False) -> Compiled:
+        """A compiler that puts something around the backwards that it compiles."""
+        around = self.around_backward
+        if around is None:
+            return compiler
+
+        def compile_one(graph: Any, inputs: Any, **options: Any) -> Any:
+            made = compiler(graph, inputs, **options)
+            return around(made) if is_backward or options.get("is_backward") else made
+
+        return compile_one
+
+    def _marked(self, compiler: Compiled) -> Compiled:
+        """A compiler that notes which compiled code has an operator in it that no graph may hold."""
+        split = self.split
+        if not split:
+            return compiler
+
+        def compile_one(graph: Any, inputs: Any, **options: Any) -> Any:
+            made = compiler(graph, inputs, **options)
+            called = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+            if any([isinstance(op, torch._ops.OpOverload) and is_named(op, split) for op in called]):
+                REGIONS.keep_apart(made)
+            return made
+
+        return compile_one
 
 
 def _as_it_is(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import torch
 from torch._dynamo import trace_rules
 from torch._guards import CompileContext, TracingContext
 
@@ -45,6 +46,28 @@ def replayable(compiler: Callable[..., Any]) -> Callable[..., Any]:
         return compiler(graph, inputs, **options)
 
     return compile_one
+
+
+def annotation_of(graph: torch.fx.GraphModule) -> tuple[bool | None, bool | None]:
+    """What ``torch._dynamo.override_cudagraphs`` says of forward and backward of a graph; None: nothing.
+
+    Seen in torch 2.13; earlier versions have no such thing.
+    """
+    found: Any = graph.meta.get("cudagraph_annotation")
+    return getattr(found, "fwd", None), getattr(found, "bwd", None)
+
+
+def is_static_input(node: torch.fx.Node) -> bool:
+    """Whether an input of a graph is a parameter or a buffer. Seen in torch 2.11 and 2.13."""
+    said: Any = node.meta.get("tensor_dict") or {}
+    return bool(said.get("_dynamo_static_input_type"))
+
+
+def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Mark a function that takes its inputs in a list, as PyTorch asks for. Seen in torch 2.11 and 2.13."""
+    made: Any = call
+    made._boxed_call = True
+    return call
 
 
 def compile_number() -> str:

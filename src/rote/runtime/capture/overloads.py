@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..backends.protocol import raw_call
-from ..operators import Facts, composite_call, facts_of, is_region
+from ..operators import Facts, composite_call, facts_of, is_named, is_region
 from ..program import replaced_kernels
 from ..pytorch import Running, counts_inside
 from .zeros import LAZY_ZEROS
@@ -72,8 +72,3 @@ class Overload:
             func, facts, raw_call(func), parts, seen, seeds, special, repeats, alias, quiet, vectors, apart,
             counts_inside(func), running,
         )  # fmt: skip
-
-
-def is_named(func: Any, names: Collection[str]) -> bool:
-    """Whether names contain an overload, under its own name or that of all overloads."""
-    return bool(names) and (str(func._schema.name) in names or func.name() in names)

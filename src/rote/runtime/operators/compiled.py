@@ -100,10 +100,16 @@ class Regions:
         self._numbers = itertools.count()
         self._by_graph: dict[int, Region] = {}
         self._by_name: dict[str, Region] = {}
+        self._apart: set[int] = set()
 
     def of(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
         """The region that PyTorch runs by a call of ``graph``."""
         return self._by_graph.get(id(graph)) or self._define(graph, inputs)
+
+    def keep_apart(self, graph: CompiledGraph) -> None:
+        """No segment may hold the region of this compiled code, which has not run yet."""
+        self._apart.add(id(graph))
+        weakref.finalize(graph, self._apart.discard, id(graph))
 
     def call_of(self, name: str) -> Callable[..., Any] | None:
         """What runs the region of an operator and keeps it alive; None if there is none."""
@@ -114,7 +120,8 @@ class Regions:
     def _define(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
         name = f"region_{next(self._numbers)}"
         library = torch.library.Library(_NAMESPACE, "FRAGMENT")
-        tags = [*([_DRAWS] if draws_numbers(graph) else []), *([_UNSAFE] if is_uncapturable(graph) else [])]
+        unsafe = is_uncapturable(graph) or id(graph) in self._apart
+        tags = [*([_DRAWS] if draws_numbers(graph) else []), *([_UNSAFE] if unsafe else [])]
         library.define(name + _SCHEMA, tags=tags)
         overload = getattr(getattr(torch.ops, _NAMESPACE), name).default
         numbers = frozenset(n for n, value in enumerate(inputs) if type(value) in _NUMBERS)
@@ -135,6 +142,11 @@ REGIONS = Regions()
 def is_region(op: Any) -> bool:
     """Whether an overload stands for a compiled region."""
     return op.namespace == _NAMESPACE
+
+
+def is_region_named(name: str) -> bool:
+    """Whether the operator of a name stands for a compiled region."""
+    return name.startswith(f"{_NAMESPACE}::")
 
 
 def call_of_region(op: Any) -> Callable[..., Any] | None:

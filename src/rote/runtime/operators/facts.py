@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -152,6 +153,14 @@ def overload_named(name: str) -> Any:
         return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
     except AttributeError:
         raise LookupError(f"no library that is loaded has the operator {name}") from None
+
+
+def is_named(func: Any, names: Collection[str]) -> bool:
+    """Whether names contain an overload: ``mylib::op``, ``mylib::op.overload``, ``mylib::op.default``."""
+    if not names:
+        return False
+    packet, name = str(func._schema.name), func.name()
+    return packet in names or (name if name != packet else f"{name}.default") in names
 
 
 def short(name: str) -> str:

@@ -10,6 +10,7 @@ from .compiled import (
     run_compiled,
     seeing_compiled,
 )
+from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding
 from .modes import DispatchMode
 from .processes import Contact, contact, is_acting, is_quiet

@@ -1,0 +1,259 @@
+"""What is kept out of graphs in ``torch.compile(backend="rote")``, by rote's options and by PyTorch's own."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+import torch
+from torch import nn
+from torch._inductor import config as inductor_config
+
+import rote
+from rote import OptionError
+from rote.integrations.torch_compile import Wishes, backend
+from rote.testing import assert_same
+
+ATEN = {"kernels": "aten"}
+CALLS = 8
+REPLAYED = CALLS - 3
+KEPT_OUT = "RT319"
+OVERRIDES = pytest.mark.skipif(
+    not hasattr(torch._dynamo, "override_cudagraphs"), reason="torch._dynamo has no override_cudagraphs"
+)
+
+
+@pytest.fixture(autouse=True)
+def _afresh():
+    logging.getLogger("torch").setLevel(logging.ERROR)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def reports():
+    return {each.report().name: each.report() for each in backend.graphed()}
+
+
+def network(device):
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).to(device)
+
+
+def train(step, model, device):
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+    torch.manual_seed(2)
+    for _ in range(CALLS):
+        optimizer.zero_grad()
+        loss = step(torch.randn(3, 8, device=device)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return losses, [each.detach().clone() for each in model.parameters()]
+
+
+def trained(device, **options):
+    """Train compiled and by the backend that compiles nothing; the reports by name."""
+    model = network(device)
+    plain = copy.deepcopy(model)
+    got = train(torch.compile(model, backend=backend, options={**ATEN, **options}), model, device)
+    found = reports()
+    assert_same(got, train(torch.compile(plain, backend="aot_eager"), plain, device))
+    return found
+
+
+def kept_out(report):
+    return [each.message for each in report.reasons if each.code == KEPT_OUT]
+
+
+class TestDirections:
+    def test_forward_alone(self, device):
+        (report,) = trained(device, backward=False).values()
+        assert (report.replayed, report.backwards_replayed) == (REPLAYED, 0)
+        assert kept_out(report) == ["a backward pass ran plainly: backward=False"]
+
+    def test_backward_alone(self, device):
+        forward, backward = trained(device, forward=False).values()
+        assert (forward.name, backward.name) == ("torch.compile [0/0]", "torch.compile [0/0], backward")
+        assert (forward.calls, forward.replayed) == (CALLS, 0)
+        assert kept_out(forward) == ["forward=False keeps calls out of graphs"]
+        assert backward.replayed == CALLS - 2
+
+    @pytest.mark.slow
+    def test_backward_alone_with_compiled_kernels(self, device):
+        model = network(device)
+        plain = copy.deepcopy(model)
+        step = torch.compile(model, backend=backend, options={"forward": False})
+        got = train(step, model, device)
+        found = reports()
+        assert_same(got, train(torch.compile(plain), plain, device))
+        assert [report.replayed for report in found.values()] == [0, CALLS - 2]
+
+    def test_two_walks_back(self, device):
+        model = network(device)
+        act = torch.compile(model, backend=backend, options={**ATEN, "forward": False})
+        for _ in range(CALLS):
+            x = torch.randn(3, 8, device=device)
+            loss = act(x).sum()
+            once = torch.autograd.grad(loss, [*model.parameters()], retain_graph=True)
+            assert_same(once, torch.autograd.grad(loss, [*model.parameters()]))
+            assert_same(once, torch.autograd.grad(model(x).sum(), [*model.parameters()]))
+        assert [*reports().values()][1].replayed
+
+    @OVERRIDES
+    def test_code_may_say_so_itself(self, device):
+        for keywords, replayed in (({"bwd": False}, REPLAYED), ({"fwd": False}, 0)):
+            torch._dynamo.reset()
+
+            @torch.compile(backend=backend, options=ATEN)
+            def act(x, keywords=keywords):
+                with torch._dynamo.override_cudagraphs(**keywords):
+                    y = x.sin()
+                return y * 2
+
+            for _ in range(CALLS):
+                x = torch.randn(3, device=device, requires_grad=True)
+                assert_same(torch.autograd.grad(act(x).sum(), x)[0], x.detach().cos() * 2)
+            (report,) = reports().values()
+            assert (report.replayed, report.backwards_replayed) == (replayed, 0)
+            assert len(kept_out(report)) == 1
+
+
+class TestRegions:
+    def test_calls_within_run_plainly(self, device):
+        model = network(device)
+        act = torch.compile(model, backend=backend, options=ATEN)
+        with torch.no_grad():
+            for _ in range(CALLS):
+                act(torch.randn(3, 8, device=device))
+            with rote.no_graphs():
+                for _ in range(CALLS):
+                    x = torch.randn(3, 8, device=device)
+                    assert_same(act(x), model(x))
+            (report,) = reports().values()
+            assert (report.calls, report.replayed) == (2 * CALLS, REPLAYED)
+            act(x)
+        (report,) = reports().values()
+        assert report.replayed == REPLAYED + 1
+
+    @OVERRIDES
+    def test_compiled_code_within_is_not_recorded(self, device):
+        @rote.no_graphs()
+        def decorated(x):
+            return x.sin()
+
+        def region(x):
+            y = x * 2
+            with rote.no_graphs():
+                y = y.sin()
+            return y * 2
+
+        for fn in (region, lambda x: decorated(x) * 2):
+            torch._dynamo.reset()
+            act = torch.compile(fn, backend=backend, options=ATEN, fullgraph=True)
+            for _ in range(CALLS):
+                x = torch.randn(3, device=device)
+                assert_same(act(x), fn(x))
+            (report,) = reports().values()
+            assert report.replayed == 0
+            assert kept_out(report) == ["the code is within override_cudagraphs(fwd=False)"]
+
+
+class TestSizes:
+    @pytest.mark.parametrize("name", ["capture_sizes", "triton.cudagraph_capture_sizes"])
+    def test_sizes_that_change(self, device, name):
+        act = torch.compile(
+            lambda x: (x * 2).sum(0), backend=backend, dynamic=True, options={**ATEN, name: (4, (5, 3))}
+        )
+        for _ in range(CALLS):
+            for shape in ((3, 2), (4, 2), (5, 2), (5, 3)):
+                x = torch.randn(shape, device=device)
+                assert_same(act(x), (x * 2).sum(0))
+        (report,) = reports().values()
+        assert report.calls - report.replayed == 2 * CALLS + 2 * 2 and len(report.recordings) == 2
+        assert [each.count for each in report.reasons if each.code == KEPT_OUT] == [2 * CALLS]
+
+    def test_sizes_that_do_not_change_are_those_of_the_first_tensor(self, device):
+        model = nn.BatchNorm1d(8).to(device).eval()
+        for size, replayed in ((3, REPLAYED), (8, 0)):
+            torch._dynamo.reset()
+            act = torch.compile(model, backend=backend, options={**ATEN, "capture_sizes": (size,)})
+            with torch.no_grad():
+                for _ in range(CALLS):
+                    act(torch.randn(3, 8, device=device))
+            assert [report.replayed for report in reports().values()] == [replayed]
+
+    @pytest.mark.parametrize("name", ["skip_dynamic_graphs", "triton.cudagraph_skip_dynamic_graphs"])
+    def test_code_for_sizes_that_change_may_be_kept_out(self, device, name):
+        act = torch.compile(lambda x: (x * 2).sum(0), backend=backend, options={**ATEN, name: True})
+        for n in range(4 * CALLS):
+            x = torch.randn(3 + (n >= CALLS) * (1 + n % 3), 2, device=device)
+            assert_same(act(x), (x * 2).sum(0))
+        static, dynamic = reports().values()
+        assert static.replayed == REPLAYED
+        assert (dynamic.calls, dynamic.replayed) == (3 * CALLS, 0)
+        assert kept_out(dynamic) == [
+            "skip_dynamic_graphs=True keeps code for sizes that change out of graphs"
+        ]
+
+
+class TestOperators:
+    @pytest.mark.parametrize("name", ["split_ops", "custom_should_partition_ops"])
+    def test_operators_run_between_segments(self, device, name):
+        act = torch.compile(network(device), backend=backend, options={**ATEN, name: ["aten::tanh"]})
+        with torch.no_grad():
+            for _ in range(CALLS):
+                act(torch.randn(3, 8, device=device))
+        (recording,) = [*reports().values()][0].recordings
+        assert [(each.code, each.operation) for each in recording.islands] == [("RT131", "aten::tanh")]
+        assert recording.segments == 2
+
+    @pytest.mark.slow
+    def test_compiled_code_with_such_an_operator_runs_as_a_whole(self, device):
+        for name, segments in (("aten::mm", 0), ("aten::cos", 1)):
+            torch._dynamo.reset()
+            act = torch.compile(lambda x: (x @ x).tanh() + 1, backend=backend, options={"split_ops": (name,)})
+            plain = torch.compile(lambda x: (x @ x).tanh() + 1)
+            for _ in range(CALLS):
+                x = torch.randn(4, 4, device=device)
+                assert_same(act(x), plain(x))
+            (recording,) = [*reports().values()][0].recordings
+            assert (recording.segments, len(recording.islands)) == (segments, 1 - segments)
+
+    def test_short_segments(self, device):
+        for name, least, segments in (
+            ("min_segment_size", 3, 1),
+            ("triton.cudagraph_min_partition_size", 9, 0),
+        ):
+            torch._dynamo.reset()
+            act = torch.compile(network(device), backend=backend, options={**ATEN, name: least})
+            with torch.no_grad():
+                for _ in range(CALLS):
+                    act(torch.randn(3, 8, device=device))
+            (report,) = reports().values()
+            assert [recording.segments for recording in report.recordings] == [1] * segments
+            assert bool(kept_out(report)) is not bool(segments)
+
+
+class TestWishes:
+    def test_settings_of_the_process_count(self):
+        with inductor_config.patch({
+            "triton.cudagraph_capture_sizes": (1, 2),
+            "triton.cudagraph_min_partition_size": 3,
+            "triton.cudagraph_skip_dynamic_graphs": True,
+            "custom_should_partition_ops": ["mylib::op"],
+        }):  # fmt: skip
+            wishes = Wishes.of(None, {**ATEN, "min_segment_size": 4})
+        assert wishes.recording.capture_sizes == (1, 2)
+        assert wishes.recording.min_segment_size == 4
+        assert wishes.recording.split_ops == ["mylib::op"]
+        assert wishes.skip_dynamic_graphs is True
+
+    def test_impossible_values(self):
+        for name, text in (
+            ("skip_dynamic_graphs", "must be True or False"),
+            ("capture_sizes", "must hold sizes"),
+        ):
+            with pytest.raises(OptionError, match=f"{name}=3 {text}"):
+                Wishes.of(None, {**ATEN, name: 3})
