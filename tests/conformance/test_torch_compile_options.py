@@ -205,7 +205,7 @@ class TestOperators:
         with torch.no_grad():
             for _ in range(CALLS):
                 act(torch.randn(3, 8, device=device))
-        (recording,) = [*reports().values()][0].recordings
+        (recording,) = next(iter(reports().values())).recordings
         assert [(each.code, each.operation) for each in recording.islands] == [("RT131", "aten::tanh")]
         assert recording.segments == 2
 
@@ -218,7 +218,7 @@ class TestOperators:
             for _ in range(CALLS):
                 x = torch.randn(4, 4, device=device)
                 assert_same(act(x), plain(x))
-            (recording,) = [*reports().values()][0].recordings
+            (recording,) = next(iter(reports().values())).recordings
             assert (recording.segments, len(recording.islands)) == (segments, 1 - segments)
 
     def test_short_segments(self, device):
