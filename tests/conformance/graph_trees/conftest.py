@@ -1,7 +1,7 @@
 """Each behaviour of PyTorch's CUDA graph trees, by ``rote.graph`` and by ``torch.compile(backend="rote")``.
 
-The tests are of what the user sees. Where rote differs on purpose, they assert what rote does: a result that is
-held stays, nothing has to be marked, and nothing is warned of.
+The tests are of what the user sees. Where rote differs on purpose, they assert what rote does: a result that
+is held stays, nothing has to be marked, and nothing is warned of.
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@ from torch.utils.checkpoint import checkpoint
 
 from rote.testing import assert_same
 
+NOT_A_LEAF = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+"""Dynamo looks at it."""
+
 
 def network(device, *more):
     torch.manual_seed(1)
@@ -34,6 +37,7 @@ def test_training(way, inputs, device):
     assert way.replays() == len(calls) - way.warm and way.walks()
 
 
+@NOT_A_LEAF
 def test_two_models_in_turns(way, inputs, device):
     models = [network(device), network(device, nn.ReLU())]
     plains = copy.deepcopy(models)
@@ -88,7 +92,7 @@ def test_gradients_are_added_up(way, device):
 def test_forwards_without_a_backward(way, inputs, device):
     model = network(device)
     graphed = way(model)
-    results = [(x, graphed(x)) for (x,) in inputs(3, 4, count=12)]
+    results = [(x, graphed(x)) for (x,) in inputs(3, 4)]
     for x, result in results:
         assert_same(result.detach(), model(x).detach())
     del results, result
@@ -98,14 +102,13 @@ def test_forwards_without_a_backward(way, inputs, device):
     assert way.replays() and way.walks()
 
 
-@pytest.mark.parametrize("order", ["first first", "last first"])
-def test_backwards_that_come_late(way, inputs, device, order):
+def test_backwards_that_come_late(way, inputs, device):
     model = network(device)
     graphed = way(model)
-    for _ in range(6):
-        calls = inputs(3, 4, count=3)
+    for turn in range(6):
+        calls = inputs(3, 4, count=2)
         losses = [(x, graphed(x).sum()) for (x,) in calls]
-        for x, loss in losses if order == "first first" else reversed(losses):
+        for x, loss in losses if turn % 2 else reversed(losses):
             ours = torch.autograd.grad(loss, [*model.parameters()])
             assert_same(ours, torch.autograd.grad(model(x).sum(), [*model.parameters()]))
     assert way.replays() and way.walks()
@@ -117,8 +120,13 @@ def test_one_of_several_results_is_walked_back(way, inputs, device):
         x, y = (torch.randn(4, device=device, requires_grad=True) for _ in range(2))
         first, second = graphed(x, y)
         (first if number % 2 else second).sum().backward()
-        assert_same((x.grad is None, y.grad is None), (number % 2 == 0, number % 2 == 1))
-        assert_same(x.grad if number % 2 else y.grad, (3 * x * x if number % 2 else 2 * y).detach())
+        asked, other = (x, y) if number % 2 else (y, x)
+        if way.compiles:  # a compiled backward is one for all results
+            assert other.grad is None or not other.grad.any()
+        else:
+            assert other.grad is None
+        expected = (3 * x * x if number % 2 else 2 * y).detach()
+        assert_same(asked.grad, expected, tolerance=1e-5)
 
 
 def test_gradients_that_overlap(way, device):
@@ -132,12 +140,13 @@ def test_gradients_that_overlap(way, device):
         assert_same(x.grad, expected.grad)
 
 
+@NOT_A_LEAF
 def test_one_callable_on_the_result_of_another(way, device):
     first, second = way(lambda x: x * x * x), way(lambda x: x * 12)
     for _ in range(8):
         x = torch.randn(4, device=device, requires_grad=True)
         second(first(x)).sum().backward()
-        assert_same(x.grad, (12 * (x * x * 2 + x * x)).detach(), tolerance=1e-5)
+        assert_same(x.grad, (36 * x * x).detach(), tolerance=1e-5)
         assert_same(first(x.detach()).requires_grad, False)
     assert way.walks()
 
@@ -145,13 +154,13 @@ def test_one_callable_on_the_result_of_another(way, device):
 def test_modes_in_turns(way, inputs, device):
     model = network(device)
     graphed = way(model)
-    for number, (x,) in enumerate(inputs(3, 4, count=24)):
+    for number, (x,) in enumerate(inputs(3, 4, count=18)):
         mode = (torch.enable_grad, torch.no_grad, torch.inference_mode)[number % 3]
         with mode():
             ours, theirs = graphed(x), model(x)
             assert (ours.requires_grad, ours.is_inference()) == (theirs.requires_grad, theirs.is_inference())
         assert_same(ours.detach(), theirs.detach())
-    assert way.replays() >= 6
+    assert way.replays() >= 4
 
 
 def test_parameters_that_are_frozen(way, inputs, device):
@@ -171,8 +180,8 @@ def test_sizes_that_change(way, device):
         return torch.addmm(x, x, x).relu(), x.size(0)
 
     graphed = way(fn)
-    for number in range(18):
-        size = 2 + number % 3
+    for number in range(12):
+        size = 2 + number % 2
         x = torch.randn(size, 2 * size, device=device, requires_grad=True)
         y = x.detach().clone().requires_grad_()
         (ours, rows), (theirs, expected) = graphed(x), fn(y)

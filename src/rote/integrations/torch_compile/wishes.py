@@ -70,9 +70,8 @@ class Wishes:
             raise OptionError(
                 f"options={{{sorted(given)[0]!r}: ...}} is Inductor's, which kernels={kernels!r} leaves out"
             )
-        known: Any = config
         for name, option in _MEANT.items():
-            value = meant[name] if name in meant else known.get_config_copy().get(name)
+            value = meant[name] if name in meant else _setting(name)
             if value and option not in wanted:
                 wanted[option] = value
         skips = wanted.pop(_SKIPS, False)
@@ -91,6 +90,14 @@ class Wishes:
         if backward is False:
             return replace(self, recording=replace(self.recording, backward=False))
         return self
+
+
+def _setting(name: str) -> Any:
+    """A setting of Inductor's, as it is for the process; None where this version has none."""
+    found: Any = config
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def _of_mode(mode: str | None) -> dict[str, Any]:
