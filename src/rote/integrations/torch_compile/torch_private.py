@@ -24,12 +24,10 @@ def leave_runtime_alone() -> None:
 
 
 def replayable(compiler: Callable[..., Any]) -> Callable[..., Any]:
-    """A compiler whose code can be replayed: what PyTorch's wrapper does around it is the same in each call.
+    """A compiler whose forward can be walked back through more than once.
 
-    - Of a forward compiled without donated buffers it says that it has none. PyTorch leaves that open, and
-      refuses a second walk back through a forward of which it is open.
-    - Results get no hint which of their sizes are dynamic. The hint is an attribute, made anew in each call.
-      With it the frame behind a graph break is compiled dynamic at once, without it after the first new size.
+    Of a forward compiled without donated buffers it says that it has none. PyTorch leaves that open, and
+    refuses a second walk back through a forward of which it is open.
 
     Seen in torch 2.11 and 2.13; elsewhere nothing is changed.
     """
@@ -39,10 +37,6 @@ def replayable(compiler: Callable[..., Any]) -> Callable[..., Any]:
         metadata: Any = getattr(TracingContext.try_get(), "fw_metadata", None)
         if getattr(metadata, "bw_donated_idxs", ()) is None:
             metadata.bw_donated_idxs = []
-        if getattr(metadata, "dynamic_outputs", False):
-            metadata.dynamic_outputs = False
-        if getattr(metadata, "dynamic_saved_tensors_idxs", None):
-            metadata.dynamic_saved_tensors_idxs = {}
         return compiler(graph, inputs, **options)
 
     return compile_one

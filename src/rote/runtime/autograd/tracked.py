@@ -27,7 +27,7 @@ from ..program import (
     history_of,
     slot_of,
 )
-from ..pytorch import has_memory, plain_functions
+from ..pytorch import donates, has_memory, plain_functions
 from .backward import Backward, ResultGroup
 from .graph import (
     Contexts,
@@ -51,6 +51,10 @@ from .saved import Saved, SavedRead
 from .walker import Owner
 
 WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
+UNDONATED = (
+    "Compile with torch._functorch.config.donated_buffer = False, or with backend='rote'; or take the "
+    "gradients inside the call."
+)
 DETACHED_RESULT = "Return results without a history: loss.detach(), or call under torch.no_grad()."
 
 
@@ -287,7 +291,11 @@ def _graph_blockers(
     if node is not None:
         text = f"a result depends on a tensor made outside that has a history ({node.name()})"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))
-    found += Contexts(contexts_of(results, graph_ends(leaves))).hidden_reasons(site)
+    contexts = contexts_of(results, graph_ends(leaves))
+    found += Contexts(contexts).hidden_reasons(site)
+    if any(map(donates, contexts)):
+        text = "the backward of compiled code may run only once, since it writes to what was saved for it"
+        found.append(reason(rules.OUTPUT_GRADIENT, text, site, UNDONATED))
     if use.saved and use.spoiled(kept_storages(results, frozenset())) is not None:
         text = "a tensor that the backward needs is modified in place after it was used"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...base import Site, on_a_fresh_stack
+from ...base import InternalError, Site, on_a_fresh_stack
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, flatten, tracing
@@ -218,6 +218,12 @@ class TracedCall:
         """Whether the callable raised while captured operations had not run."""
         return self._tape is not None and self._tape.lost
 
+    def aside(self, call: Callable[[], Any]) -> Any:
+        """Run what is no part of the call, which is not recorded then."""
+        if self._last is None:
+            raise InternalError("something is to run beside a call that has not begun")
+        return self._last.aside(call)
+
     def copy_back(self) -> None:
         """The callable raised: copy what it wrote into static inputs to the caller's tensors."""
         inputs = self._inputs
@@ -408,7 +414,6 @@ class TracedCall:
             stack.enter_context(unseen_function_mode())
             stack.enter_context(as_python(tracer.meet_operator))
             stack.enter_context(seeing_compiled())
-            stack.enter_context(tracer.watching_for_compiler())
             # A cast cached by one call would be hidden from the next one. Within a call the cache stays on:
             # gradients of a weight used twice are summed in the type it was cast to.
             torch.clear_autocast_cache()

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from ...base import Site, Sites, identity, user_site
+from ...base import MisuseError, Site, Sites, identity, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..operators import (
@@ -66,6 +66,7 @@ from ..pytorch import (
     is_lazy_zero,
     resolve_lazily,
     run_compiled,
+    without_our_modes,
 )
 from ..state import our_profiler
 from .host_tensors import HostTensors
@@ -335,6 +336,32 @@ class Tracer(DispatchMode):
             return self.runner.seen(run_compiled, graph, inputs)
         inputs.clear()  # as compiled code does, so that what is needed no more is freed
         return self.__torch_dispatch__(region.overload, (), operands)
+
+    def aside(self, call: Callable[[], Any]) -> Any:
+        """Run compiled code that is not ready, as a plain call would; nothing of this call is recorded."""
+        cursor = self.cursor
+        if cursor.mode is _FOLLOW:
+            raise MisuseError(
+                f"compiled code at {user_site()} is not what it was when the call was recorded; what it "
+                "depends on is neither an argument nor state that rote can see. Pass it in as an argument."
+            )
+        cursor.block(reason(rules.NOT_YET, "torch.compile compiles in this call", user_site()))
+        if cursor.tape is not None:
+            cursor.tape.close(cursor)  # what it reads has to be there
+            cursor.stop_recording()
+        with self._unprofiled(), without_our_modes():
+            return call()
+
+    @contextmanager
+    def _unprofiled(self) -> Generator[None]:
+        profiler = our_profiler()
+        if profiler is not None:
+            sys.setprofile(None)
+        try:
+            yield
+        finally:
+            if profiler is not None:
+                sys.setprofile(profiler)
 
     def meet_operator(self, name: str) -> None:
         """The call comes to an operator over Python functions, which is not looked into."""

@@ -29,6 +29,7 @@ from ..program import (
     describe_inputs,
     spend,
 )
+from ..pytorch import is_compiling
 from ..reads.trace import Noted
 from ..recording import Accesses, Known, Own, Recording, StateGuard, StaticInputs, put_together, reachable
 from ..replay import result_of
@@ -210,11 +211,11 @@ class Settling:
 
         Code that C calls is followed from the second call on. What is put into slots or made of arguments,
         what is written to streams and how generators are set differ from call to call, so such calls are
-        noted each time.
+        noted each time. So are all calls once anything is under ``torch.compile``: notes choose what runs.
         """
         noted, template = self._noted, self._observed.template
         unclear = noted.late or noted.missing or noted.unseen or noted.scripts or noted.output
-        unclear = unclear or self._marked or self._sets_generators()
+        unclear = unclear or self._marked or self._sets_generators() or is_compiling()
         if self._strayed or unclear or template.targets or template.needs_given:
             return None
         return Known(noted, self._node)

@@ -338,7 +338,7 @@ class Specialization:
         if plan.known is not None:
             with self.executed, unwaited(plan.backend):
                 return [(self._run_traced(traced, recording, plan), plan.known.noted)]
-        trace = self.executed.followed = self.subject.follow(call, plan.meet)
+        trace = self.executed.followed = self.subject.follow(call, plan.meet, traced.aside)
         try:
             with self.executed, unwaited(plan.backend):
                 seen = [self._run_traced(traced, recording, plan, self._hooks(trace))]

@@ -13,8 +13,8 @@ from ..autograd.graph import GradientWalk, kept_storages
 from ..backends.protocol import Backend
 from ..memory import Account
 from ..program import BackwardLog
-from ..reads import WATCH
-from ..reads.trace import Trace
+from ..reads import WATCH, aside
+from ..reads.trace import Aside, Trace
 from ..state import ExecutedCode
 from .ledger import Ledger
 
@@ -77,12 +77,20 @@ class Subject:
     trusted: frozenset[int] = frozenset()
     closed: bool = False
 
-    def follow(self, call: Call, meet: Callable[[Any], None] = lambda tensor: None) -> Trace:
-        """Note what the callable reads and writes outside of itself; ``meet`` is told of tensors there."""
+    def follow(
+        self, call: Call, meet: Callable[[Any], None] = lambda tensor: None, aside: Aside = aside
+    ) -> Trace:
+        """Note what the callable reads and writes outside of itself.
+
+        Args:
+            call: Its arguments.
+            meet: Told of tensors that are found outside.
+            aside: Runs what is no part of the call.
+        """
         roots = [*self.roots, *self.executed.owners()]
         leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
         roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
-        return WATCH.begin(self.function, roots, self.executed.apart(), meet)
+        return WATCH.begin(self.function, roots, self.executed.apart(), meet, aside)
 
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.

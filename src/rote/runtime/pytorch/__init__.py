@@ -5,10 +5,25 @@ from __future__ import annotations
 from .compiled import (
     CompiledGraph,
     compiled_writes,
+    donates,
     draws_numbers,
     is_uncapturable,
     run_compiled,
     seeing_compiled,
+)
+from .frames import (
+    CompiledFrame,
+    Switch,
+    compiled_frames,
+    dispatched_functions,
+    functions_dispatched,
+    is_compiling,
+    is_hint,
+    is_switching,
+    runs_as_it_is,
+    stance,
+    switch_of,
+    without_our_modes,
 )
 from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding

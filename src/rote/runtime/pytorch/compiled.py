@@ -82,6 +82,14 @@ def is_uncapturable(graph: CompiledGraph) -> bool:
     return len(graph.device_types) > 1 or getattr(graph, "cudagraph_info", True) is not None
 
 
+def donates(node: Any) -> bool:
+    """Whether a node's backward was compiled to write to what was saved for it, so that it runs only once."""
+    config = getattr(sys.modules.get("torch._functorch"), "config", None)
+    metadata = getattr(getattr(node, "_forward_cls", None), "metadata", None)
+    donated = getattr(metadata, "bw_donated_idxs", [])
+    return bool(getattr(config, "donated_buffer", False)) and donated != []
+
+
 class CompiledCalls:
     """Regions are handed to modes, from the first :meth:`begin` to the last :meth:`end`."""
 

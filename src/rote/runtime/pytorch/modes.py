@@ -10,63 +10,24 @@ But the keys that resolve lazy conjugates and negatives are among them. A kernel
 result and goes on with it (``torch.linalg.pinv`` of complex numbers) would read it as it was. So handlers
 that run kernels put these keys back (:func:`.torch_private.resolve_lazily`).
 
-A function under ``torch.compile`` that is called in a mode runs as written, and PyTorch then leaves its code
-uncompiled for good: one observed call would make every later plain call slow. So in a mode of rote's,
-compiled functions are told to run as written (the stance ``force_eager``), which is forgotten afterwards. The
-stance is the process's: compiled functions that other threads call meanwhile run as written, too.
-
-A callable may import the compiler in its first call, as ``torch.cond`` does. So ``torch.compile`` is watched
-in a mode while there is no compiler.
+PyTorch's compiler leaves code that runs in a dispatch mode uncompiled for good, and its guards look at the
+modes in force. So no compiled code is entered in a mode of rote's: a traced call chooses itself what runs
+(:mod:`..reads.handlers.frames`), or leaves its modes (:func:`.frames.without_our_modes`).
 """
 
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, cast
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .torch_private import frame_callback, frame_watch
+from .torch_private import frame_watch
 
 _disabled: Any = getattr(torch, "_disable_dynamo", None)
 """Seen in torch 2.11 and 2.13. Without it PyTorch wraps no handler either."""
-
-
-class AsWritten:
-    """Compiled functions run as written, from the first :meth:`begin` to the last :meth:`end`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._stance: Any = None
-
-    def begin(self) -> bool:
-        """Begin; False without the compiler, or in compiled code, which goes on as it is."""
-        looking = frame_callback() if "torch._dynamo" in sys.modules else None
-        if looking is None or looking() not in (None, False):
-            return False
-        with self._lock:
-            if not self._users:
-                self._stance = torch.compiler.set_stance("force_eager")
-            self._users += 1
-        return True
-
-    def end(self) -> None:
-        """Take one :meth:`begin` back."""
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                self._stance.__exit__(None, None, None)
-                self._stance = None
-
-
-_AS_WRITTEN = AsWritten()
-"""One for the process, as the stance is."""
 
 
 class DispatchMode(TorchDispatchMode):
@@ -77,10 +38,6 @@ class DispatchMode(TorchDispatchMode):
     """
 
     meets_compiled = False
-
-    def __init__(self) -> None:
-        super().__init__()  # pyright: ignore[reportUnknownMemberType]
-        self._as_written: list[bool] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -95,38 +52,7 @@ class DispatchMode(TorchDispatchMode):
         """Enter the mode; its handler is hidden from the compiler if that is imported."""
         if "torch._dynamo" in sys.modules and not hasattr(type(self), "__rote_hidden__"):
             self.__class__ = cast("Any", _hidden(type(self)))
-        self._as_written.append(_AS_WRITTEN.begin())
         return super().__enter__()
-
-    def _meet_compiler(self) -> None:
-        """The compiler may have been imported while the mode is active."""
-        if "torch._dynamo" in sys.modules and self._as_written and not self._as_written[-1]:
-            self.__class__ = cast("Any", _hidden(type(self)))
-            self._as_written[-1] = _AS_WRITTEN.begin()
-
-    @contextmanager
-    def watching_for_compiler(self) -> Generator[None]:
-        """A context that notices when the compiler is brought in."""
-        if "torch._dynamo" in sys.modules:
-            yield
-            return
-        original: Any = torch.compile
-
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            made = original(*args, **kwargs)
-            self._meet_compiler()
-            return made
-
-        torch.compile = cast("Any", watched)
-        try:
-            yield
-        finally:
-            torch.compile = original
-
-    def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)  # pyright: ignore[reportUnknownMemberType]
-        if self._as_written.pop():
-            _AS_WRITTEN.end()
 
 
 @cache

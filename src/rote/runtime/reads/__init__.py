@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from .watch import WATCH
+from .watch import WATCH, aside

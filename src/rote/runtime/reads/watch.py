@@ -10,16 +10,23 @@ import torch
 
 from ...base import identity
 from ..objects import is_bound_method
+from ..pytorch import without_our_modes
 from .bytecode import Swaps
 from .handlers import HANDLERS, Notes, called, follow_function
 from .table import Rows
-from .trace import Noted, Trace
+from .trace import Aside, Noted, Trace
 
 
 def is_anchored(value: Any) -> bool:
     """Whether an object is the user's own, supports weak references, and is no module."""
     kind = type(value)
     return bool(kind.__weakrefoffset__) and not issubclass(kind, (torch.nn.Module, type, FunctionType))
+
+
+def aside(call: Callable[[], Any]) -> Any:
+    """Run what is no part of a call, where nothing else has to be done."""
+    with without_our_modes():
+        return call()
 
 
 class Watch:
@@ -36,13 +43,14 @@ class Watch:
         roots: Iterable[tuple[str, Any]] = (),
         functions: Iterable[FunctionType] = (),
         meet: Callable[[Any], None] = lambda tensor: None,
+        aside: Aside = aside,
     ) -> Trace:
         """A call begins on this thread.
 
         Roots are named objects that exist before the call. C calls ``functions``. ``meet`` gets each tensor
-        that is found outside.
+        that is found outside. ``aside`` runs what is no part of the call.
         """
-        trace = Trace(self._swaps, self._rows, meet)
+        trace = Trace(self._swaps, self._rows, meet, aside)
         for name, value in roots:
             trace.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from .swaps import Swaps
+from .swaps import Swaps, copied

@@ -272,6 +272,10 @@ class _Stack:
             after = self._depth + stack_effect(each.opcode, argument, jump=True)
             self._at.setdefault(each.target, (after, self._below(after)))
         before = self._depth
+        if name == "SWAP" and self._empty:  # only code that Dynamo writes moves an empty slot
+            top, other = before - 1, before - each.argument
+            moved = {top: other, other: top}
+            self._empty = frozenset([moved.get(slot, slot) for slot in self._empty])
         self._depth += stack_effect(each.opcode, argument, jump=False)
         # What a call gives lies where its first slot was, which may have been the empty one.
         if self._empty:

@@ -5,6 +5,9 @@ traced call first comes to the function, and put back when the call is over, how
 traced at once, on two threads: then the code goes back with the later one. In between other threads run the
 same replaced code, whose notes find no tracer for them and return.
 
+A function that Dynamo may have compiled gets code of its own that chooses what runs (:mod:`.redirect`); it is
+kept for the next traced call. While Dynamo compiles, every function has its own code.
+
 Functions are held weakly: one that the call itself made dies when it would.
 """
 
@@ -13,12 +16,17 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from ....base import identity
+from ...pytorch import compiled_frames, is_hint, is_switching
 from ...state import our_profiler
 from .instrument import OpaqueError, instrument
+from .redirect import choosing, silent, switching
 
 
 class Replaced(NamedTuple):
@@ -38,6 +46,7 @@ class Swaps:
         self._made: dict[int, tuple[CodeType, CodeType | None, str]] = {}  # by the identity of the code
         self._originals: dict[int, CodeType] = {}  # by the identity of instrumented code
         self._replaced: dict[int, Replaced] = {}  # by the identity of the function
+        self._redirected: dict[int, Replaced] = {}  # functions whose code chooses what runs, by identity
         self._users = 0
 
     def begin(self) -> None:
@@ -52,10 +61,7 @@ class Swaps:
             if self._users:
                 return
             replaced, self._replaced = self._replaced, {}
-            for each in replaced.values():
-                function = each.function()
-                if function is not None and function.__code__ is each.instrumented:
-                    function.__code__ = each.code
+            _exchange([(each.function(), each.instrumented, each.code) for each in replaced.values()])
 
     def is_instrumented(self, code: CodeType) -> bool:
         """Whether code was made here."""
@@ -65,24 +71,78 @@ class Swaps:
         """The original of code that may be instrumented."""
         return self._originals.get(identity(code), code)
 
-    def replace(self, function: FunctionType) -> str | None:
+    def replace(self, function: FunctionType, *, chooses: bool = False) -> str | None:
         """Let a function run instrumented code from now on.
+
+        Args:
+            function: The function.
+            chooses: Ask at each call what runs, also if Dynamo has not compiled the function's code yet.
 
         Returns:
             Why its code is opaque, or None.
         """
         code = function.__code__
+        redirected = self._redirected.get(identity(function))
         if identity(code) in self._originals:
-            return None
+            if not chooses or (redirected is not None and redirected.instrumented is code):
+                return None
+            code = self._originals[identity(code)]
         with self._lock:
-            made = self._made.get(identity(code)) or self._make(code)
-            _, instrumented, why = made
+            if chooses or is_switching(code) or is_hint(code) or compiled_frames(code, None):
+                _, instrumented, why = self._redirect(function, code)
+            else:
+                _, instrumented, why = self._made.get(identity(code)) or self._make(code)
             if instrumented is None:
                 return why
-            if function.__code__ is code:  # no other thread was quicker
+            if self.original(function.__code__) is code:  # no other thread was quicker
                 self._replaced[identity(function)] = Replaced(weakref.ref(function), code, instrumented)
                 function.__code__ = instrumented
             return None
+
+    def copy(self, function: FunctionType, code: CodeType) -> tuple[FunctionType, str]:
+        """A function with other code that notes what it reads, and why that code is opaque, if it is."""
+        with self._lock:
+            _, instrumented, why = self._made.get(identity(code)) or self._make(code)
+        return copied(function, instrumented or code), why
+
+    @contextmanager
+    def withdrawn(self) -> Generator[None]:
+        """A context in which every function has its own code."""
+        with self._lock:
+            replaced = [*self._replaced.values()]
+            _exchange([(each.function(), each.instrumented, each.code) for each in replaced])
+        try:
+            yield
+        finally:
+            with self._lock:
+                _exchange([(each.function(), each.code, each.instrumented) for each in replaced])
+
+    def _redirect(self, function: FunctionType, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
+        """Code that chooses what runs each time the function is called."""
+        known = self._redirected.get(identity(function))
+        if known is not None and known.code is code:
+            return code, known.instrumented, ""
+        which, notes = weakref.ref(function, partial(self._forget, identity(function))), self._notes
+        try:
+            if is_switching(code):
+                made = switching(code, notes.entering(which, code), notes.leaving)
+            elif is_hint(code):  # an attribute of a tensor, new in each call; without it results are the same
+                made = silent(code)
+            else:
+                made = choosing(code, notes.choosing(which, code))
+            instrumented = instrument(made, notes)
+        except OpaqueError as error:
+            return code, None, str(error)
+        self._forget(identity(function))
+        self._redirected[identity(function)] = Replaced(which, code, instrumented)
+        self._originals[identity(instrumented)] = code
+        return code, instrumented, ""
+
+    def _forget(self, function: int, *_: Any) -> None:
+        """A function is gone, or gets other code."""
+        known = self._redirected.pop(function, None)
+        if known is not None:
+            self._originals.pop(identity(known.instrumented), None)
 
     def _make(self, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
         profiler = our_profiler()
@@ -100,3 +160,19 @@ class Swaps:
             self._originals[identity(instrumented)] = code
         made = self._made[identity(code)] = (code, instrumented, why)
         return made
+
+
+def copied(function: FunctionType, code: CodeType) -> FunctionType:
+    """A function that runs other code with the same globals, defaults and closure."""
+    around, name = function.__globals__, function.__name__
+    made = FunctionType(code, around, name, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__ = function.__qualname__
+    return made
+
+
+def _exchange(changes: list[tuple[FunctionType | None, CodeType, CodeType]]) -> None:
+    """Give functions other code, where they still have what they had."""
+    for function, now, then in changes:
+        if function is not None and function.__code__ is now:
+            function.__code__ = then

@@ -10,19 +10,21 @@ Most notes say nothing new. They ask the trace and return at once; see :mod:`.kn
 from __future__ import annotations
 
 import sys
+import weakref
 from _thread import get_ident
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
-from types import MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from ....base import identity
+from ....base import InternalError, identity
 from ...pytorch import is_worker
 from ...state import PROFILE
+from ..bytecode import copied
 from ..table import lookup
 from ..trace import CONTAINERS, Trace
-from . import attributes, calls, containers, importing, known, names
+from . import attributes, calls, containers, frames, importing, known, names
 
 _NOTES: dict[str, tuple[Callable[..., None], Callable[..., bool]]] = {
     "super_attribute": (attributes.super_attribute, known.is_known_super),
@@ -116,6 +118,42 @@ class Notes:
         self._gathered(args)
         return partial(tuple, args)
 
+    def choosing(
+        self, function: weakref.ref[FunctionType], code: CodeType
+    ) -> Callable[[dict[str, Any]], Callable[..., Any]]:
+        """What tells redirected code which function to run; ``code`` is the code that it had."""
+
+        def choose(variables: dict[str, Any]) -> Callable[..., Any]:
+            return self._chosen(frames.choose, function, code, variables)
+
+        return choose
+
+    def entering(
+        self, wrapper: weakref.ref[FunctionType], code: CodeType
+    ) -> Callable[[Any], Callable[..., Any]]:
+        """What tells the redirected code of a wrapper which function to run."""
+
+        def enter(function: Any) -> Callable[..., Any]:
+            return self._chosen(frames.enter, wrapper, code)
+
+        return enter
+
+    def leaving(self, function: Any) -> None:
+        """What a wrapper has called is over."""
+        trace = self._traces[_thread()]
+        if trace is not None:
+            trace.switch_back(function)
+
+    def _chosen(
+        self, handler: Callable[..., Any], which: weakref.ref[FunctionType], code: CodeType, *given: Any
+    ) -> Callable[..., Any]:
+        """What a handler gives; without a trace, and where the handler fails, the function as it was."""
+        function, trace = which(), self._traces[_thread()]
+        if function is None:
+            raise InternalError("a function runs that is gone")
+        chosen = self._take(handler, trace, function, code, *given) if trace is not None else None
+        return copied(function, code) if chosen is None else chosen
+
     def _note(self, function: Callable[..., None], is_known: Callable[..., bool]) -> Callable[..., None]:
         """One note; a fixed number of parameters takes half the time of ``*given``."""
         traces, take = self._traces, self._take
@@ -206,7 +244,7 @@ class Notes:
             self._adopting.discard(thread)
         return calls[0] if calls else None
 
-    def _take(self, function: Callable[..., None], trace: Trace, *given: Any) -> None:
+    def _take(self, function: Callable[..., Any], trace: Trace, *given: Any) -> Any:
         profiler: Any = _get_profile() if _PROFILED else None
         profiled = type(profiler) is MethodType and profiler.__func__ is PROFILE  # ``our_profiler``, inlined
         if profiled:  # off before the first call here and on after the last: each would call the profiler
@@ -216,9 +254,10 @@ class Notes:
         self._adopting.add(thread)
         trace.at_work = True
         try:
-            function(trace, *given)
+            return function(trace, *given)
         except Exception as error:  # a fault in a note must not reach the user's call
             trace.failed(f"note {function.__name__}", error)
+            return None
         finally:
             trace.at_work = False
             self._adopting.discard(thread)

@@ -32,4 +32,4 @@ from .output import (
     writes_by_method,
 )
 from .random_settings import computes, settings, written
-from .trace import GLOBAL_GENERATORS, OF_CLASS, SPECIAL, Trace, handled_kind, is_compilers
+from .trace import GLOBAL_GENERATORS, OF_CLASS, SPECIAL, Aside, Trace, handled_kind, is_compilers

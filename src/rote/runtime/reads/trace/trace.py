@@ -73,7 +73,7 @@ from ...objects import (
     said_name,
     scripted,
 )
-from ...pytorch import Contact, scripted_names
+from ...pytorch import Contact, Switch, runs_as_it_is, scripted_names
 from ...state import (
     ASKED,
     ATTRIBUTE,
@@ -136,6 +136,8 @@ anyway."""
 
 
 _Addresses = Collection[tuple[str, int, Any]]
+Aside = Callable[[Callable[[], Any]], Any]
+"""Runs what is no part of the traced call, with no mode of rote's in force."""
 
 
 class _Written(NamedTuple):
@@ -194,10 +196,12 @@ class _Binding:
 class Trace:
     """What one call reads and writes."""
 
-    def __init__(self, swaps: Swaps, rows: Rows, meet: Callable[[Any], None]) -> None:
+    def __init__(self, swaps: Swaps, rows: Rows, meet: Callable[[Any], None], aside: Aside) -> None:
         self.swaps = swaps
         self.rows = rows
         self._meet_tensor = meet
+        self._aside = aside
+        self._switches: list[Switch] = []  # what the wrappers around the code that runs say to Dynamo
         # what was noted already, so that it is not looked at again; keys are the notes' own
         self.seen: set[Any] = set()
         # containers outside, by their identity, with keys under which members were read
@@ -537,6 +541,11 @@ class Trace:
         said = function(*key) if type(key) is tuple else getattr(function, key)()
         self.read(ASKED, function, key, answer(said), suffix)
 
+    def answers(self, function: Callable[[], str], said: str) -> None:
+        """Note what a function of rote's own says, which is asked again later."""
+        self.hold(function)
+        self.read(ASKED, function, (), answer(said), "")
+
     def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
         """A slot is about to be written."""
         if issubclass(type(owner), type) or (type(key) is str and key in OF_CLASS):
@@ -605,6 +614,33 @@ class Trace:
         self._forget_told(container)
         self._growing[where].count += count
         return True
+
+    # ------------------------------------------------------------------ compiled code
+
+    @property
+    def switched(self) -> Switch | None:
+        """What the innermost wrapper around the code that runs says to Dynamo; None without one."""
+        return self._switches[-1] if self._switches else None
+
+    def switch(self, switch: Switch) -> None:
+        """A wrapper is entered that switches Dynamo on or off."""
+        self._switches.append(switch)
+        self.called.clear()  # of each function that is called now it matters what Dynamo would run
+
+    def switch_back(self, function: Any) -> None:
+        """What a wrapper has called is over."""
+        if self._switches and self._switches[-1].function is function:
+            self._switches.pop()
+            self.called.clear()
+
+    def run_aside(self, call: Callable[[], Any]) -> Any:
+        """Run what is no part of the call, with every function as it is."""
+        before, self.at_work = self.at_work, True
+        try:
+            with self.swaps.withdrawn():
+                return self._aside(call)
+        finally:
+            self.at_work = before
 
     # ------------------------------------------------------------------ what is not known
 
@@ -714,8 +750,10 @@ class Trace:
         if which in self.outside and which not in self.called:
             self.called.add(which)
             self._read_function(function)
-        if not known:
-            why = self.swaps.replace(function)
+        switch = self.switched
+        chooses = switch is not None and switch.backend is not None and not runs_as_it_is(self.original(code))
+        if not known or chooses:
+            why = self.swaps.replace(function, chooses=chooses)
             if why is not None:
                 name = f"{function.__module__}.{function.__qualname__}"
                 self.refuse(name, f"runs {name}, which cannot be followed: {why}")

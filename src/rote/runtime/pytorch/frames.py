@@ -1,0 +1,192 @@
+"""Frames that Dynamo has compiled: what code runs in the place of a frame's own, and for how long.
+
+``torch.compile`` compiles frames, not functions. A wrapper around the function switches Dynamo on for its
+thread; of each frame that begins meanwhile Dynamo asks the guards of what it has compiled for that code, and
+runs the first that fits in its place. Frames that it does not compile run as they are.
+
+Every name here was seen in torch 2.11 and 2.13. Where one is missing nothing counts as compiled, and a
+wrapper that is not recognised runs as any other function.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import (
+    _get_current_function_mode_stack as function_modes,  # pyright: ignore[reportPrivateUsage]
+)
+from torch.overrides import _pop_mode as pop_mode  # pyright: ignore[reportPrivateUsage]
+from torch.overrides import _push_mode as push_mode  # pyright: ignore[reportPrivateUsage]
+from torch.utils._python_dispatch import (
+    _disable_current_modes as without_modes,  # pyright: ignore[reportPrivateUsage]
+)
+
+from ...base import is_own
+
+_WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
+"""The wrappers by their names, and the classes that make them."""
+_HINTS = ("mark_dynamo_propagated_dynamic_indices", "maybe_mark_dynamic_helper")
+_OURS = f"{__name__.partition('.')[0]}."
+_MAIN_REGION = -1
+"""Entries that belong to no wrapper of their own (``isolate_recompiles``)."""
+
+
+class CompiledFrame(NamedTuple):
+    """One entry of Dynamo's cache.
+
+    Attributes:
+        code: What runs in the place of the frame's own code.
+        guards: What must hold of the frame's variables, and of all that they lead to.
+    """
+
+    code: CodeType
+    guards: Any
+
+    def fits(self, variables: dict[str, Any]) -> bool:
+        """Whether Dynamo would run this code for a frame with these variables."""
+        return self.guards.cache_entry is not None and bool(self.guards.check(variables))
+
+    def misfit(self, variables: dict[str, Any]) -> str:
+        """What does not hold, in Dynamo's words."""
+        if self.guards.cache_entry is None:
+            return "Dynamo has dropped it"
+        parts = self.guards.check_verbose(variables).verbose_code_parts
+        return str(parts[0]).partition("#")[0].strip() if parts else "a guard does not hold"
+
+
+class Switch(NamedTuple):
+    """What a wrapper around a function tells Dynamo to do while the function runs.
+
+    Attributes:
+        function: What the wrapper calls.
+        backend: Whose compiled code runs; None if frames run as they are.
+        context: Wraps another function in the same way.
+        plain: Dynamo does nothing but look for code compiled for this backend, or nothing at all.
+    """
+
+    function: Any
+    backend: Any
+    context: Any
+    plain: bool
+
+
+def _module(name: str) -> Any:
+    return sys.modules.get(f"torch._dynamo.{name}")
+
+
+def is_compiling() -> bool:
+    """Whether anything in this process is under ``torch.compile``."""
+    frames = _module("eval_frame")
+    return frames is not None and any(each is not None for each in frames.cached_backends.values())
+
+
+def is_switching(code: CodeType) -> bool:
+    """Whether code is that of the wrappers that switch Dynamo on or off for a function."""
+    frames = _module("eval_frame")
+    if frames is None or code.co_name not in _WRAPPERS:
+        return False
+    kind = getattr(frames, _WRAPPERS[code.co_name], None)
+    made = kind.__call__.__code__.co_consts if kind is not None else ()
+    return any(each is code for each in made) and {"fn", "self"} <= {*code.co_freevars}
+
+
+def is_hint(code: CodeType) -> bool:
+    """Whether code is that by which compiled code tells later frames which sizes of a result are dynamic."""
+    module = sys.modules.get("torch._functorch._aot_autograd.runtime_wrappers")
+    return code.co_name in _HINTS and getattr(getattr(module, code.co_name, None), "__code__", None) is code
+
+
+def switch_of(wrapper: FunctionType, code: CodeType) -> Switch:
+    """What a wrapper does, read off its closure; ``code`` is its own code."""
+    cells = zip(code.co_freevars, wrapper.__closure__ or (), strict=True)
+    found = {name: cell.cell_contents for name, cell in cells if name in ("fn", "self", "callback")}
+    frames, context = _module("eval_frame"), found["self"]
+    given = found.get("callback", context.callback)
+    callback = frames._callback_from_stance(given)
+    whole = getattr(context, "_isolate_recompiles_id", _MAIN_REGION) == _MAIN_REGION
+    plain = callback is None or (callback is given and callable(callback) and whole)
+    return Switch(found["fn"], None if callback is None else backend_of(callback), context, plain)
+
+
+def backend_of(callback: Any) -> Any:
+    """The backend behind what Dynamo calls with a frame."""
+    while hasattr(callback, "_torchdynamo_orig_backend"):
+        callback = callback._torchdynamo_orig_backend
+    return callback
+
+
+def stance() -> str:
+    """What ``torch.compiler.set_stance`` says."""
+    now = getattr(_module("eval_frame"), "_stance", None)
+    return f"{getattr(now, 'stance', 'default')} {getattr(now, 'backend', None) or ''}".strip()
+
+
+def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
+    """What Dynamo has compiled for frames with this code, in the order in which it asks.
+
+    Args:
+        code: The frames' own code.
+        backend: By which backend; None for any.
+    """
+    entries = getattr(_module("eval_frame"), "_debug_get_cache_entry_list", None)
+    return [
+        CompiledFrame(each.code, each.guard_manager)
+        for each in (entries(code) if entries is not None else None) or ()
+        if getattr(each, "isolate_recompiles_id", _MAIN_REGION) == _MAIN_REGION
+        and (backend is None or each.backend is backend)
+    ]
+
+
+def runs_as_it_is(code: CodeType) -> bool:
+    """Whether Dynamo leaves frames with this code alone.
+
+    It has looked at them and compiled nothing, or looks at none of their file.
+    """
+    converting, rules = _module("convert_frame"), _module("trace_rules")
+    if converting is None or rules is None or is_own(code.co_filename):
+        return True
+    looked_at = code in converting.input_codes and not compiled_frames(code, None)
+    return looked_at or bool(rules.check(code))
+
+
+@contextmanager
+def functions_dispatched(state: Any) -> Generator[None]:
+    """A context in which ``__torch_function__`` is called as :func:`dispatched_functions` said earlier."""
+    now = dispatched_functions()
+    if now == state:
+        yield
+        return
+    set_state = torch._C._set_torch_function_state
+    set_state(state)
+    try:
+        yield
+    finally:
+        set_state(now)
+
+
+def dispatched_functions() -> Any:
+    """Whether ``__torch_function__`` of tensors and modes is called; guards look at it."""
+    asked = getattr(torch._C, "_get_torch_function_state", None)
+    return asked() if asked is not None else None
+
+
+@contextmanager
+def without_our_modes() -> Generator[None]:
+    """A context without dispatch modes and without rote's function modes; the user's are in force."""
+    with without_modes():
+        stack = [pop_mode() for _ in function_modes()]
+        users = [mode for mode in reversed(stack) if not type(mode).__module__.startswith(_OURS)]
+        for mode in users:
+            push_mode(mode)
+        try:
+            yield
+        finally:
+            for _ in users:
+                pop_mode()
+            for mode in reversed(stack):
+                push_mode(mode)
