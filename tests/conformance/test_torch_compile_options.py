@@ -221,6 +221,18 @@ class TestOperators:
             (recording,) = next(iter(reports().values())).recordings
             assert (recording.segments, len(recording.islands)) == (segments, 1 - segments)
 
+    @pytest.mark.slow
+    def test_the_same_in_a_graphed_callable_around_compiled_code(self, device):
+        compiled = torch.compile(lambda x: (x @ x).tanh() + 1)
+        for name, segments in (("aten::tanh", 2), ("aten::cos", 1)):
+            g = rote.graph(lambda x: compiled(x * 2).exp(), split_ops=(name,))
+            for _ in range(CALLS):
+                x = torch.randn(4, 4, device=device)
+                assert_same(g(x), compiled(x * 2).exp())
+            (recording,) = g.report().recordings
+            assert recording.segments == segments, g.explain()
+            g.reset()
+
     def test_short_segments(self, device):
         for name, least, segments in (
             ("min_segment_size", 3, 1),

@@ -136,7 +136,8 @@ class Options:
             "mylib::op.overload", torch.ops.mylib.op)``. Operators with the tag
             ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:
             ``"aten::addmm"``, not ``"aten::linear"``. Views are never split around. What Inductor has
-            compiled together with such an operator runs between two segments as a whole.
+            compiled together with such an operator runs between two segments as a whole; of code that is
+            compiled by another backend than rote's, the name is looked for in its source.
         enabled: False makes the wrapper a plain call.
     """
 

@@ -14,7 +14,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch.compiler import config
 
-from ...runtime.operators import REGIONS, is_named
+from ...runtime.operators import REGIONS
 from .torch_private import replayable
 
 Compiled = Callable[..., Any]
@@ -87,16 +87,14 @@ class KernelPlan:
         return compile_one
 
     def _marked(self, compiler: Compiled) -> Compiled:
-        """A compiler that notes which compiled code has an operator in it that no graph may hold."""
-        split = self.split
-        if not split:
+        """A compiler that notes of which operators compiled code is made, if there are any to look for."""
+        if not self.split:
             return compiler
 
         def compile_one(graph: Any, inputs: Any, **options: Any) -> Any:
             made = compiler(graph, inputs, **options)
             called = [node.target for node in graph.graph.nodes if node.op == "call_function"]
-            if any([isinstance(op, torch._ops.OpOverload) and is_named(op, split) for op in called]):
-                REGIONS.keep_apart(made)
+            REGIONS.note_operators(made, [op for op in called if isinstance(op, torch._ops.OpOverload)])
             return made
 
         return compile_one

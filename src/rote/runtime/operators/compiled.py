@@ -16,8 +16,9 @@ among its tensors, which no schema allows. The tracer calls it directly.
 from __future__ import annotations
 
 import itertools
+import re
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..pytorch import CompiledGraph, compiled_writes, draws_numbers, is_uncapturable, run_compiled
+from .facts import names_of
 
 _NAMESPACE = "rote_compiled"
 _UNSAFE, _DRAWS = torch.Tag.cudagraph_unsafe, torch.Tag.nondeterministic_seeded
@@ -100,16 +102,33 @@ class Regions:
         self._numbers = itertools.count()
         self._by_graph: dict[int, Region] = {}
         self._by_name: dict[str, Region] = {}
-        self._apart: set[int] = set()
+        self._operators: dict[int, frozenset[str]] = {}
 
     def of(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
         """The region that PyTorch runs by a call of ``graph``."""
         return self._by_graph.get(id(graph)) or self._define(graph, inputs)
 
-    def keep_apart(self, graph: CompiledGraph) -> None:
-        """No segment may hold the region of this compiled code, which has not run yet."""
-        self._apart.add(id(graph))
-        weakref.finalize(graph, self._apart.discard, id(graph))
+    def note_operators(self, graph: CompiledGraph, operators: Collection[Any]) -> None:
+        """Of which overloads compiled code was made."""
+        self._operators[id(graph)] = frozenset(name for op in operators for name in names_of(op))
+        weakref.finalize(graph, self._operators.pop, id(graph), None)
+
+    def has_one_of(self, name: str, operators: Collection[str]) -> bool:
+        """Whether the region of an operator has one of these operators in it, as far as that is known.
+
+        Where nobody has noted its operators, the source is asked, which has their names in comments, calls
+        and names of kernels. Too many are found there rather than too few.
+        """
+        region = self._by_name.get(name)
+        graph = region.graph() if region is not None and operators else None
+        if graph is None:
+            return False
+        known = self._operators.get(id(graph))
+        if known is not None:
+            return not known.isdisjoint(operators)
+        source = getattr(graph, "source_code", "")
+        packets = "|".join(re.escape(each.partition("::")[2].partition(".")[0]) for each in operators)
+        return not source or re.search(rf"(?<![a-zA-Z])(?:{packets})(?![a-zA-Z])", source) is not None
 
     def call_of(self, name: str) -> Callable[..., Any] | None:
         """What runs the region of an operator and keeps it alive; None if there is none."""
@@ -120,8 +139,7 @@ class Regions:
     def _define(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
         name = f"region_{next(self._numbers)}"
         library = torch.library.Library(_NAMESPACE, "FRAGMENT")
-        unsafe = is_uncapturable(graph) or id(graph) in self._apart
-        tags = [*([_DRAWS] if draws_numbers(graph) else []), *([_UNSAFE] if unsafe else [])]
+        tags = [*([_DRAWS] if draws_numbers(graph) else []), *([_UNSAFE] if is_uncapturable(graph) else [])]
         library.define(name + _SCHEMA, tags=tags)
         overload = getattr(getattr(torch.ops, _NAMESPACE), name).default
         numbers = frozenset(n for n, value in enumerate(inputs) if type(value) in _NUMBERS)

@@ -157,10 +157,13 @@ def overload_named(name: str) -> Any:
 
 def is_named(func: Any, names: Collection[str]) -> bool:
     """Whether names contain an overload: ``mylib::op``, ``mylib::op.overload``, ``mylib::op.default``."""
-    if not names:
-        return False
+    return bool(names) and any([name in names for name in names_of(func)])
+
+
+def names_of(func: Any) -> tuple[str, str]:
+    """The name of all overloads and that of one, as users write them: the latter has ``.default``."""
     packet, name = str(func._schema.name), func.name()
-    return packet in names or (name if name != packet else f"{name}.default") in names
+    return packet, name if name != packet else f"{name}.default"
 
 
 def short(name: str) -> str:
