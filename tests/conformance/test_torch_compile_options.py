@@ -198,6 +198,107 @@ class TestSizes:
         ]
 
 
+class TestStaticParts:
+    """With ``skip_dynamic_graphs``, what needs no size that changes is recorded all the same."""
+
+    @staticmethod
+    def run(fn, calls, **keywords):
+        act = torch.compile(fn, backend=backend, options={**ATEN, "skip_dynamic_graphs": True}, **keywords)
+        for number, given in enumerate(calls):
+            torch.manual_seed(number)
+            ours = act(*given)
+            torch.manual_seed(number)
+            assert_same(ours, fn(*given))
+        found = reports()
+        return found.pop("torch.compile [0/0]"), [*found.values()]
+
+    @pytest.mark.parametrize("captures", [True, False])
+    def test_shapes_that_values_decide(self, device, captures):
+        weight = torch.randn(40, 40, device=device)
+
+        def fn(x):
+            y = (x * 2).sin() @ weight
+            kept = y[x > 0] + 1
+            z = (y.exp() + 1).log()
+            return kept.sum(0) * 2, z.cos(), kept
+
+        calls = [(torch.randn(40, 40, device=device),) for _ in range(2 * CALLS)]
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=captures):
+            whole, parts = self.run(fn, calls)
+        if captures:
+            (part,) = parts
+            assert (whole.calls, whole.replayed, part.name) == (
+                2 * CALLS, 0, "torch.compile [0/0], static part"
+            )  # fmt: skip
+            (recording,) = part.recordings
+            assert (recording.operations, recording.islands) == (8, ())
+            assert part.replayed == 2 * CALLS - 3
+        else:  # what precedes the break is a graph of its own, and so is what follows
+            (part,) = [report for report in parts if "static part" in report.name]
+            assert whole.replayed == 2 * CALLS - 3
+            assert part.recordings[0].operations == 4 and part.replayed >= CALLS
+
+    def test_backwards_have_static_parts(self, device):
+        model = nn.Linear(6, 6).to(device)
+
+        def fn(x):
+            hidden = model(x).tanh()
+            picked = hidden[hidden.detach().sum(1) > 0]
+            return hidden.square().sum() * 2 + picked.sum()
+
+        act = torch.compile(fn, backend=backend, options={**ATEN, "skip_dynamic_graphs": True})
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            for _ in range(CALLS):
+                x = torch.randn(9, 6, device=device)
+                ours = torch.autograd.grad(act(x), [*model.parameters()])
+                for mine, other in zip(ours, torch.autograd.grad(fn(x), [*model.parameters()]), strict=True):
+                    torch.testing.assert_close(mine, other)
+        found = reports()
+        assert found["torch.compile [0/0]"].replayed == 0
+        assert found["torch.compile [0/0], static part"].replayed == CALLS - 3
+        assert found["torch.compile [0/0], static part of the backward"].replayed == CALLS - 2
+
+    def test_writes_stay_in_their_place(self, device):
+        def fn(x, total):
+            kept = x[x > 0]
+            total.add_(kept.sum())
+            return total * 2, (x + 1).sin(), total[0] + x
+
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            ours, theirs = torch.zeros(5, device=device), torch.zeros(5, device=device)
+            options = {**ATEN, "skip_dynamic_graphs": True}
+            act = torch.compile(fn, backend=backend, options=options)
+            for _ in range(CALLS):
+                x = torch.randn(5, device=device)
+                assert_same(act(x, ours), fn(x, theirs))
+                assert_same(ours, theirs)
+        assert any(report.replayed for report in reports().values())
+
+    @pytest.mark.parametrize("behind", [False, True])
+    def test_random_numbers_come_in_order(self, device, behind):
+        def fn(x):
+            noise = torch.rand_like(x)
+            kept = (x * noise)[x > 0]
+            return kept, torch.rand_like(kept) if behind else kept * 2, noise.sin(), torch.rand_like(x)
+
+        calls = [(torch.randn(12, device=device),) for _ in range(CALLS)]
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            _, parts = self.run(fn, calls)
+        assert all(part.replayed for part in parts)
+
+    def test_several_results_of_one_operator(self, device):
+        def fn(x):
+            mean = torch.var_mean(x, 0)
+            values, places = x.sort()
+            first, second = x.split(2)
+            return mean, values[x > 0], places, first + second, None, 3
+
+        calls = [(torch.randn(4, 3, device=device),) for _ in range(CALLS)]
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            _, (part,) = self.run(fn, calls)
+        assert part.replayed
+
+
 class TestOperators:
     @pytest.mark.parametrize("name", ["split_ops", "custom_should_partition_ops"])
     def test_operators_run_between_segments(self, device, name):

@@ -24,6 +24,8 @@ from .sizes import SizesOfInputs
 from .torch_private import annotation_of, boxed, compile_number, leave_runtime_alone
 from .wishes import Wishes
 
+SKIPPED = "skip_dynamic_graphs=True keeps code for sizes that change out of graphs"
+
 
 class TorchCompileBackend:
     """What PyTorch calls with each graph. There is one, :data:`backend`: PyTorch knows backends by name."""
@@ -59,31 +61,30 @@ class TorchCompileBackend:
         wishes = Wishes.of(mode, options).noted(annotation_of(graph))
         leave_runtime_alone()
         number = compile_number()
-        name, recording = f"torch.compile [{number}]", wishes.recording
-        around = (
-            None
-            if recording.forward or wishes.kept_out
-            else partial(self._around_backward, wishes, f"{name}, backward")
+        name, recording, sizes = f"torch.compile [{number}]", wishes.recording, SizesOfInputs.of(graph)
+        around_backward = around_static = None
+        if not (recording.forward or wishes.kept_out):
+            around_backward = partial(self._around_backward, wishes, f"{name}, backward")
+        if sizes.change and wishes.skip_dynamic_graphs:
+            wishes = wishes.kept(SKIPPED)
+            around_static, around_backward = partial(self._around_static, recording, name), None
+        plan = KernelPlan(
+            wishes.kernels, wishes.patches, recording.operators(), around_backward, around_static
         )
-        plan = KernelPlan(wishes.kernels, wishes.patches, recording.operators(), around)
-        return self._graph(plan.compiled(graph, inputs), name, recording, wishes, SizesOfInputs.of(graph))
+        return self._graph(plan.compiled(graph, inputs), name, recording, sizes, wishes.kept_out)
 
     def _graph(
         self,
         function: Callable[..., Any],
         name: str,
         recording: Options,
-        wishes: Wishes,
         sizes: SizesOfInputs | None = None,
+        kept_out: str | None = None,
     ) -> Graphed:
         """Graph compiled code."""
         function.__qualname__ = name
-        skips = sizes is not None and sizes.change and wishes.skip_dynamic_graphs
-        why = "skip_dynamic_graphs=True keeps code for sizes that change out of graphs" if skips else None
-        graphed = Graphed(
-            function, recording, closed=True, sizes_of=sizes or of_first_tensor,
-            keeps_all=wishes.kept_out or why,
-        )  # fmt: skip
+        sizes_of = sizes or of_first_tensor
+        graphed = Graphed(function, recording, closed=True, sizes_of=sizes_of, keeps_all=kept_out)
         self._graphed.add(graphed)
         return graphed
 
@@ -93,8 +94,7 @@ class TorchCompileBackend:
         def backward(*given: Any) -> Any:
             return made([*given])
 
-        recording = replace(wishes.recording, forward=True, capture_sizes=None)
-        graphed = self._graph(backward, name, recording, wishes)
+        graphed = self._graph(backward, name, replace(wishes.recording, forward=True, capture_sizes=None))
 
         def call(given: list[Any]) -> Any:
             values = tuple(given)
@@ -102,6 +102,19 @@ class TorchCompileBackend:
             return graphed(*values)
 
         return boxed(call)
+
+    def _around_static(
+        self, recording: Options, name: str, made: Callable[..., Any], is_backward: bool
+    ) -> Callable[..., Any]:
+        """Graph the part of compiled code in which no size changes."""
+        if not (recording.backward if is_backward else recording.forward):
+            return made
+
+        def static(*given: Any) -> Any:
+            return made(*given)
+
+        part = f"{name}, static part of the backward" if is_backward else f"{name}, static part"
+        return self._graph(static, part, replace(recording, forward=True, capture_sizes=None))
 
     def graphed(self) -> list[Graphed]:
         """The compiled graphs that are alive, each with ``report()``, ``explain()`` and ``reset()``."""

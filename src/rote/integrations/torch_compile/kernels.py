@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,8 @@ from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch.compiler import config
 
 from ...runtime.operators import REGIONS
-from .torch_private import replayable
+from .parts import PartedGraph
+from .torch_private import boxed, replayable
 
 Compiled = Callable[..., Any]
 
@@ -29,12 +31,15 @@ class KernelPlan:
         patches: Settings of Inductor.
         split: Names of operators that no graph may hold.
         around_backward: Makes of compiled code for a backward, which takes a list, what is called instead.
+        around_static: The same of what does not depend on sizes that change, if that is to be a part of its
+            own; the second argument says whether it is a backward's.
     """
 
     kernels: str
     patches: Mapping[str, Any] = field(default_factory=dict[str, Any])
     split: Collection[str] = ()
     around_backward: Callable[[Compiled], Compiled] | None = None
+    around_static: Callable[[Compiled, bool], Compiled] | None = None
 
     def compiled(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
         """Compile a graph.
@@ -65,10 +70,11 @@ class KernelPlan:
         return self.around_backward is None and not self.split
 
     def _aten(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+        forward = replayable(partial(self._as_it_is, is_backward=False))
         made = aot_autograd(
-            fw_compiler=replayable(_as_it_is),
-            bw_compiler=self._around(_as_it_is, is_backward=True),
-            inference_compiler=replayable(_as_it_is),
+            fw_compiler=forward,
+            bw_compiler=self._around(partial(self._as_it_is, is_backward=True), is_backward=True),
+            inference_compiler=forward,
             partition_fn=min_cut_rematerialization_partition,
             keep_inference_input_mutations=True,
         )
@@ -99,6 +105,9 @@ class KernelPlan:
 
         return compile_one
 
-
-def _as_it_is(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
-    return make_boxed_func(graph.forward)
+    def _as_it_is(self, graph: torch.fx.GraphModule, inputs: Sequence[Any], *, is_backward: bool) -> Compiled:
+        around = self.around_static
+        parts = PartedGraph.of(graph) if around is not None else None
+        if around is None or parts is None:
+            return make_boxed_func(graph.forward)
+        return boxed(parts.joined(around(parts.static.forward, is_backward)))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...runtime.arguments import Call
+from .parts import has_symbols
 from .torch_private import is_static_input
 
 
@@ -18,15 +19,18 @@ class SizesOfInputs:
 
     Attributes:
         numbers: Inputs that are sizes which change.
+        change: The graph is compiled for sizes that change, those that values decide among them.
         first: The first input that is a tensor of the caller's, and no parameter or buffer; None without one.
     """
 
     numbers: tuple[int, ...]
     first: int | None
+    change: bool
 
     @classmethod
     def of(cls, graph: torch.fx.GraphModule) -> SizesOfInputs:
         """Look at what Dynamo says of the inputs of a graph."""
+        change = any([has_symbols(node.meta.get("example_value")) for node in graph.graph.nodes])
         values: list[Any] = []
         given: list[int] = []
         for number, node in enumerate(graph.graph.find_nodes(op="placeholder")):
@@ -34,12 +38,7 @@ class SizesOfInputs:
             if isinstance(values[-1], torch.Tensor) and not is_static_input(node):
                 given.append(number)
         numbers = [number for number, value in enumerate(values) if isinstance(value, torch.SymInt)]
-        return cls(tuple(numbers), given[0] if given else None)
-
-    @property
-    def change(self) -> bool:
-        """Whether the graph is compiled for sizes that change."""
-        return bool(self.numbers)
+        return cls(tuple(numbers), given[0] if given else None, change)
 
     def __call__(self, call: Call) -> tuple[int, ...]:
         """The sizes that change; without such those of the first tensor."""

@@ -79,6 +79,10 @@ class Wishes:
             raise OptionError(f"{_SKIPS}={skips!r} must be True or False")
         return cls(kernels, Options.make(**wanted), {**_of_mode(mode), **given, _GRAPHS: False}, skips)
 
+    def kept(self, why: str) -> Wishes:
+        """The same, with nothing recorded, for this reason unless there is another one."""
+        return replace(self, kept_out=self.kept_out or why)
+
     def noted(self, annotation: tuple[bool | None, bool | None]) -> Wishes:
         """The same, where code says of its forward and of its backward whether they may be in graphs.
 
