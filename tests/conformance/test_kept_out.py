@@ -206,6 +206,22 @@ class TestRegionsInsideCalls:
         found, segments = islands(g)
         assert (KEPT_OUT, "aten::tanh_backward") in found and segments
 
+    @pytest.mark.slow
+    def test_compiled_code_inside(self, device):
+        compiled = torch.compile(lambda x: x.sin() + 1)
+
+        def fn(x):
+            with rote.no_graphs():
+                y = compiled(x * 2)
+            return y.cos()
+
+        g = rote.graph(fn)
+        for (x,) in calls(device):
+            assert_same(g(x), fn(x))
+        found, segments = islands(g)
+        assert [code for code, _ in found] == [KEPT_OUT] * 2 and segments == 1
+        assert found[1][1].startswith("rote_compiled::")
+
     def test_graphed_callables_inside_are_not_counted(self, device):
         inner = rote.graph(lambda x: x * 2)
 
@@ -218,6 +234,36 @@ class TestRegionsInsideCalls:
         with rote.no_graphs():
             fn(torch.ones(4, device=device))
         assert inner.report().calls == CALLS + 1, "compare() calls it plainly, and the graphed one inside"
+
+    def test_a_region_that_the_call_does_not_end(self, device):
+        regions = []
+
+        def fn(x):
+            region = rote.no_graphs()
+            region.__enter__()
+            regions.append(region)
+            return x * 2
+
+        g, other = rote.graph(fn), rote.graph(lambda x: x + 1)
+        for (x,) in calls(device):
+            assert_same(g(x), x * 2)
+            regions.pop().__exit__(None, None, None)
+            other(x)
+        assert g.report().replayed == 0
+        assert {why.code for why in g.report().reasons} & {"RT201", "RT210"}
+        assert other.report().replayed == CALLS - WARM
+
+    def test_a_call_that_begins_and_ends_regions_in_turn(self, device):
+        def fn(x):
+            with rote.no_graphs():
+                with rote.no_graphs():
+                    y = x * 2
+                y = y + 1
+            return y.sin()
+
+        g = compare(fn, calls(device))
+        assert islands(g)[0] == [(KEPT_OUT, "aten::mul.Tensor"), (KEPT_OUT, "aten::add.Tensor")]
+        assert g.report().recordings[0].segments == 1
 
 
 class TestDirections:
@@ -317,7 +363,7 @@ class TestShortSegments:
         found, count = islands(self.run(device, least))
         assert (count, len([code for code, _ in found if code == KEPT_OUT])) == (segments, short)
 
-    def test_nothing_is_recorded_where_all_are_short(self, device, reason, caplog):
+    def test_nothing_is_recorded_where_all_are_short(self, device, reason):
         g = self.run(device, 6)
         report = g.report()
         assert not report.recordings and not report.replayed
@@ -337,6 +383,24 @@ class TestShortSegments:
 
         g = compare(fn, [(x, torch.zeros((), device=device)) for (x,) in calls(device)], min_segment_size=6)
         assert g.report().replayed and g.report().recordings[0].segments == 1
+
+    def test_backwards_that_are_too_short(self, device, reason):
+        layer = nn.Linear(4, 1, device=device)
+
+        def fn(x):
+            y = layer(x).sum()
+            with torch.no_grad():
+                z = x.sin().cos().exp().log().abs().tanh().sin().cos().exp()
+            return y, z
+
+        g = rote.graph(fn, min_segment_size=9)
+        for (x,) in calls(device, 2, 4):
+            ours, theirs = g(x)[0], fn(x)[0]
+            found = torch.autograd.grad(ours, layer.weight)
+            assert_same(found, torch.autograd.grad(theirs, layer.weight))
+        report = g.report()
+        assert report.replayed == CALLS - WARM and report.backwards and not report.backwards_replayed
+        assert reason(g, KEPT_OUT).message.startswith("no segment of the call has 9 operations")
 
     def test_backwards(self, device):
         layer = nn.Linear(4, 4, device=device)

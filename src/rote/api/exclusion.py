@@ -47,12 +47,13 @@ class NoGraphs(threading.local, ContextDecorator):
 
 @contextmanager
 def _kept_out() -> Generator[None]:
-    token = tracing.set(True)
+    token = None if tracing.get() else tracing.set(True)  # wrappers stand aside in a traced call anyway
     try:
         with keeping_out():
             yield
     finally:
-        tracing.reset(token)
+        if token is not None:
+            tracing.reset(token)
 
 
 def no_graphs() -> NoGraphs:
@@ -66,7 +67,8 @@ def no_graphs() -> NoGraphs:
       segment, since its seed does.
     - Inside a function under ``torch.compile``: the compiled graph that it is in is not recorded, as with
       ``torch._dynamo.override_cudagraphs(fwd=False)``, which it is there (from torch 2.13 on; before, the
-      compiler leaves the function alone).
+      compiler leaves the function alone). That is so with rote's backend and with Inductor's graphs;
+      :func:`..graph` around code that was compiled already does not see it.
 
     It holds for the thread that enters it, with the backward passes that this thread starts, and it nests.
 

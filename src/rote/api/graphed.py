@@ -178,7 +178,8 @@ class Graphed:
         """Whether a call runs plainly, uncounted: switched off, or while others trace or capture."""
         if is_dynamo_compiling() or is_compiling():
             return True
-        return not self._enabled or bool(tracing.get() or foreign_modes() or is_captured())
+        aside = tracing.get() or is_kept_out() or foreign_modes() or is_captured()
+        return not self._enabled or bool(aside)
 
     def _count_kept_out(self, site: Site) -> None:
         """Count a call within :func:`..no_graphs`."""

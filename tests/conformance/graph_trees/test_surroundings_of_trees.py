@@ -224,8 +224,8 @@ def test_modules_in_two_modes(way, inputs, device):
         for number, (x,) in enumerate(inputs(count=20)):
             for each in (ours, theirs):
                 each.train(number % 4 < 2)
-            assert_same(graphed(x), theirs(x))
-    assert_same([*ours.buffers()], [*theirs.buffers()])
+            assert_same(graphed(x), theirs(x), tolerance=way.near)
+    assert_same([*ours.buffers()], [*theirs.buffers()], tolerance=way.near)
     assert way.replays()
 
 
