@@ -181,6 +181,7 @@ class TestWhatRuns:
         assert replayed(g) >= REPLAYED - 2
 
     @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
     def test_kernels_of_inductor_are_kept_bit_for_bit(self, device, net):
         act = torch.compile(net)
         g = rote.graph(act)
@@ -468,3 +469,61 @@ class TestGradients:
             else:
                 assert_same(g(x, False), x * 2)
         assert replayed(g) >= CALLS
+
+
+class TestThreads:
+    def test_another_thread_compiles_what_is_being_traced(self, device):
+        """It waits, and compiles the functions as they are written."""
+        found, begun = [], threading.Event()
+
+        def helper(x):
+            return x * 3
+
+        @torch.compile(backend=BACKEND, fullgraph=True)
+        def elsewhere(x):
+            return helper(x) + 1
+
+        def work():
+            begun.wait()
+            try:
+                found.append(elsewhere(torch.ones(2, device=device)))
+            except Exception as error:
+                found.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+
+        def act(x):
+            y = helper(x)
+            begun.set()
+            for _ in range(2000):
+                y = helper(x)
+            return y
+
+        g = rote.graph(act)
+        assert_same(g(torch.ones(2, device=device)), torch.full((2,), 3.0, device=device))
+        thread.join()
+        assert_same(found, [torch.full((2,), 4.0, device=device)])
+
+    def test_a_call_that_waits_for_a_compilation_goes_on(self, device, monkeypatch):
+        monkeypatch.setattr("rote.runtime.reads.bytecode.turns.PATIENCE_S", 0.05)
+
+        def helper(x):
+            return x * 3
+
+        @torch.compile(backend=BACKEND, fullgraph=True)
+        def elsewhere(x):
+            return helper(x) + 1
+
+        def act(x):
+            results = [helper(x)]
+            thread = threading.Thread(target=lambda: results.append(elsewhere(x)))
+            thread.start()
+            thread.join()
+            return results
+
+        g = rote.graph(act)
+        x = torch.ones(2, device=device)
+        for _ in range(3):
+            assert_same(g(x), [x * 3, x * 3 + 1])
+        assert replayed(g) == 0

@@ -20,9 +20,11 @@ from .frames import (
     is_compiling,
     is_hint,
     is_switching,
+    leave_alone,
     runs_as_it_is,
     stance,
     switch_of,
+    watching_compilations,
     without_our_modes,
 )
 from .kept_out import is_kept_out, keeping_out

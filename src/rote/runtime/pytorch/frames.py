@@ -11,8 +11,8 @@ wrapper that is not recognised runs as any other function.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -113,6 +113,41 @@ def switch_of(wrapper: FunctionType, code: CodeType) -> Switch:
     return Switch(found["fn"], None if callback is None else backend_of(callback), context, plain)
 
 
+def watching_compilations(begun: Callable[[], None], ended: Callable[[], None]) -> Callable[[], None] | None:
+    """Call a function before Dynamo compiles a frame, on any thread, and another one afterwards.
+
+    Returns:
+        What ends that; None where nothing can be compiled.
+    """
+    handler = getattr(_module("callback"), "callback_handler", None)
+    if handler is None:
+        return None
+
+    def begins(_: Any) -> None:
+        begun()
+
+    def ends(_: Any) -> None:
+        ended()
+
+    handler.register_start_callback(begins)
+    handler.register_end_callback(ends)
+
+    def stop() -> None:
+        with suppress(ValueError):  # torch._dynamo.reset() forgets them
+            handler.remove_start_callback(begins)
+            handler.remove_end_callback(ends)
+
+    return stop
+
+
+def leave_alone(code: CodeType) -> CodeType:
+    """Let Dynamo compile no frame with this code; frames that it calls are compiled as ever."""
+    skip = getattr(_module("eval_frame"), "skip_code", None)
+    if skip is not None:
+        skip(code)
+    return code
+
+
 def backend_of(callback: Any) -> Any:
     """The backend behind what Dynamo calls with a frame."""
     while hasattr(callback, "_torchdynamo_orig_backend"):
@@ -161,7 +196,7 @@ def functions_dispatched(state: Any) -> Generator[None]:
     if now == state:
         yield
         return
-    set_state = torch._C._set_torch_function_state
+    set_state: Any = getattr(torch._C, "_set_torch_function_state")  # noqa: B009
     set_state(state)
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Any
@@ -36,6 +37,7 @@ class Watch:
         self._notes = Notes()
         self._swaps = Swaps(self._notes)
         self._rows = Rows(HANDLERS, called)
+        self._answers = weakref.WeakValueDictionary[Any, Any]()  # what guards ask of compiled code
 
     def begin(
         self,
@@ -50,7 +52,7 @@ class Watch:
         Roots are named objects that exist before the call. C calls ``functions``. ``meet`` gets each tensor
         that is found outside. ``aside`` runs what is no part of the call.
         """
-        trace = Trace(self._swaps, self._rows, meet, aside)
+        trace = Trace(self._swaps, self._rows, self._answers, meet, aside)
         for name, value in roots:
             trace.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):

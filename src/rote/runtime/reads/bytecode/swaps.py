@@ -23,10 +23,11 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from ....base import identity
-from ...pytorch import compiled_frames, is_hint, is_switching
+from ...pytorch import compiled_frames, is_hint, is_switching, leave_alone
 from ...state import our_profiler
 from .instrument import OpaqueError, instrument
 from .redirect import choosing, silent, switching
+from .turns import Turns
 
 
 class Replaced(NamedTuple):
@@ -48,9 +49,11 @@ class Swaps:
         self._replaced: dict[int, Replaced] = {}  # by the identity of the function
         self._redirected: dict[int, Replaced] = {}  # functions whose code chooses what runs, by identity
         self._users = 0
+        self._turns = Turns(self._interrupt)
 
     def begin(self) -> None:
         """A traced call begins."""
+        self._turns.begin()
         with self._lock:
             self._users += 1
 
@@ -58,10 +61,19 @@ class Swaps:
         """A traced call is over; with the last one every function has its own code again."""
         with self._lock:
             self._users -= 1
-            if self._users:
-                return
-            replaced, self._replaced = self._replaced, {}
-            _exchange([(each.function(), each.instrumented, each.code) for each in replaced.values()])
+            if not self._users:
+                self._put_back()
+        self._turns.end()
+
+    def _put_back(self) -> None:
+        replaced, self._replaced = self._replaced, {}
+        _exchange([(each.function(), each.instrumented, each.code) for each in replaced.values()])
+
+    def _interrupt(self) -> None:
+        """Another thread compiles while calls are traced: it has to find every function as it is."""
+        self._notes.interrupt()
+        with self._lock:
+            self._put_back()
 
     def is_instrumented(self, code: CodeType) -> bool:
         """Whether code was made here."""
@@ -112,7 +124,8 @@ class Swaps:
             replaced = [*self._replaced.values()]
             _exchange([(each.function(), each.instrumented, each.code) for each in replaced])
         try:
-            yield
+            with self._turns.aside():
+                yield
         finally:
             with self._lock:
                 _exchange([(each.function(), each.code, each.instrumented) for each in replaced])
@@ -130,7 +143,7 @@ class Swaps:
                 made = silent(code)
             else:
                 made = choosing(code, notes.choosing(which, code))
-            instrumented = instrument(made, notes)
+            instrumented = leave_alone(instrument(made, notes))
         except OpaqueError as error:
             return code, None, str(error)
         self._forget(identity(function))

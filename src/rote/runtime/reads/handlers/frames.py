@@ -143,6 +143,7 @@ def _guard(trace: Trace, function: FunctionType, frame: CompiledFrame, variables
     if said != VALID:
         trace.refuse(name, f"runs {name}, whose guards look at what tensors hold: {said}")
         return
+    check = trace.same_answer((id(frame.guards), *_look((*kept.items(), *objects.items()))), check)
     trace.find(check, None, name)
     trace.answers(check, VALID)
 
@@ -184,6 +185,20 @@ def _kept(trace: Trace, value: Any, stand_ins: dict[int, torch.Tensor]) -> Any:
     if kind in _PLAIN:
         return value
     return _reference(trace, value)()
+
+
+def _look(value: Any) -> tuple[Any, ...]:
+    """How a variable looks that is kept, such that equal looks stand for equal answers of guards."""
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        marks = ((name, repr(mark)) for name, mark in vars(value).items())
+        facts = (value.shape, value.stride(), value.dtype, value.device, value.requires_grad)
+        return kind, *facts, value.is_inference(), *marks
+    if kind in _CONTAINERS:
+        return kind, *map(_look, value)
+    if kind is weakref.ref:
+        return kind, id(value())
+    return kind, repr(value) if kind in _PLAIN else id(value)
 
 
 def _stand_in(tensor: torch.Tensor) -> torch.Tensor:

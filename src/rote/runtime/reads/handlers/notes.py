@@ -138,6 +138,11 @@ class Notes:
 
         return enter
 
+    def interrupt(self) -> None:
+        """Functions are about to get their own code back: nothing more is noted of the calls in progress."""
+        for trace in list(self._calls.values()):
+            trace.refuse("torch.compile", "runs while another thread compiles, and cannot be followed")
+
     def leaving(self, function: Any) -> None:
         """What a wrapper has called is over."""
         trace = self._traces[_thread()]
@@ -252,14 +257,14 @@ class Notes:
         thread = _thread()
         self._traces.pop(thread, None)
         self._adopting.add(thread)
-        trace.at_work = True
+        before, trace.at_work = trace.at_work, True
         try:
             return function(trace, *given)
         except Exception as error:  # a fault in a note must not reach the user's call
             trace.failed(f"note {function.__name__}", error)
             return None
         finally:
-            trace.at_work = False
+            trace.at_work = before
             self._adopting.discard(thread)
             self._traces[thread] = trace
             if profiled:

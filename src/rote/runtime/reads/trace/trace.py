@@ -196,9 +196,17 @@ class _Binding:
 class Trace:
     """What one call reads and writes."""
 
-    def __init__(self, swaps: Swaps, rows: Rows, meet: Callable[[Any], None], aside: Aside) -> None:
+    def __init__(
+        self,
+        swaps: Swaps,
+        rows: Rows,
+        answers: weakref.WeakValueDictionary[Any, Any],
+        meet: Callable[[Any], None],
+        aside: Aside,
+    ) -> None:
         self.swaps = swaps
         self.rows = rows
+        self._answers = answers
         self._meet_tensor = meet
         self._aside = aside
         self._switches: list[Switch] = []  # what the wrappers around the code that runs say to Dynamo
@@ -540,6 +548,13 @@ class Trace:
         self.hold(function)
         said = function(*key) if type(key) is tuple else getattr(function, key)()
         self.read(ASKED, function, key, answer(said), suffix)
+
+    def same_answer(self, key: tuple[Any, ...], function: Callable[[], str]) -> Callable[[], str]:
+        """What an earlier trace has asked in place of ``function``, if that is still asked by a recording.
+
+        A guard of two calls would ask both.
+        """
+        return self._answers.setdefault(key, function)
 
     def answers(self, function: Callable[[], str], said: str) -> None:
         """Note what a function of rote's own says, which is asked again later."""
