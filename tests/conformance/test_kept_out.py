@@ -190,6 +190,18 @@ class TestRegionsInsideCalls:
         g = compare(fn, signs)
         assert g.report().replayed >= CALLS
 
+    def test_inference_mode_inside(self, device):
+        def fn(x):
+            with torch.inference_mode():
+                with rote.no_graphs():
+                    y = (x * 2).tanh()
+                places = (y > -2).nonzero()
+                z = y.sin()
+            return z.clone(), places + 1
+
+        g = compare(fn, calls(device))
+        assert g.report().replayed == CALLS - WARM
+
     def test_backwards_inside(self, device):
         layer = nn.Linear(4, 4, device=device)
 

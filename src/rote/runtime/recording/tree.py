@@ -18,7 +18,7 @@ import torch
 from ...base import Site
 from ...hazards.rules import Reason
 from ..autograd import Backward
-from ..backends.protocol import Segment
+from ..backends.protocol import Segment, refill
 from ..operators import is_region_named
 from ..program import (
     COUNTS_ALL,
@@ -60,7 +60,7 @@ class Island:
         """Run the operation and copy its results into the recorded ones."""
         for recorded, fresh in zip(self.results, self.call(), strict=True):
             if recorded is not None:
-                recorded.copy_(fresh)
+                refill(recorded, fresh)
 
 
 Step = Segment | Island | Reseed
