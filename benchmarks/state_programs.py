@@ -15,16 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import select
-import signal
 import sys
 import time
-import traceback
-import warnings
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,69 +31,12 @@ from tests.footguns.ways import WAYS, Rote
 from tests.state_programs.program import POINTS, StateProgram
 from tests.state_programs.suite import PROGRAMS
 
-from . import common
+from . import common, forked
 from .footguns_page import RESULTS
 from .footguns_worker import of_rote
 
 COMPARED = ("eager", "rote", "dynamo")
 Answers = dict[str, dict[str, dict[str, Any]]]
-
-
-@dataclass
-class Job:
-    """A program that runs in one way, in a process of its own."""
-
-    program: StateProgram
-    way: str
-    process: int
-    pipe: int
-    end: float
-    answer: bytes = b""
-
-    @classmethod
-    def start(cls, program: StateProgram, way: str, device: str, timeout_s: float) -> Job:
-        """Fork a process that writes its answer to a pipe."""
-        reading, writing = os.pipe()
-        process = os.fork()
-        if not process:
-            os.close(reading)
-            _child(program, way, device, writing)
-        os.close(writing)
-        return cls(program, way, process, reading, time.monotonic() + timeout_s)
-
-    def read(self) -> bool:
-        """Read what has come; whether that was the end."""
-        found = os.read(self.pipe, 1 << 16)
-        self.answer += found
-        return not found
-
-    def finish(self) -> dict[str, Any]:
-        """End the process and what it started."""
-        late = time.monotonic() >= self.end
-        os.close(self.pipe)
-        if late:
-            os.killpg(self.process, signal.SIGKILL)
-        _, status = os.waitpid(self.process, 0)
-        if self.answer:
-            return json.loads(self.answer)
-        fate = "no answer in time" if late else f"the process died ({os.waitstatus_to_exitcode(status)})"
-        return {"outcome": "refused", "detail": fate}
-
-
-def _child(program: StateProgram, way: str, device: str, pipe: int) -> None:
-    """Run, answer, and leave without what a process does at its end."""
-    os.setsid()
-    silence = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(silence, stream)
-    warnings.simplefilter("ignore")
-    try:
-        answer = _answer(program, way, torch.device(device))
-    except BaseException as error:  # the plain program failed, or the way could not be closed
-        where = "".join(traceback.format_exception(error)[-3:])
-        answer = {"outcome": "refused", "detail": common.first_line(error)[:300], "where": where}
-    os.write(pipe, json.dumps(answer).encode())
-    os._exit(0)
 
 
 def _answer(program: StateProgram, way: str, device: torch.device) -> dict[str, Any]:
@@ -109,17 +48,13 @@ def _answer(program: StateProgram, way: str, device: torch.device) -> dict[str, 
 
 def measure(programs: Iterable[StateProgram], ways: Iterable[str], options: argparse.Namespace) -> Answers:
     """All programs by all ways, some processes at a time."""
-    waiting = [(program, way) for program in programs for way in ways]
-    answers: Answers = {program.label: {} for program, _ in waiting}
-    running: list[Job] = []
-    while waiting or running:
-        while waiting and len(running) < options.jobs:
-            running.append(Job.start(*waiting.pop(0), options.device, options.timeout))
-        ready, _, _ = select.select([job.pipe for job in running], [], [], 0.2)
-        for job in list(running):
-            if (job.pipe in ready and job.read()) or time.monotonic() >= job.end:
-                running.remove(job)
-                answers[job.program.label][job.way] = job.finish()
+    device = torch.device(options.device)
+    works = {
+        (program.label, way): partial(_answer, program, way, device) for program in programs for way in ways
+    }
+    answers: Answers = {label: {} for label, _ in works}
+    for (label, way), answer in forked.run_all(works, options.jobs, options.timeout).items():
+        answers[label][way] = answer
     return answers
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from markdown.extensions.toc import slugify
-from rote_docs import benchmarks, commands, limits, options, readme, reference, rules, states
+from rote_docs import benchmarks, commands, limits, options, overwritten, readme, reference, rules, states
 
 import rote
 import rote.quant
@@ -36,6 +36,7 @@ INSERTS = {
     "differences": limits.differences,
     "benchmarks": benchmarks.tables,
     "fuzz": benchmarks.fuzzing,
+    "overwritten": overwritten.results,
     "reference-rote": partial(reference.listed, rote),
     "reference-testing": partial(reference.listed, rote.testing),
     "reference-quant": partial(reference.listed, rote.quant),

@@ -305,6 +305,67 @@ def made_at_the_first_call():
 
 
 @program
+def tensors_of_the_first_call():
+    class Calibrator:
+        def __init__(self):
+            self.largest = None
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.calibrator, self.scale, self.tables, self.seen = Calibrator(), None, {}, None
+            self.history = []
+            self.register_buffer("mask", None)
+            self.register_buffer("mean", torch.zeros(4))
+            self.ready = False
+
+        def forward(self, x):
+            if self.scale is None:
+                self.scale = torch.quantile(x.abs(), 0.99) / 127  # RT213
+            if len(x) not in self.tables:
+                self.tables[len(x)] = torch.arange(4, device=x.device)  # RT213
+            if self.mask is None:
+                self.mask = torch.ones_like(x).tril()  # RT213
+            if self.calibrator.largest is None:
+                self.calibrator.largest = x.amax()  # RT213
+            self.history.append(x * 2)  # RT205
+            if not self.ready:
+                self.mean.copy_(x.mean(0))
+                self.seen, self.transposed, self.ready = x, self.linear.weight.T, True
+            return self.linear(x * self.mask / self.scale) + self.tables[len(x)] + self.mean
+
+    return Layer(), torch.randn(2, 4)
+
+
+@program
+def a_method_of_an_object_that_keeps_a_tensor():
+    class Policy:
+        def __init__(self):
+            self.table = None
+
+        def act(self, x):
+            if self.table is None:
+                self.table = torch.arange(4.0, device=x.device)  # RT213
+            return x + self.table
+
+    return Policy().act, torch.randn(4)
+
+
+@program
+def state_that_a_training_step_makes_once():
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+
+    return step, torch.randn(2, 4)
+
+
+@program
 def counters():
     seen = types.SimpleNamespace(calls=0, names=[])
 

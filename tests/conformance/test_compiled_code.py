@@ -118,6 +118,22 @@ class TestWhatRuns:
                     assert_same(g(x), act(x) + 1)
         assert replayed(g) == REPLAYED + 1  # the first call had nothing to compile
 
+    def test_names_that_a_trace_replaces_are_what_guards_know(self, device):
+        """Attention asks ``torch.overrides.has_torch_function``, and its guards look at that function."""
+        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True).to(device)
+
+        def run(x):
+            return layer(x) + layer(x * 2)
+
+        act, again = compiled(run), compiled(run)
+        with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True):
+            act(torch.ones(1, 4, 16, device=device))
+            g = rote.graph(again)
+            for _ in range(CALLS):
+                x = torch.randn(1, 4, 16, device=device)
+                assert_same(g(x), act(x))
+        assert replayed(g) == REPLAYED + 1, g.explain()
+
     def test_pieces_around_graph_breaks(self, device):
         def act(x):
             y = x * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 import xml.etree.ElementTree as ElementTree
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from rote_docs import benchmarks, limits, options, readme, reference, rules, states
+from rote_docs import benchmarks, limits, options, overwritten, readme, reference, rules, states
 
 import rote
 import rote.quant
@@ -218,3 +219,62 @@ def test_the_extras_are_those_of_the_package() -> None:
 )
 def test_numbers_in_prose_are_those_of_the_code(name: str, sentence: str) -> None:
     assert sentence in " ".join(page(name).split())
+
+
+# ---------------------------------------------------------------------- the published failures
+
+
+RIGHT = {"outcome": "right", "where": "", "detail": "", "replayed": True}
+OVERWRITTEN = {
+    "outcome": "error",
+    "where": "held results",
+    "detail": "RuntimeError: Error: accessing `it`",
+    "replayed": False,
+}
+
+
+def published(folder: Path, device: str, date: str) -> Path:
+    runtimes = ["eager", "reduce-overhead", "rote.graph"]
+    silent = {**RIGHT, "outcome": "wrong", "where": "call 3", "detail": "off by 0.5 of its size"}
+    row = {"eager": {**RIGHT, "replayed": False}, "reduce-overhead": OVERWRITTEN, "rote.graph": RIGHT}
+    gone = {"outcome": "refused", "detail": "no answer in time"}
+    document = {
+        "date": date,
+        "device": device,
+        "versions": {"torch": "2.11.0", "python": "3.12"},
+        "runtimes": runtimes,
+        "cells": {
+            overwritten.WHOLE: {
+                overwritten.WITHOUT: row,
+                "a clone": {**row, "reduce-overhead": silent, "rote.graph": gone},
+            }
+        },
+    }
+    folder.mkdir()
+    path = folder / "published.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_the_published_failures_as_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overwritten, "RESULTS", tmp_path)
+    host = published(tmp_path / "host", "a processor", "2026-11-30")
+    assert overwritten.preferred() == host
+    assert "Run on the host (a processor)" in overwritten.results()
+    assert "No run on a GPU is in the repository yet" in overwritten.results()
+    published(tmp_path / "gpu-old", "an old GPU", "2026-11-20")
+    newest = published(tmp_path / "gpu-new", "a GPU", "2026-11-25")
+    assert overwritten.preferred() == newest
+    text = overwritten.results()
+    assert text.startswith("Run on a GPU with torch 2.11.0, Python 3.12, on 2026-11-25; ")
+    assert "on the host" not in text.lower()
+    assert "| **all of it** | right | error: held results | right, replayed |" in text
+    assert "| a clone | right | **wrong**: call 3 | no answer: no answer in time |" in text
+    assert "- `mode=\"reduce-overhead\"`, 1 cells: `RuntimeError: Error: accessing 'it'`" in text
+
+
+def test_the_page_of_the_published_failures_claims_nothing_of_a_gpu_that_was_not_run() -> None:
+    document = json.loads(overwritten.preferred().read_text())
+    cells = [row for rows in document["cells"].values() for row in rows.values()]
+    assert all(set(row) <= set(document["runtimes"]) for row in cells)
+    assert ("reduce-overhead" in document["runtimes"]) == ("Run on the host" not in overwritten.results())

@@ -114,7 +114,7 @@ def fn(x, deep=False):
     y = y + 1  # rote: ignore[RT999]
     y = y + 1  # rote: ignore
     y = y + 1  # rote: ignore[RT306]
-    y = y + 1  # rote: ignore[RT213, RT104]
+    y = y + 1  # rote: ignore[RT214, RT104]
     return y, "# rote: ignore[RT101]"
 """
 MISTAKES = {
@@ -134,7 +134,7 @@ def test_comments_that_the_source_scan_makes_no_use_of():
         (5, f"ignore[RT111] {NOT_SEEN}"),
         (7, f"ignore[RT101] {NOT_SEEN}"),
         (12, f"ignore[RT104] {NOT_SEEN}"),
-        (12, "ignore[RT213] silences nothing that the source scan sees"),
+        (12, "ignore[RT214] silences nothing that the source scan sees"),
     }, found  # RT205 is the trial's alone
     assert str(told[0]) == f"a.py:1:1: note: {ALONE[1]}"
     assert remarks_of_scan(COMMENTS + "    (", "a.py", [])  # as far as it is Python
@@ -152,7 +152,7 @@ def test_comments_that_a_trial_makes_no_use_of(tmp_path):
         (5, f"ignore[RT111] {here}"),
         (8, f"ignore[RT205] {here}"),
         (12, f"ignore[RT104] {here}"),
-    }, found  # line 7 did not run, RT213 is the scan's alone
+    }, found  # line 7 did not run, RT214 is the scan's alone
     assert findings.ok and [each.code for each in findings.silenced] == ["RT101"]
     content = json.loads(findings.to_json())
     assert content["remarks"][0]["line"] == 5 and content["remarks"][0]["code"] == "RT111"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 from types import CodeType
 from typing import Any, cast
 
@@ -30,6 +31,7 @@ from ..runtime.state import (
     show,
 )
 from .fake import is_module_dict
+from .kept import KeptTensor
 from .surroundings import AGAIN
 from .trial import CodePlace, ShapedTensor, TracedOperation, TrialNotes
 
@@ -127,6 +129,12 @@ class Comparison:
             text = f"{each.name} is advanced by every call, and by no replay"
             site = line_that_advances(each.name, self._codes)
             self._add(rules.STATE_CHANGES, text, _shown(each), site, remedy=NEXT)
+
+    def kept(self, tensors: Iterable[KeptTensor]) -> None:
+        """Tensors that only the first call makes."""
+        for each in islice(tensors, SHOWN):
+            site = line_that_changes(each.name, self._codes)
+            self._add(rules.LAZY_STATE, each.text, each.evidence, site, remedy=each.remedy)
 
     def random_numbers(
         self, states: tuple[HostRandom, HostRandom], drawn: dict[str, list[CodePlace]]

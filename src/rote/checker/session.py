@@ -1,10 +1,11 @@
 """One check from the first run to the findings, in the process that was forked for it.
 
 The callable runs twice, as a capture would meet it after a warm-up: what only the first call does (lazy
-initialisation, calibration) is no hazard. The operations, operands, Python state, random generators and
-result of the second call are compared with those of the first. If the operations differ, a third call tells
-whether they go on to differ, and a fourth at which lines. Each line that got an invented truth value gets the
-other one in a run of its own, which meets what lies on the other branch.
+initialisation, calibration) is no hazard, and a tensor that it keeps is worth a word. The operations,
+operands, Python state, random generators and result of the second call are compared with those of the first.
+If the operations differ, a third call tells whether they go on to differ, and a fourth at which lines. Each
+line that got an invented truth value gets the other one in a run of its own, which meets what lies on the
+other branch.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .compare import COUNTING, EXPLAINING, Comparison, differences, differing
 from .device import FakeStage
 from .fake import script_line
 from .isolation import TimeUp
+from .kept import kept_tensors
 from .surroundings import SurroundingEffect, Surroundings, handed_back
 from .trial import UNKNOWN, CodePlace, TracedOperation, TrialNotes
 from .walk import StateWalk
@@ -70,7 +72,8 @@ class Run(NamedTuple):
     """One call.
 
     ``before`` and ``after`` are the state around it, ``random`` the host's generators before and after it,
-    ``value`` the plain leaves of the result, and ``advanced`` the iterators that it advances.
+    ``value`` the plain leaves of the result, and ``advanced`` the iterators that it advances. ``begun`` is
+    what could be seen of the state before it: for the first call, no globals of code that had not run.
     """
 
     notes: TrialNotes
@@ -81,6 +84,7 @@ class Run(NamedTuple):
     value: list[Any]
     effects: list[SurroundingEffect]
     advanced: list[Difference]
+    begun: Snapshot
 
 
 class FailedError(Exception):
@@ -169,7 +173,7 @@ class CheckSession:
             self._run(watching=lines)
 
     def _attempt(self, watching: Any, wanted: frozenset[int]) -> Run:
-        before = self._walk()
+        before = begun = self._walk()
         self._stage.begin(before, wanted)
         trial = self._stage.trial
         self._noted.append(trial.notes)
@@ -190,7 +194,7 @@ class CheckSession:
         moved = [each for each in differences(before, after, SLOTS) if each.advanced]
         if watching is self._executed:
             before = after  # the globals of code that had not run were not known before
-        return Run(trial.notes, trial.trace, before, after, random, plain, effects, moved)
+        return Run(trial.notes, trial.trace, before, after, random, plain, effects, moved, begun)
 
     def _walk(self) -> Snapshot:
         named = zip(self._names, self._leaves, strict=True)
@@ -208,6 +212,8 @@ class CheckSession:
         comparison = Comparison(notes, self._codes, line)
         comparison.state(last.before, last.after)
         comparison.iterators(last.advanced)
+        roots = (self._function, getattr(self._function, "__self__", None))
+        comparison.kept(kept_tensors(roots, self._leaves, runs[0].begun, runs[0].after, last.after))
         comparison.random_numbers(last.random, self._stage.drawn)
         for each in dict.fromkeys(effect for run in runs for effect in run.effects):
             notes.add(each.rule, each.text, place=line, severity=each.severity)

@@ -37,6 +37,7 @@ class Attention(nn.Module):
         self.debug = debug
         self.calls = 0
         self.history, self.tables, self.once = [], {}, None
+        self.ready = self.full = False
         self.register_buffer("limit", torch.ones(()))
 
     def forward(self, x, mask=None, positions: Tensor | None = None, steps: int = 3):
@@ -67,6 +68,13 @@ class Attention(nn.Module):
             self.tables[size] = x.exp()  # RT213
         if self.once is None:
             self.once = x.exp()  # RT213
+        if not self.ready:
+            self.scale_of_first = x.amax()  # RT213
+            self.ready = True  # RT213
+        if not self.full:
+            self.scale_of_some = x.amax()  # RT212
+            if self.calls > 4:
+                self.full = True  # RT213
         return self.tables[size]
 
     def helper(self, y):

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -60,8 +60,12 @@ class AskingMode(DispatchMode):
         self.rest_us = 0.0
         self._thread = threading.get_ident()
         self._left = 0
+        self._stances = ExitStack()
 
     def __enter__(self) -> AskingMode:
+        """Enter the mode. Compiled functions run as written: a region of theirs has no operations."""
+        if "torch._dynamo" in sys.modules:
+            self._stances.enter_context(torch.compiler.set_stance("force_eager"))
         super().__enter__()
         self._until = sys._getframe(1) if self._outside is not None else None
         self._left = time.perf_counter_ns()
@@ -71,6 +75,7 @@ class AskingMode(DispatchMode):
         self.rest_us = (time.perf_counter_ns() - self._left) / 1e3
         self._until = None
         super().__exit__(*exception)
+        self._stances.close()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

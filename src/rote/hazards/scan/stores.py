@@ -103,10 +103,12 @@ def ambient(scope: Scope, node: ast.expr) -> None:
 
 
 def lazily_made(scope: Scope, node: ast.If) -> set[str]:
-    """Attributes that a branch makes because they are not there yet."""
+    """Attributes that a branch makes because they are not there yet, or because a flag says so."""
     text, owner = ast.unparse(node.test), scope.self_name
     found: set[str] = set()
-    for each in (part for statement in node.body for part in ast.walk(statement)):
+    parts = [part for statement in node.body for part in ast.walk(statement)]
+    flagged = any(text == f"not {owner}.{_flag(statement, owner)}" for statement in node.body)
+    for each in parts:
         if isinstance(each, (ast.Attribute, ast.Subscript)) and isinstance(each.ctx, ast.Store):
             name = self_attribute(each.value if isinstance(each, ast.Subscript) else each, owner)
             asked = (
@@ -116,9 +118,16 @@ def lazily_made(scope: Scope, node: ast.If) -> set[str]:
                 f"not {owner}.{name}",
                 f"getattr({owner}, '{name}', None) is None",
             )
-            if name and any(part in text for part in asked):
+            if name and (flagged or any(part in text for part in asked)):
                 found.add(name)
     return found
+
+
+def _flag(node: ast.stmt, owner: str) -> str:
+    """The attribute that a statement sets to True; empty if it does something else."""
+    if not isinstance(node, ast.Assign) or not is_literal(node.value, True):
+        return ""
+    return self_attribute(node.targets[0], owner)
 
 
 # ------------------------------------------------------------------ calls

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 
 from ...api import Graphed, Options, of_first_tensor
+from ...runtime.pytorch import leave_runtime_alone
 from .kernels import KernelPlan
 from .sizes import SizesOfInputs
-from .torch_private import annotation_of, boxed, compile_number, leave_runtime_alone
+from .torch_private import annotation_of, boxed, compile_number
 from .wishes import Wishes
 
 SKIPPED = "skip_dynamic_graphs=True keeps code for sizes that change out of graphs"

@@ -7,20 +7,7 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch._dynamo import trace_rules
 from torch._guards import CompileContext, TracingContext
-
-from ... import runtime
-
-
-def leave_runtime_alone() -> None:
-    """Dynamo compiles no frame of rote's runtime from now on, as it compiles none of PyTorch's own.
-
-    Between the frames of a callable with graph breaks autograd calls the runtime, and Dynamo looks at each
-    frame that runs there. Seen in torch 2.11 and 2.13.
-    """
-    if not trace_rules.check_file(runtime.__file__).skipped:
-        trace_rules.add(runtime.__name__)
 
 
 def replayable(compiler: Callable[..., Any]) -> Callable[..., Any]:

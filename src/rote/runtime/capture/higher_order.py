@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ...base import MisuseError
+from ..pytorch import REPLACEMENTS, runs_operator
 
 
 def _cond(pred: Any, true: Callable[..., Any], false: Callable[..., Any], operands: Any) -> Any:
@@ -41,12 +42,9 @@ def _hides_tensors(args: tuple[Any, ...]) -> bool:
     return any([callable(each) and not isinstance(each, (type, torch.Tensor)) for each in args])
 
 
-def _is_compiled(frame: FrameType | None) -> bool:
-    """Whether a frame is inside a function under ``torch.compile``, which runs as written."""
-    compiler = getattr(sys.modules.get("torch._dynamo.eval_frame"), "__file__", None)
-    while compiler is not None and frame is not None and frame.f_code.co_filename != compiler:
-        frame = frame.f_back
-    return compiler is not None and frame is not None
+def _is_run_for_python(frame: FrameType | None) -> bool:
+    """Whether PyTorch calls an operator for Python code that has called its function."""
+    return frame is not None and runs_operator(frame.f_code)
 
 
 @contextmanager
@@ -54,17 +52,15 @@ def as_python(meet: Callable[[str], None]) -> Generator[None]:
     """A context in which operators over Python functions run in Python, on this thread.
 
     They are met above autograd. Outside of a trace PyTorch compiles most of them, and finds the tensors with
-    gradients that their functions reach. In a compiled function that runs as written it does not look for
-    these. An operator outside of compiled functions is called as in plain Python.
+    gradients that their functions reach. In a trace it does not look for these.
 
     Args:
         meet: Called with the name of each other operator.
 
     Raises:
-        MisuseError: Another operator, in a compiled function, may have gradients.
+        MisuseError: Another operator may have gradients.
     """
-    operators: Any = torch._ops.HigherOrderOperator
-    original, thread = operators.__call__, get_ident()
+    thread = get_ident()
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if get_ident() != thread:
@@ -72,7 +68,7 @@ def as_python(meet: Callable[[str], None]) -> Generator[None]:
         plain = _PLAIN.get(self.name())
         if plain is not None and len(args) == _OPERANDS and not kwargs:
             return plain(*args)
-        if torch.is_grad_enabled() and _hides_tensors(args) and _is_compiled(sys._getframe(1)):
+        if torch.is_grad_enabled() and _hides_tensors(args) and _is_run_for_python(sys._getframe(1)):
             raise MisuseError(
                 f"{self.name()} takes Python functions and cannot be called in a graphed callable where "
                 "gradients are enabled. Write the branch or the loop in Python, call it under no_grad, "
@@ -81,8 +77,5 @@ def as_python(meet: Callable[[str], None]) -> Generator[None]:
         meet(self.name())
         return original(self, *args, **kwargs)
 
-    operators.__call__ = call
-    try:
+    with REPLACEMENTS.replaced(torch._ops.HigherOrderOperator, "__call__", call) as original:
         yield
-    finally:
-        operators.__call__ = original

@@ -66,7 +66,7 @@ from ..pytorch import (
     is_lazy_zero,
     resolve_lazily,
     run_compiled,
-    without_our_modes,
+    untraced,
 )
 from ..state import our_profiler
 from .host_tensors import HostTensors
@@ -349,7 +349,7 @@ class Tracer(DispatchMode):
         if cursor.tape is not None:
             cursor.tape.close(cursor)  # what it reads has to be there
             cursor.stop_recording()
-        with self._unprofiled(), without_our_modes():
+        with self._unprofiled(), untraced():
             return call()
 
     @contextmanager

@@ -16,7 +16,7 @@ import torch
 from torch.autograd import grad_mode
 from torch.utils import _python_dispatch
 
-from ..pytorch import is_wrapped
+from ..pytorch import REPLACEMENTS, is_wrapped
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 
@@ -318,13 +318,8 @@ def unseen_function_mode() -> Generator[None]:
     counts there. While a call is traced, under the backend's lock, the function under this name looks at the
     tensors alone.
     """
-    overrides: Any = torch.overrides
-    original = overrides.has_torch_function
-    overrides.has_torch_function = _has_overrides
-    try:
+    with REPLACEMENTS.replaced(torch.overrides, "has_torch_function", _has_overrides):
         yield
-    finally:
-        overrides.has_torch_function = original
 
 
 @wraps(torch.overrides.has_torch_function)

@@ -15,22 +15,23 @@ from .frames import (
     CompiledFrame,
     Switch,
     compiled_frames,
-    dispatched_functions,
-    functions_dispatched,
     is_compiling,
     is_hint,
     is_switching,
     leave_alone,
+    leave_runtime_alone,
     runs_as_it_is,
+    runs_operator,
     stance,
     switch_of,
+    untraced,
     watching_compilations,
-    without_our_modes,
 )
 from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding
 from .modes import DispatchMode
 from .processes import Contact, contact, is_acting, is_quiet
+from .replaced import REPLACEMENTS
 from .torch_private import (
     ACCESSORS,
     SCRIPTS,
@@ -43,9 +44,11 @@ from .torch_private import (
     current_device,
     default_device,
     dict_version,
+    dispatched_functions,
     foreign_modes,
     fresh_scaler_state,
     function_modes,
+    functions_dispatched,
     has_memory,
     in_backward,
     is_capturing,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import re
 import sys
-import threading
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -26,6 +25,7 @@ from torch.utils._python_dispatch import (
 )
 
 from .modes import DispatchMode
+from .replaced import REPLACEMENTS
 
 _RANDOM = re.compile(
     r"(?<!\w)(?:inductor_(?:lookup_)?seeds?|inductor_rand|rand(?!om\b|_strided)|bernoulli|binomial|cauchy|dropout|"
@@ -90,39 +90,6 @@ def donates(node: Any) -> bool:
     return bool(getattr(config, "donated_buffer", False)) and donated != []
 
 
-class CompiledCalls:
-    """Regions are handed to modes, from the first :meth:`begin` to the last :meth:`end`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._original: Any = None
-
-    def begin(self) -> bool:
-        """Begin; False where nothing was compiled by Inductor in this process."""
-        graphs = compiled_graph_class()
-        if graphs is None:
-            return False
-        with self._lock:
-            if not self._users:
-                self._original = graphs.__call__
-                graphs.__call__ = _through_modes(graphs.__call__)
-            self._users += 1
-        return True
-
-    def end(self) -> None:
-        """Take one :meth:`begin` back."""
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                compiled_graph_class().__call__ = self._original
-                self._original = None
-
-
-_CALLS = CompiledCalls()
-"""The class is the process's, and so is who has replaced its call."""
-
-
 def _through_modes(original: Any) -> Any:
     @functools.wraps(original)
     def call(graph: Any, inputs: list[Any]) -> Any:
@@ -138,9 +105,9 @@ def _through_modes(original: Any) -> Any:
 @contextmanager
 def seeing_compiled() -> Generator[None]:
     """A context in which compiled regions are handed to a mode of this thread that meets them."""
-    begun = _CALLS.begin()
-    try:
+    graphs = compiled_graph_class()
+    if graphs is None:  # nothing was compiled by Inductor
         yield
-    finally:
-        if begun:
-            _CALLS.end()
+        return
+    with REPLACEMENTS.replaced(graphs, "__call__", _through_modes(graphs.__call__)):
+        yield

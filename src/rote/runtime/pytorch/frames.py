@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -27,10 +28,15 @@ from torch.utils._python_dispatch import (
 )
 
 from ...base import is_own
+from .replaced import REPLACEMENTS
 
 _WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
 """The wrappers by their names, and the classes that make them."""
+_PYTORCH = Path(torch.__file__).parent
+_OF_OPERATORS = (f"{_PYTORCH / '_higher_order_ops'}", f"{_PYTORCH / 'nn' / 'attention'}")
+"""Where the functions around operators over Python functions lie."""
 _HINTS = ("mark_dynamo_propagated_dynamic_indices", "maybe_mark_dynamic_helper")
+_RUNTIME = __name__.rpartition(".pytorch.")[0]
 _OURS = f"{__name__.partition('.')[0]}."
 _MAIN_REGION = -1
 """Entries that belong to no wrapper of their own (``isolate_recompiles``)."""
@@ -101,6 +107,14 @@ def is_hint(code: CodeType) -> bool:
     return code.co_name in _HINTS and getattr(getattr(module, code.co_name, None), "__code__", None) is code
 
 
+def runs_operator(code: CodeType) -> bool:
+    """Whether code is PyTorch's own around an operator over Python functions, such as ``torch.cond``.
+
+    Outside of compiled code it compiles a frame around the operator, which gives what it gives as written.
+    """
+    return code.co_filename.startswith(_OF_OPERATORS)
+
+
 def switch_of(wrapper: FunctionType, code: CodeType) -> Switch:
     """What a wrapper does, read off its closure; ``code`` is its own code."""
     cells = zip(code.co_freevars, wrapper.__closure__ or (), strict=True)
@@ -109,6 +123,9 @@ def switch_of(wrapper: FunctionType, code: CodeType) -> Switch:
     given = found.get("callback", context.callback)
     callback = frames._callback_from_stance(given)
     whole = getattr(context, "_isolate_recompiles_id", _MAIN_REGION) == _MAIN_REGION
+    code_of_function = getattr(found["fn"], "__code__", None)
+    if code_of_function is not None and runs_operator(code_of_function):
+        return Switch(found["fn"], None, context, True)
     plain = callback is None or (callback is given and callable(callback) and whole)
     return Switch(found["fn"], None if callback is None else backend_of(callback), context, plain)
 
@@ -122,6 +139,7 @@ def watching_compilations(begun: Callable[[], None], ended: Callable[[], None]) 
     handler = getattr(_module("callback"), "callback_handler", None)
     if handler is None:
         return None
+    leave_runtime_alone()
 
     def begins(_: Any) -> None:
         begun()
@@ -138,6 +156,16 @@ def watching_compilations(begun: Callable[[], None], ended: Callable[[], None]) 
             handler.remove_end_callback(ends)
 
     return stop
+
+
+def leave_runtime_alone() -> None:
+    """Dynamo compiles no frame of rote's runtime from now on, as it compiles none of PyTorch's own.
+
+    What runs for a frame of compiled code may call the runtime, and Dynamo looks at each frame there.
+    """
+    rules = _module("trace_rules")
+    if rules is not None and not rules.check_file(__file__).skipped:
+        rules.add(_RUNTIME)
 
 
 def leave_alone(code: CodeType) -> CodeType:
@@ -173,7 +201,7 @@ def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
         CompiledFrame(each.code, each.guard_manager)
         for each in (entries(code) if entries is not None else None) or ()
         if getattr(each, "isolate_recompiles_id", _MAIN_REGION) == _MAIN_REGION
-        and (backend is None or each.backend is backend)
+        and (backend is None or each.backend is backend or each.backend == backend)
     ]
 
 
@@ -190,30 +218,12 @@ def runs_as_it_is(code: CodeType) -> bool:
 
 
 @contextmanager
-def functions_dispatched(state: Any) -> Generator[None]:
-    """A context in which ``__torch_function__`` is called as :func:`dispatched_functions` said earlier."""
-    now = dispatched_functions()
-    if now == state:
-        yield
-        return
-    set_state: Any = getattr(torch._C, "_set_torch_function_state")  # noqa: B009
-    set_state(state)
-    try:
-        yield
-    finally:
-        set_state(now)
+def untraced() -> Generator[None]:
+    """A context without dispatch modes, and without what rote puts around a traced call.
 
-
-def dispatched_functions() -> Any:
-    """Whether ``__torch_function__`` of tensors and modes is called; guards look at it."""
-    asked = getattr(torch._C, "_get_torch_function_state", None)
-    return asked() if asked is not None else None
-
-
-@contextmanager
-def without_our_modes() -> Generator[None]:
-    """A context without dispatch modes and without rote's function modes; the user's are in force."""
-    with without_modes():
+    That is its function modes, and names of PyTorch that it replaces. The user's function modes are in force.
+    """
+    with REPLACEMENTS.withdrawn(), without_modes():
         stack = [pop_mode() for _ in function_modes()]
         users = [mode for mode in reversed(stack) if not type(mode).__module__.startswith(_OURS)]
         for mode in users:

@@ -10,9 +10,9 @@ But the keys that resolve lazy conjugates and negatives are among them. A kernel
 result and goes on with it (``torch.linalg.pinv`` of complex numbers) would read it as it was. So handlers
 that run kernels put these keys back (:func:`.torch_private.resolve_lazily`).
 
-PyTorch's compiler leaves code that runs in a dispatch mode uncompiled for good, and its guards look at the
-modes in force. So no compiled code is entered in a mode of rote's: a traced call chooses itself what runs
-(:mod:`..reads.handlers.frames`), or leaves its modes (:func:`.frames.without_our_modes`).
+PyTorch's compiler leaves code that runs in a dispatch mode uncompiled for good, unless the mode says that it
+does not mind. Its guards look at the function modes in force. So a traced call enters no compiled code: it
+chooses itself what runs (:mod:`..reads.handlers.frames`), or leaves its modes (:func:`.frames.untraced`).
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ class DispatchMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         """Asked by PyTorch when a class is made. Seen in torch 2.11 and 2.13; elsewhere nobody asks."""
         return False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether code that runs in the mode may be compiled, as PyTorch asks in 2.11 and 2.13."""
+        return True
 
     def meet_compiled(self, graph: Any, inputs: list[Any]) -> Any:
         """Run a region of compiled code, with no mode in force."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +44,10 @@ stream_handle: Callable[[int], int] = _found(
     "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
 )
 """The current stream of a device."""
+
+dispatched_functions: Callable[[], Any] = _found("_get_torch_function_state", lambda: None)
+"""Whether ``__torch_function__`` of tensors and modes is called; guards of compiled code look at it."""
+_set_function_state: Callable[[Any], None] = _found("_set_torch_function_state", lambda state: None)
 
 function_modes: Callable[[], int] = _found("_len_torch_function_stack", lambda: 0)
 """How many function modes are active, which see that attributes of a tensor are read."""
@@ -331,6 +335,20 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 def key_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
     """The same for modes that show in the dispatch keys of every tensor: a metadata check fails in them."""
     return ((transforms, None), (is_traced, False))
+
+
+@contextmanager
+def functions_dispatched(state: Any) -> Generator[None]:
+    """A context in which ``__torch_function__`` is called as :func:`dispatched_functions` said earlier."""
+    now = dispatched_functions()
+    if now == state:
+        yield
+        return
+    _set_function_state(state)
+    try:
+        yield
+    finally:
+        _set_function_state(now)
 
 
 def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:

@@ -11,7 +11,7 @@ import torch
 
 from ...base import identity
 from ..objects import is_bound_method
-from ..pytorch import without_our_modes
+from ..pytorch import untraced
 from .bytecode import Swaps
 from .handlers import HANDLERS, Notes, called, follow_function
 from .table import Rows
@@ -26,7 +26,7 @@ def is_anchored(value: Any) -> bool:
 
 def aside(call: Callable[[], Any]) -> Any:
     """Run what is no part of a call, where nothing else has to be done."""
-    with without_our_modes():
+    with untraced():
         return call()
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from typing import Any
 
 import torch
+
+from ...pytorch import REPLACEMENTS
 
 PoolId = tuple[int, int]
 
@@ -92,17 +94,11 @@ def not_capturing() -> Generator[None]:
     is replaced while a recording runs, under the backend's lock, and put back afterwards. In torch 2.13 the
     optimizers ask the stream itself, whose methods cannot be replaced; it is their check that is replaced.
     """
-    optimizers: Any = torch.optim.Optimizer
-    original, check = torch.cuda.is_current_stream_capturing, optimizers.__dict__.get(_CHECK)
-    torch.cuda.is_current_stream_capturing = _never
-    if check is not None:
-        setattr(optimizers, _CHECK, _no_check)
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(REPLACEMENTS.replaced(torch.cuda, "is_current_stream_capturing", _never))
+        if _CHECK in vars(torch.optim.Optimizer):
+            stack.enter_context(REPLACEMENTS.replaced(torch.optim.Optimizer, _CHECK, _no_check))
         yield
-    finally:
-        torch.cuda.is_current_stream_capturing = original
-        if check is not None:
-            setattr(optimizers, _CHECK, check)
 
 
 _CHECK = "_accelerator_graph_capture_health_check"

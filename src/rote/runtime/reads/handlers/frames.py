@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from ....base import identity
 from ...objects import said_name
 from ...pytorch import (
     CompiledFrame,
@@ -29,7 +30,7 @@ from ...pytorch import (
     runs_as_it_is,
     stance,
     switch_of,
-    without_our_modes,
+    untraced,
 )
 from ..bytecode import copied
 from ..trace import PLAIN_TYPES, Trace
@@ -96,7 +97,7 @@ def choose(
         names.cell(trace, cell)
         if _is_filled(cell):
             variables[variable] = cell.cell_contents
-    with without_our_modes():
+    with untraced():
         frames = compiled_frames(code, switch.backend)
         frame = next((each for each in frames if each.fits(variables)), None)
     if frame is not None:
@@ -128,7 +129,7 @@ def _guard(trace: Trace, function: FunctionType, frame: CompiledFrame, variables
     kept: dict[str, Any] = {}
     objects: dict[str, Callable[[], Any]] = {}
     try:
-        with without_our_modes():
+        with untraced():
             stand_ins: dict[int, torch.Tensor] = {}
             for variable, value in variables.items():
                 if _is_object(value):
@@ -143,7 +144,7 @@ def _guard(trace: Trace, function: FunctionType, frame: CompiledFrame, variables
     if said != VALID:
         trace.refuse(name, f"runs {name}, whose guards look at what tensors hold: {said}")
         return
-    check = trace.same_answer((id(frame.guards), *_look((*kept.items(), *objects.items()))), check)
+    check = trace.same_answer((identity(frame.guards), *_look((*kept.items(), *objects.items()))), check)
     trace.find(check, None, name)
     trace.answers(check, VALID)
 
@@ -176,8 +177,8 @@ def _kept(trace: Trace, value: Any, stand_ins: dict[int, torch.Tensor]) -> Any:
     if kind in (*_CONTAINERS, dict) and trace.has(value) and trace.given.number_of(value) is None:
         return value  # what it holds may change, and guards look at that
     if isinstance(value, torch.Tensor):
-        found = stand_ins.get(id(value))
-        return stand_ins.setdefault(id(value), _stand_in(value)) if found is None else found
+        found = stand_ins.get(identity(value))
+        return stand_ins.setdefault(identity(value), _stand_in(value)) if found is None else found
     if kind in _CONTAINERS:
         return kind([_kept(trace, each, stand_ins) for each in value])
     if kind is dict:
@@ -197,8 +198,8 @@ def _look(value: Any) -> tuple[Any, ...]:
     if kind in _CONTAINERS:
         return kind, *map(_look, value)
     if kind is weakref.ref:
-        return kind, id(value())
-    return kind, repr(value) if kind in _PLAIN else id(value)
+        return kind, identity(value())
+    return kind, repr(value) if kind in _PLAIN else identity(value)
 
 
 def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
