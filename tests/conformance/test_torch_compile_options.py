@@ -11,7 +11,7 @@ from torch import nn
 from torch._inductor import config as inductor_config
 
 import rote
-from rote import OptionError
+from rote import OptionError, Options
 from rote.integrations.torch_compile import Wishes, backend
 from rote.testing import assert_same
 
@@ -78,7 +78,8 @@ class TestDirections:
         assert (forward.name, backward.name) == ("torch.compile [0/0]", "torch.compile [0/0], backward")
         assert (forward.calls, forward.replayed) == (CALLS, 0)
         assert kept_out(forward) == ["forward=False keeps calls out of graphs"]
-        assert backward.replayed == CALLS - 2
+        assert backward.replayed == REPLAYED
+        assert {forward.kernels, backward.kernels} == {"aten"}
 
     @pytest.mark.slow
     def test_backward_alone_with_compiled_kernels(self, device):
@@ -88,7 +89,8 @@ class TestDirections:
         got = train(step, model, device)
         found = reports()
         assert_same(got, train(torch.compile(plain), plain, device))
-        assert [report.replayed for report in found.values()] == [0, CALLS - 2]
+        assert [report.replayed for report in found.values()] == [0, REPLAYED]
+        assert {report.kernels for report in found.values()} == {"inductor"}
 
     def test_two_walks_back(self, device):
         model = network(device)
@@ -172,7 +174,7 @@ class TestSizes:
                 assert_same(act(x), (x * 2).sum(0))
         (report,) = reports().values()
         assert report.calls - report.replayed == 2 * CALLS + 2 * 2 and len(report.recordings) == 2
-        assert [each.count for each in report.reasons if each.code == KEPT_OUT] == [2 * CALLS]
+        assert [each.count for each in report.reasons if each.code == KEPT_OUT] == [2 * CALLS - 1]
 
     def test_sizes_that_do_not_change_are_those_of_the_first_tensor(self, device):
         model = nn.BatchNorm1d(8).to(device).eval()
@@ -232,7 +234,8 @@ class TestStaticParts:
             )  # fmt: skip
             (recording,) = part.recordings
             assert (recording.operations, recording.islands) == (8, ())
-            assert part.replayed == 2 * CALLS - 3
+            assert part.replayed == 2 * CALLS - 4
+            assert part.kernels == "aten"
         else:  # what precedes the break is a graph of its own, and so is what follows
             (part,) = [report for report in parts if "static part" in report.name]
             assert whole.replayed == 2 * CALLS - 3
@@ -255,8 +258,31 @@ class TestStaticParts:
                     torch.testing.assert_close(mine, other)
         found = reports()
         assert found["torch.compile [0/0]"].replayed == 0
-        assert found["torch.compile [0/0], static part"].replayed == CALLS - 3
-        assert found["torch.compile [0/0], static part of the backward"].replayed == CALLS - 2
+        assert found["torch.compile [0/0], static part"].replayed == CALLS - 4
+        assert found["torch.compile [0/0], static part of the backward"].replayed == REPLAYED
+
+    @pytest.mark.parametrize("direction", ["forward", "backward"])
+    def test_they_are_kept_out_as_the_whole_would_be(self, device, direction):
+        model = nn.Linear(6, 6).to(device)
+
+        def fn(x):
+            hidden = model(x).tanh()
+            return hidden.square().sum() * 2 + hidden[hidden.detach().sum(1) > 0].sum()
+
+        options = {**ATEN, "skip_dynamic_graphs": True, direction: False}
+        act = torch.compile(fn, backend=backend, options=options)
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            for _ in range(CALLS):
+                act(torch.randn(9, 6, device=device)).backward()
+        found = reports()
+        forward, backward = (
+            found[f"torch.compile [0/0], static part{end}"] for end in ("", " of the backward")
+        )
+        assert (bool(forward.replayed), bool(backward.replayed)) == (
+            direction == "backward", direction == "forward"
+        )  # fmt: skip
+        assert len(kept_out(forward)) == (direction == "forward")
+        assert len(kept_out(backward)) == (direction == "backward")
 
     def test_writes_stay_in_their_place(self, device):
         def fn(x, total):
@@ -362,6 +388,28 @@ class TestWishes:
         assert wishes.recording.min_segment_size == 4
         assert wishes.recording.split_ops == ["mylib::op"]
         assert wishes.skip_dynamic_graphs is True
+
+    def test_what_inductor_minds_itself_is_left_to_it_where_it_compiles_for_graphs(self):
+        with inductor_config.patch({
+            "triton.cudagraph_capture_sizes": (1, 2),
+            "triton.cudagraph_min_partition_size": 3,
+            "triton.cudagraph_skip_dynamic_graphs": True,
+            "custom_should_partition_ops": ["mylib::op"],
+        }):  # fmt: skip
+            wishes = Wishes.of(None, None, for_graphs=True)
+        assert wishes.recording.capture_sizes == (1, 2)
+        assert (wishes.recording.min_segment_size, wishes.recording.operators()) == (
+            Options().min_segment_size, Options().operators()
+        )  # fmt: skip
+        assert wishes.skip_dynamic_graphs is False
+
+    def test_a_backward_alone_follows_its_own_option(self):
+        wishes = Wishes.of(None, {"forward": False, "capture_sizes": (1,)}).of_backward()
+        assert (wishes.recording.forward, wishes.recording.capture_sizes, wishes.kept_out) == (
+            True, None, None
+        )  # fmt: skip
+        wishes = Wishes.of(None, {"backward": False}).of_backward()
+        assert wishes.kept_out == "backward=False keeps it out of graphs"
 
     def test_impossible_values(self):
         for name, text in (

@@ -51,11 +51,12 @@ def test_a_profile_leaves_them_compiled(early: bool) -> None:
 def test_a_graphed_callable_leaves_them_compiled(early: bool, device: torch.device) -> None:
     fn = Compiled()
     assert not early or fn.is_compiled()
-    g = rote.graph(lambda x: fn.call(x) * 2)
+    before, g = fn.runs, rote.graph(lambda x: fn.call(x) * 2)
     x = torch.ones(4, device=device)
     for _ in range(8):
         assert torch.equal(g(x), (torch.sin(x) + 1) * 2)
-    assert g.report().replayed >= 5, g.explain()  # the compiler may patch modules when it is loaded
+    assert fn.runs == before + 8  # which is an effect of each call
+    assert "runs was" in g.explain()
     assert fn.is_compiled()
 
 

@@ -224,15 +224,22 @@ def play(text: str, wrap: Callable[[Any], Any]) -> list[Any]:
     return [re.sub("0x[0-9a-f]+", "0x", str(each)) for each in seen]
 
 
-def compare(text: str) -> tuple[str, int]:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable under ``torch.compile``, which runs the operations as they are."""
+    return torch.compile(function, backend="eager")
+
+
+def compare(text: str, plain: Callable[[Any], Any] = lambda function: function) -> tuple[str, int]:
     """Play a program plainly and graphed: the first difference, or nothing, and the number of replays."""
     graphed: list[Any] = []
 
     def wrap(function: Any) -> Any:
-        graphed.append(rote.graph(function, keep=True))
+        graphed.append(rote.graph(plain(function), keep=True))
         return graphed[-1]
 
-    wanted = play(text, lambda function: function)
+    wanted = play(text, plain)
+    if plain is compiled:
+        torch.compiler.reset()
     try:
         found = play(text, wrap)
         replays = sum(each.report().replayed for each in graphed)
@@ -251,6 +258,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--piece", action="append", help="only these pieces of state")
+    parser.add_argument("--compiled", action="store_true", help="with the callables under torch.compile")
     options = parser.parse_args(argv)
     logging.getLogger("rote").setLevel(logging.ERROR)
     torch.set_num_threads(1)
@@ -259,7 +267,7 @@ def main(argv: list[str] | None = None) -> int:
     for number in range(options.count):
         text = program(random.Random(options.seed * 1_000_003 + number), pieces)
         try:
-            difference, replays = compare(text)
+            difference, replays = compare(text, compiled) if options.compiled else compare(text)
         except Exception as error:
             difference, replays = f"{type(error).__name__}: {error}", 0
         replayed += bool(replays)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from .bound import GraphedMethod
 from .budget import set_budget
 from .callables import dress, place_of
-from .exclusion import no_graphs, of_first_tensor
+from .compiled import CompiledFrom
+from .exclusion import SizesOf, no_graphs
 from .graphed import Graphed, HeldKey
 from .options import OptionKeywords, Options, shows_options
 from .purity import pure

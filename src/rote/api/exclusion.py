@@ -18,7 +18,8 @@ from ..runtime.arguments import TENSOR, Call, tracing
 from ..runtime.pytorch import keeping_out
 from .options import Options
 
-SizesOf = Callable[[Call], tuple[int, ...]]
+SizesOf = Callable[[Call], tuple[int, ...] | None]
+"""The sizes of a call that ``capture_sizes`` speaks of; None where it says nothing of the call."""
 
 
 class NoGraphs(threading.local, ContextDecorator):
@@ -100,12 +101,17 @@ class Exclusion:
             None if sizes is None else {each if isinstance(each, tuple) else (each,) for each in sizes}
         )
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all calls are kept out."""
+        return self._all is not None
+
     def why(self, call: Call, caller: FrameType) -> Reason | None:
         """Why a call of these sizes is kept out; None if it is not."""
         if self._wanted is None:
             return None
         sizes = self._sizes_of(call)
-        if any([sizes[: len(each)] == each for each in self._wanted]):
+        if sizes is None or any([sizes[: len(each)] == each for each in self._wanted]):
             return None
         text = f"the sizes of the call are {sizes}, and capture_sizes={self._given!r} has none that fit"
         return reason(rules.KEPT_OUT, text, user_site(caller))

@@ -40,6 +40,7 @@ from ..runtime.replay import Counts
 from ..runtime.state import ExecutedCode
 from .bound import BoundWeakly, GraphedMethod, Kept
 from .callables import dress, name_of, place_of, takes_any_keyword
+from .compiled import CompiledFrom
 from .exclusion import Exclusion, SizesOf, of_first_tensor
 from .keys import Keys
 from .options import Options
@@ -49,6 +50,9 @@ from .report import ReasonCounts, Report, explain
 
 LOOKS = 8
 """Calls in a row that are looked at in vain before a wrapper with recordings rests."""
+
+_FIRST = object()
+"""Stands for the key of the first call of compiled code."""
 
 LONG_REST = 64
 """A rest of so many calls is too long to keep replaced state."""
@@ -71,7 +75,7 @@ class Graphed:
 
     Attributes that it does not have itself are those of the wrapped callable, so a wrapped module still
     answers as a module does. The methods of a class share an account of memory and a ledger of costs.
-    Code that is ``closed`` gets at no tensor that is an argument in another way, as compiled code.
+    Where a compiler made the callable, ``compiled`` has what it says of it.
     ``sizes_of`` and ``keeps_all`` are those of :class:`.Exclusion`.
     """
 
@@ -82,7 +86,7 @@ class Graphed:
         account: Account | None = None,
         ledger: Ledger | None = None,
         *,
-        closed: bool = False,
+        compiled: CompiledFrom | None = None,
         sizes_of: SizesOf = of_first_tensor,
         keeps_all: str | None = None,
     ) -> None:
@@ -101,6 +105,7 @@ class Graphed:
         self._last_reasons: list[Reason] = []
         self._warm = False
         self._verifier, checks = options.verifiers()
+        self._compiled = compiled
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
         self._backwards = BackwardLog(self._tally, self._strict, checks, graphs=options.backward)
         self._exclusion = Exclusion(options, sizes_of, keeps_all)
@@ -115,12 +120,14 @@ class Graphed:
             self._backwards,
             self._ledger,
             ((self._name, function),),
-            closed=closed,
+            inputs=compiled.inputs if compiled is not None else None,
         )
         self._openings = Openings()
         self._keys = Keys(
-            self._subject, options, self._tally, self._ledger, self._openings, shares=ledger is not None
-        )
+            self._subject, options, self._tally, self._ledger, self._openings,
+            shares=ledger is not None,
+            most_sets=compiled.max_parameter_sets if compiled is not None else None,
+        )  # fmt: skip
         self._sorts = not takes_any_keyword(function)  # the order of keywords does not matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
@@ -152,6 +159,8 @@ class Graphed:
         if self.stands_aside():
             if self._enabled and is_kept_out() and not foreign_modes():
                 self._count_kept_out(user_site(sys._getframe(1)))
+            return self._function(*args, **kwargs)
+        if self._compiled is not None and self._is_first(sys._getframe(1)):
             return self._function(*args, **kwargs)
         self._check_process()
         if self._sorts and len(kwargs) > 1:
@@ -189,6 +198,15 @@ class Graphed:
                 self._tally.add([reason(rules.KEPT_OUT, "the call was made within rote.no_graphs()", site)])
             finally:
                 self._lock.release()
+
+    def _is_first(self, caller: FrameType) -> bool:
+        """Whether PyTorch sets compiled code up in this call, which tells nothing of those that follow."""
+        if self._counts.calls or self._exclusion.keeps_all:
+            return False
+        self._counts.calls += 1
+        why = reason(rules.NOT_YET, "the first call of compiled code sets it up", user_site(caller))
+        self._tally.add([why], _FIRST)
+        return True
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -348,14 +366,14 @@ class Graphed:
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Take the arguments apart, and the objects among them that are open."""
-        openings = self._openings
+        openings, inputs = self._openings, self._subject.inputs or ()
         try:
-            return bind(args, kwargs, openings)
+            return bind(args, kwargs, openings, inputs)
         except RecursionError:
             if not openings.open:
                 raise
             openings.close_all("it contains itself")
-            return bind(args, kwargs, openings)
+            return bind(args, kwargs, openings, inputs)
 
     @staticmethod
     def _beside(caller: FrameType) -> Reason:
@@ -387,6 +405,7 @@ class Graphed:
             if result.how == RECORDED and not entry.settled:
                 entry.settled = True
                 self._tally.settle(entry.key)
+                self._tally.settle(_FIRST)
         self._warm = self._warm or entry.calls >= self._options.warmup + 2
         return result.value
 
@@ -406,9 +425,11 @@ class Graphed:
             return
         reasons: list[Reason]
         if entry.calls == 0:
-            del self._keys.entries[call.key]
+            self._keys.drop(call.key)
             known = next(iter(self._keys.entries.values()), None)
-            text = explain_key(known.key, call) if known is not None else "no key was seen before"
+            text = (
+                explain_key(known.key, call, known.places) if known is not None else "no key was seen before"
+            )
             remedy = remedy_of_key(known.key, call) if known is not None else ""
             reasons = [reason(rules.NEW_KEY, text, site, remedy)]
         else:
@@ -447,6 +468,7 @@ class Graphed:
                 budget=self._account.limit,
                 reasons=self._tally.reports(),
                 output=output_reports(self._keys.entries.values()),
+                kernels=self._compiled.kernels if self._compiled is not None else "",
             )
 
     def explain(self) -> str:

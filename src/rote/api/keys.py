@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from ..base import user_site
+from ..base import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..runtime.arguments import ONE_OBJECT, OPAQUE, PARAMETER, Call, Openings, explain_key, remedy_of_key
+from ..runtime.arguments import (
+    MOVED_PARAMETER,
+    ONE_OBJECT,
+    OPAQUE,
+    PARAMETER,
+    Call,
+    Openings,
+    differing_leaf,
+    explain_key,
+    family,
+    remedy_of_key,
+)
 from ..runtime.engine import Ledger, Specialization, Subject, drop_abandoned
 from .options import Options
 from .report import ReasonCounts
+
+_log = logging.getLogger("rote")
+
+MORE_SETS = (
+    "Compile what calls these modules as one graph, or raise options={'max_parameter_sets': ...}: each set "
+    "has a recording."
+)
+"""What to do where compiled code is called with more sets of parameters than have recordings."""
 
 
 class Keys:
     """Finds the key of a call, makes new ones and drops the least recently used.
 
     ``entries`` are in order of last use. With ``shares`` the ledger belongs to other wrappers too.
+    ``most_sets`` bounds the keys that differ in their parameters alone: modules that share compiled code.
     """
 
     def __init__(
@@ -31,6 +53,7 @@ class Keys:
         openings: Openings,
         *,
         shares: bool,
+        most_sets: int | None = None,
     ) -> None:
         self.entries: OrderedDict[Any, Specialization] = OrderedDict()
         self._subject = subject
@@ -39,8 +62,12 @@ class Keys:
         self._ledger = ledger
         self._shares = shares
         self._openings = openings
-        self._gone = self._called = False
+        self._gone: Specialization | None = None
+        self._called = False
         self._opened = ""
+        self._most_sets = most_sets
+        self._sets: dict[Any, set[Any]] = {}  # keys by what they have in common apart from their parameters
+        self._told = False  # that there are too many of these
 
     def find(self, call: Call) -> Specialization | None:
         """The key of a call, if there is one and its arguments are alive."""
@@ -48,8 +75,8 @@ class Keys:
         if entry is None:
             return None
         if entry.dead:
-            self.entries.pop(call.key).release()
-            self._gone = True
+            self.drop(call.key)
+            self._gone = entry
             return None
         self.entries.move_to_end(call.key)
         self._opened = ""
@@ -68,6 +95,9 @@ class Keys:
         if not self._called and self._shares:
             self._ledger.add_wrapper()
         self._called = True
+        crowd = self._crowd(call)
+        if crowd is not None:
+            return crowd
         if self._ledger.admits(hash((id(self), call.key))):
             return None
         return reason(rules.TRACING_COSTS, f"{self._ledger}{self._what_differs(call, '; ')}")
@@ -78,25 +108,67 @@ class Keys:
         if tell and self._opened:
             text = f"{self._opened} is another object, known from now on by what calls read of it"
             self._tally.add([reason(rules.NEW_KEY, text, user_site(caller))])
-        elif tell and self._gone:  # a new object may get the address of the old one
-            known = _listed(call, lambda leaf, kind: kind in (OPAQUE, PARAMETER))
-            text = f"{known}, known by identity, is another object; that of earlier calls is gone"
-            self._tally.add([reason(rules.NEW_KEY, text, user_site(caller), ONE_OBJECT)], call.key)
+        elif tell and self._gone is not None:  # a new object may get the address of the old one
+            why = _replaced(self._gone, call) or _gone(call)
+            self._tally.add(
+                [why if why.where is not None else replace(why, where=user_site(caller))], call.key
+            )
         elif tell and entries:
             remedy = remedy_of_key(next(reversed(entries.values())).key, call)
-            why = reason(rules.NEW_KEY, self._what_differs(call), user_site(caller), remedy)
+            why = reason(
+                rules.NEW_KEY, self._what_differs(call), self._line(call) or user_site(caller), remedy
+            )
             self._tally.add([why], call.key)
-        self._gone, self._opened = False, ""
+        self._gone, self._opened = None, ""
         entry = entries[call.key] = Specialization(self._subject, call)
+        common = family(call.key) if self._most_sets is not None else None
+        if common is not None:
+            self._sets.setdefault(common, set()).add(call.key)
         while len(entries) > self._most:
-            entries.popitem(last=False)[1].release()
+            self.drop(next(iter(entries)))
             self._tally.add([reason(rules.TOO_MANY_KEYS, f"more than {self._most} keys")])
         return entry
 
     def _what_differs(self, call: Call, before: str = "") -> str:
         """The difference from the key that was used last, if there is one."""
         other = next(reversed(self.entries.values()), None)
-        return before + explain_key(other.key, call) if other is not None else ""
+        return before + explain_key(other.key, call, other.places) if other is not None else ""
+
+    def _line(self, call: Call) -> Site | None:
+        """The line that uses the argument that differs from the key used last, if compiled code tells."""
+        other = next(reversed(self.entries.values()), None)
+        at = differing_leaf(other.key, call) if other is not None else None
+        return call.line_of(at) if at is not None else None
+
+    def _crowd(self, call: Call) -> Reason | None:
+        """Whether so many sets of parameters have recordings that the one of a call gets none."""
+        if self._most_sets is None:
+            return None
+        common = family(call.key)
+        sets = self._sets.get(common, ()) if common is not None else ()
+        if len(sets) < self._most_sets:
+            return None
+        for key in [key for key in sets if self.entries[key].dead]:
+            self.drop(key)
+        if len(self._sets.get(common, ())) < self._most_sets:
+            return None
+        most = self._most_sets
+        text = f"{most} sets of parameters have recordings of this compiled graph, and this is another one"
+        line = call.line_of(call.kinds.index(PARAMETER))
+        why = reason(rules.TOO_MANY_RECORDINGS, text, line, MORE_SETS)
+        if not self._told:
+            self._told = True
+            _log.warning("%s runs eagerly for further sets: %s", self._subject.name, why)
+        return why
+
+    def drop(self, key: Any) -> None:
+        """Free the recordings of a key, and forget it."""
+        self.entries.pop(key).release()
+        common = family(key) if self._most_sets is not None else None
+        if common in self._sets:
+            self._sets[common].discard(key)
+            if not self._sets[common]:
+                del self._sets[common]
 
     def any_replays(self) -> bool:
         """Whether there is a recording whose last replay came to its end."""
@@ -118,12 +190,32 @@ class Keys:
         for entry in self.entries.values():
             entry.release()
         self.entries.clear()
+        self._sets.clear()
+        self._told = False
 
     def clear(self) -> None:
         """The same, and forget what they cost."""
         self.release()
         self._ledger.clear()
         self._openings.clear()
+
+
+def _gone(call: Call) -> Reason:
+    """An argument that is known by its identity is another object, where the old one died."""
+    known = _listed(call, lambda leaf, kind: kind in (OPAQUE, PARAMETER))
+    text = f"{known}, known by identity, is another object; that of earlier calls is gone"
+    return reason(rules.NEW_KEY, text, None, ONE_OBJECT)
+
+
+def _replaced(gone: Specialization, call: Call) -> Reason | None:
+    """The first parameter of compiled code that lies elsewhere than one that died; None if none does."""
+    moved = zip(gone.places, call.addresses(), strict=False)
+    at = next((number for number, (was, now) in enumerate(moved) if was and now and was != now), None)
+    if at is None:
+        return None
+    was, now = gone.places[at], call.addresses()[at]
+    text = f"{call.names()[at]} was a parameter at {was:#x}, which is gone, and is another one at {now:#x}"
+    return reason(rules.NEW_KEY, text, call.line_of(at), MOVED_PARAMETER)
 
 
 def _listed(call: Call, wanted: Callable[[Any, Any], bool]) -> str:

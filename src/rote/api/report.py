@@ -19,6 +19,9 @@ SHOWN = 16
 INPUTS, LONGEST_KEY = 12, 1_000
 """Arguments that the text lists for a recording, and characters of its key: a compiled model has hundreds."""
 
+KERNELS = {"inductor": "Inductor's, with its rounding", "aten": "ATen's, those of eager"}
+"""Whose kernels compiled code runs, as text."""
+
 _BETWEEN = re.compile(r", (?=args\[|kwargs\[)")
 
 MOST_EARLY = 1024
@@ -153,6 +156,8 @@ class Report:
         budget: Bytes they may hold on each device by the wrapper's own budget; None for no such limit.
         reasons: Why calls were not replayed, most frequent first, warm-up last.
         output: Lines that write output, which replays do not repeat; each once.
+        kernels: Whose kernels compiled code runs: ``"inductor"``, with the compiler's rounding, or
+            ``"aten"``, those of eager. Empty for a callable that no compiler made.
     """
 
     name: str
@@ -168,6 +173,7 @@ class Report:
     reasons: tuple[ReasonReport, ...]
     budget: int | None = None
     output: tuple[OutputReport, ...] = ()
+    kernels: str = ""
 
     @property
     def bytes_held(self) -> int:
@@ -290,6 +296,8 @@ def explain(report: Report, instances: int = 0) -> str:
         f"{report.name}: {report.calls} calls, {report.replayed} replayed, {report.eager} eager "
         f"({report.recorded} of them recorded){checked}"
     ]
+    if report.kernels:
+        lines.append(f"kernels: {KERNELS[report.kernels]}")
     if report.backwards:
         checked = f", {report.backwards_verified} verified" if report.backwards_verified else ""
         lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed{checked}")

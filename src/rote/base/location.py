@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,8 @@ TORCH_NEEDS = (
 
 _ROTE = str(Path(__file__).resolve().parent.parent) + "/"
 _QUANT = f"{_ROTE}quant/"
+_GENERATED = re.compile(r"/(\w\w)/\w\1[a-z2-7]{40,}\.py$")
+"""A file that Inductor has written: named by a hash, in a folder of two of its letters, in any cache."""
 _PACKAGES = ("site-packages/", "dist-packages/")
 
 
@@ -100,8 +103,8 @@ def traceback_site(traceback: TracebackType | None) -> Site:
 
 @lru_cache(maxsize=4096)
 def is_internal(filename: str) -> bool:
-    """Whether a source file belongs to PyTorch, to rote or to no file at all."""
-    if filename.startswith(_ROTE) or filename.startswith("<frozen"):
+    """Whether a source file belongs to PyTorch, to rote or to no file at all, or was written by Inductor."""
+    if filename.startswith(_ROTE) or filename.startswith("<frozen") or _GENERATED.search(filename):
         return True
     torch = sys.modules.get("torch")
     home = getattr(torch, "__file__", None)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -43,6 +43,40 @@ class AskedOperation:
     view: bool = False
 
 
+class AsWritten:
+    """Compiled functions run as written, from the first :meth:`begin` to the last :meth:`end`.
+
+    The stance is that of all threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._stance: Any = None
+
+    def begin(self) -> bool:
+        """Begin; False where nothing can be compiled."""
+        if "torch._dynamo" not in sys.modules:
+            return False
+        with self._lock:
+            if not self._users:
+                self._stance = torch.compiler.set_stance("force_eager")
+            self._users += 1
+        return True
+
+    def end(self) -> None:
+        """Take one :meth:`begin` back."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._stance.__exit__(None, None, None)
+                self._stance = None
+
+
+_AS_WRITTEN = AsWritten()
+"""One for the process, as the stance is."""
+
+
 class AskingMode(DispatchMode):
     """Notes every operation below autograd, in order, and marks its range in a trace.
 
@@ -60,12 +94,11 @@ class AskingMode(DispatchMode):
         self.rest_us = 0.0
         self._thread = threading.get_ident()
         self._left = 0
-        self._stances = ExitStack()
+        self._stances: list[bool] = []
 
     def __enter__(self) -> AskingMode:
         """Enter the mode. Compiled functions run as written: a region of theirs has no operations."""
-        if "torch._dynamo" in sys.modules:
-            self._stances.enter_context(torch.compiler.set_stance("force_eager"))
+        self._stances.append(_AS_WRITTEN.begin())
         super().__enter__()
         self._until = sys._getframe(1) if self._outside is not None else None
         self._left = time.perf_counter_ns()
@@ -75,7 +108,8 @@ class AskingMode(DispatchMode):
         self.rest_us = (time.perf_counter_ns() - self._left) / 1e3
         self._until = None
         super().__exit__(*exception)
-        self._stances.close()
+        if self._stances.pop():
+            _AS_WRITTEN.end()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

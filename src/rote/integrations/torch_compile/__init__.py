@@ -1,6 +1,7 @@
-"""``torch.compile(model, backend="rote")``."""
+"""``torch.compile(model, backend="rote")``, and rote in the place of ``mode="reduce-overhead"``."""
 
 from __future__ import annotations
 
 from .backend import TorchCompileBackend, backend
+from .policy import CudagraphPolicy, cudagraph_policy
 from .wishes import Wishes

@@ -14,17 +14,24 @@ from ...base import OptionError
 
 KERNELS = ("inductor", "aten")
 _GRAPHS = "triton.cudagraphs"
-_SKIPS = "skip_dynamic_graphs"
-_OURS = frozenset({_SKIPS, *[field.name for field in fields(Options)]})
+_SKIPS, _SETS = "skip_dynamic_graphs", "max_parameter_sets"
+_OURS = frozenset({_SKIPS, _SETS, *[field.name for field in fields(Options)]})
+_MOST_SETS = 128
+"""Inductor's default for its own limit."""
 
-_MEANT = {
+_OF_CALLS = {
     "triton.cudagraph_or_error": "strict",
     "triton.cudagraph_capture_sizes": "capture_sizes",
+    "triton.cudagraph_unexpected_rerecord_limit": _SETS,
+}
+"""Inductor's settings about CUDA graphs that are about calls, and the options that mean the same."""
+
+_OF_CODE = {
     "triton.cudagraph_min_partition_size": "min_segment_size",
     "triton.cudagraph_skip_dynamic_graphs": _SKIPS,
     "custom_should_partition_ops": "split_ops",
 }
-"""Inductor's settings about CUDA graphs, and the options that mean the same."""
+"""Those about code, which Inductor minds itself where it compiles for CUDA graphs."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +42,30 @@ class Wishes:
         kernels: ``"inductor"`` for compiled kernels, ``"aten"`` for those that eager runs.
         recording: How the compiled code is recorded.
         patches: Settings of Inductor.
+        max_parameter_sets: Sets of parameters with which one compiled graph has recordings.
         skip_dynamic_graphs: Code for sizes that change is not recorded.
-        kept_out: Why nothing is recorded, where the compiled code itself wants that.
+        kept_out: Why nothing is recorded, where ``recording`` does not say so.
     """
 
     kernels: str
     recording: Options
     patches: Mapping[str, Any]
-    skip_dynamic_graphs: bool = False
+    max_parameter_sets: int
+    skip_dynamic_graphs: bool
     kept_out: str | None = None
 
     @classmethod
-    def of(cls, mode: str | None, options: Mapping[str, Any] | None) -> Wishes:
+    def of(cls, mode: str | None, options: Mapping[str, Any] | None, *, for_graphs: bool = False) -> Wishes:
         """Sort the keywords of ``torch.compile``.
 
         A mode is taken for what it says of kernels. Graphs are rote's, so what it says of graphs is left out.
-        What Inductor's own settings say of them is an option of rote's (:data:`_MEANT`), whether it stands in
-        ``options=`` or is set for the process.
+        What Inductor's own settings say of them is an option of rote's, whether it stands in ``options=``, is
+        set for the process or comes from the environment.
+
+        Args:
+            mode: As given to ``torch.compile``.
+            options: As given to it, or to a policy.
+            for_graphs: Inductor compiles for CUDA graphs, and minds its settings about code itself.
 
         Raises:
             OptionError: A mode or an option is unknown, or has an impossible value.
@@ -60,24 +74,16 @@ class Wishes:
         kernels = given.pop("kernels", KERNELS[0])
         if kernels not in KERNELS:
             raise OptionError(f"kernels={kernels!r} is not one of {', '.join(map(repr, KERNELS))}")
-        meant = {name: given.pop(name) for name in _MEANT if name in given}
-        wanted = {name: given.pop(name) for name in [*given] if name in _OURS}
-        unknown = sorted(given.keys() - set(inductor.list_options()))
-        if unknown:
-            text = "is no option of rote.graph, of this backend (kernels) or of Inductor"
-            raise OptionError(f"options={{{unknown[0]!r}: ...}} {text}")
-        if kernels != KERNELS[0] and given:
-            raise OptionError(
-                f"options={{{sorted(given)[0]!r}: ...}} is Inductor's, which kernels={kernels!r} leaves out"
-            )
-        for name, option in _MEANT.items():
-            value = meant[name] if name in meant else _setting(name)
-            if value and option not in wanted:
-                wanted[option] = value
-        skips = wanted.pop(_SKIPS, False)
+        meant = _taken_from(given, _OF_CALLS if for_graphs else {**_OF_CALLS, **_OF_CODE})
+        wanted = {**meant, **{name: given.pop(name) for name in [*given] if name in _OURS}}
+        _check(given, kernels)
+        skips, most = wanted.pop(_SKIPS, False), wanted.pop(_SETS, _MOST_SETS)
         if not isinstance(skips, bool):
             raise OptionError(f"{_SKIPS}={skips!r} must be True or False")
-        return cls(kernels, Options.make(**wanted), {**_of_mode(mode), **given, _GRAPHS: False}, skips)
+        if type(most) is not int or most < 1:
+            raise OptionError(f"{_SETS}={most!r} must be a whole number of at least 1")
+        patches = {**_of_mode(mode), **given, _GRAPHS: False}
+        return cls(kernels, Options.make(**wanted), patches, most, skips)
 
     def kept(self, why: str) -> Wishes:
         """The same, with nothing recorded, for this reason unless there is another one."""
@@ -90,10 +96,24 @@ class Wishes:
         """
         forward, backward = annotation
         if forward is False:
-            return replace(self, kept_out="the code is within override_cudagraphs(fwd=False)")
+            return self.kept("the code is within override_cudagraphs(fwd=False)")
         if backward is False:
             return replace(self, recording=replace(self.recording, backward=False))
         return self
+
+    def of_backward(self) -> Wishes:
+        """The same for a backward that is a callable of its own.
+
+        Sizes that the user names are those of forwards.
+        """
+        wishes = self if self.recording.backward else self.kept("backward=False keeps it out of graphs")
+        return replace(wishes, recording=replace(self.recording, forward=True, capture_sizes=None))
+
+
+def _taken_from(given: dict[str, Any], meanings: Mapping[str, str]) -> dict[str, Any]:
+    """The options that Inductor's settings mean, as given, which takes them out, or as set."""
+    values = {option: given.pop(name, _setting(name)) for name, option in meanings.items()}
+    return {option: value for option, value in values.items() if value}
 
 
 def _setting(name: str) -> Any:
@@ -102,6 +122,18 @@ def _setting(name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def _check(given: Mapping[str, Any], kernels: str) -> None:
+    """Whether what is left of the options is Inductor's, and has a meaning for these kernels."""
+    unknown = sorted(given.keys() - set(inductor.list_options()))
+    if unknown:
+        text = f"is no option of rote.graph, of this backend (kernels, {_SETS}, {_SKIPS}) or of Inductor"
+        raise OptionError(f"options={{{unknown[0]!r}: ...}} {text}")
+    if kernels != KERNELS[0] and given:
+        raise OptionError(
+            f"options={{{sorted(given)[0]!r}: ...}} is Inductor's, which kernels={kernels!r} leaves out"
+        )
 
 
 def _of_mode(mode: str | None) -> dict[str, Any]:

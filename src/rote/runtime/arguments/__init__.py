@@ -22,17 +22,21 @@ from .bound import (
 from .device import device_of
 from .handed import GivenBranch, Made, Marking
 from .key import (
+    MOVED_PARAMETER,
     ONE_OBJECT,
     OPAQUE,
     PARAMETER,
     PLAIN,
     TENSOR,
     Call,
+    CompiledInput,
     bind,
     describe_key,
     describe_tensor,
+    differing_leaf,
     explain_key,
     extent,
+    family,
     is_known_by_identity,
     is_plain,
     overlaps,

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from ...base import bits_of, complex_of, float_bits, float_of
+from ...base import Site, bits_of, complex_of, float_bits, float_of
 from ..objects import exact
-from ..pytorch import is_wrapped, plain_functions
+from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
 from .leaves import (
     Spec,
@@ -60,6 +60,20 @@ class Key(NamedTuple):
 _NONE: Mapping[type, Opening] = {}
 
 
+class CompiledInput(NamedTuple):
+    """What an input of compiled code is in the program that was compiled.
+
+    Attributes:
+        name: How the program calls it: ``self.layers.0.weight``, ``x``.
+        site: The first line that uses it, if it is known.
+        stays: It is a parameter, a buffer or marked by ``mark_static_address``; it hardly ever moves.
+    """
+
+    name: str
+    site: Site | None = None
+    stays: bool = False
+
+
 class Call(NamedTuple):
     """One call, taken apart.
 
@@ -74,6 +88,7 @@ class Call(NamedTuple):
         openings: Which classes of arguments are taken apart.
         opened: The classes that were in this call.
         state: Random generators outside that the key looks at, as it does at those among the arguments.
+        inputs: What the leaves are in the program, if compiled code is called.
     """
 
     spec: Spec
@@ -86,6 +101,7 @@ class Call(NamedTuple):
     openings: Openings | None = None
     opened: Mapping[type, Opening] = _NONE
     state: tuple[tuple[GeneratorPlace, torch.Generator], ...] = ()
+    inputs: tuple[CompiledInput, ...] = ()
 
     @property
     def added(self) -> tuple[tuple[str, ...], ...] | None:
@@ -93,8 +109,20 @@ class Call(NamedTuple):
         return self.key.added
 
     def names(self) -> list[str]:
-        """Name of every leaf: ``args[0]``, ``kwargs['mask']``."""
+        """Name of every leaf: ``args[0]``, ``kwargs['mask']``, or what the compiled program calls it."""
+        if self.inputs:
+            return [each.name for each in self.inputs]
         return _names(self.spec)
+
+    def line_of(self, leaf: int) -> Site | None:
+        """The line that uses a parameter or buffer of compiled code; None for all other arguments."""
+        return self.inputs[leaf].site if self.inputs and self.inputs[leaf].stays else None
+
+    def addresses(self) -> tuple[int, ...]:
+        """Where the inputs of compiled code lie, 0 for what is no plain parameter; empty for other calls."""
+        if not self.inputs:
+            return ()
+        return tuple([leaf.data_ptr() if type(leaf) is torch.nn.Parameter else 0 for leaf in self.leaves])
 
     def foreign_name(self) -> str:
         """Name of the first leaf that cannot be placed, where there is one."""
@@ -142,8 +170,20 @@ def _is_as_it_was(now: Any, was: Any, kind: str) -> bool:
     return now is was or (kind is PLAIN and describe(now) == describe(was))
 
 
-def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | None = None) -> Call:
-    """Take a call's arguments apart and compute its key; ``openings`` says which classes are taken apart."""
+def bind(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    openings: Openings | None = None,
+    inputs: tuple[CompiledInput, ...] = (),
+) -> Call:
+    """Take a call's arguments apart and compute its key.
+
+    Args:
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        openings: Which classes are taken apart.
+        inputs: What the leaves are in the program, if compiled code is called.
+    """
     leaves: list[Any] = []
     opened = openings.open if openings is not None else None
     spec = flatten((args, kwargs), leaves, opened)
@@ -162,6 +202,7 @@ def bind(args: tuple[Any, ...], kwargs: dict[str, Any], openings: Openings | Non
     return Call(
         spec, tuple(leaves), kinds, key, (args, kwargs), foreign, again, openings, opened or _NONE,
         state=tuple([(place, each) for place, each, _ in state]),
+        inputs=inputs if len(inputs) == len(leaves) else (),
     )  # fmt: skip
 
 
@@ -191,7 +232,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
     """Kind and comparable form of an argument leaf."""
     if type(leaf) is torch.Tensor and is_plain(leaf):  # by far the most frequent
         return TENSOR, describe_tensor(leaf)
-    if isinstance(leaf, torch.nn.Parameter):
+    if isinstance(leaf, torch.nn.Parameter) and not stands_for_others(leaf):
         return PARAMETER, ("parameter", id(leaf))
     if isinstance(leaf, torch.Tensor):
         plain = type(leaf) is torch.nn.Buffer and is_plain(leaf)
@@ -314,20 +355,45 @@ def _names(spec: Spec) -> list[str]:
     return paths(args, "args") + paths(kwargs, "kwargs")
 
 
-def explain_key(was: Key, call: Call) -> str:
-    """Say which argument makes a call's key differ from another key."""
+def explain_key(was: Key, call: Call, places: tuple[int, ...] = ()) -> str:
+    """Say which argument makes a call's key differ from another key.
+
+    Args:
+        was: The other key.
+        call: The call.
+        places: Where the arguments of the other key lay (:meth:`Call.addresses`).
+    """
     now = call.key
     if was.spec != now.spec:
-        return _explain_structure(_names(was.spec), call.names())
-    for name, before, after in zip(call.names(), was.tokens, now.tokens, strict=False):
-        if before != after:
-            return name + _explain_token(before, after)
+        return _explain_structure(_names(was.spec), _names(now.spec))
+    at = differing_leaf(was, call)
+    if at is not None:
+        name, before, after = call.names()[at], was.tokens[at], now.tokens[at]
+        lay, lies = (found[at] if found else 0 for found in (places, call.addresses()))
+        if lay and lies:
+            return f"{name} was a parameter at {lay:#x} and is another one at {lies:#x}"
+        return name + _explain_token(before, after)
     if was.common != now.common:
         state = _explain_state(was.common, now.common)
         return state or "other arguments share memory, or are one object, than before"
     if was.added != now.added:
         return "tensors among the arguments have other attributes of one's own, or are asked for them"
     return explain_ambient(was.ambient, now.ambient) or "nothing differs"
+
+
+def differing_leaf(was: Key, call: Call) -> int | None:
+    """The first leaf that makes a call's key differ from another key of the same structure, if one does."""
+    if was.spec != call.key.spec:
+        return None
+    pairs = enumerate(zip(was.tokens, call.key.tokens, strict=False))
+    return next((number for number, (before, after) in pairs if before != after), None)
+
+
+def family(key: Key) -> Key | None:
+    """What calls have in common that differ in their parameters alone; None where there is none."""
+    if not any(token[0] == PARAMETER for token in key.tokens):
+        return None
+    return key._replace(tokens=tuple([token[:1] if token[0] == PARAMETER else token for token in key.tokens]))
 
 
 def _explain_state(was: tuple[Any, ...], now: tuple[Any, ...]) -> str | None:
@@ -357,16 +423,21 @@ def _explain_structure(was: list[str], now: list[str]) -> str:
 
 def remedy_of_key(was: Key, call: Call) -> str:
     """What to do about the difference that :func:`explain_key` tells; nothing if the rule says it."""
-    if was.spec != call.key.spec:
+    at = differing_leaf(was, call)
+    if at is None:
         return ""
-    pairs = zip(was.tokens, call.key.tokens, strict=False)
-    before, after = next(((a, b) for a, b in pairs if a != b), (None, None))
-    if before is None or after is None or isinstance(before[0], torch.Size):
+    before, after = was.tokens[at], call.key.tokens[at]
+    if isinstance(before[0], torch.Size):
         return ""
     if before[0] in (int, float, complex) and after[0] is before[0]:
         return "Call with it during the warm-up; a number that often changes is better passed as a tensor."
+    if call.inputs and before[0] == after[0] == PARAMETER:
+        return MOVED_PARAMETER
     return ONE_OBJECT if _show(before) == _show(after) else ""
 
+
+MOVED_PARAMETER = "Update it in place (copy_). Modules that share compiled code have a recording each."
+"""What to do about a parameter of compiled code that is another one."""
 
 ONE_OBJECT = "Pass one and the same object, or the tensors in it (in tuples, lists, dicts or dataclasses)."
 """What to do about an argument that is known by its identity."""

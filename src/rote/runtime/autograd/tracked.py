@@ -27,7 +27,7 @@ from ..program import (
     history_of,
     slot_of,
 )
-from ..pytorch import donates, has_memory, plain_functions
+from ..pytorch import donates, has_memory, plain_functions, stands_for_others
 from .backward import Backward, ResultGroup
 from .graph import (
     Contexts,
@@ -122,7 +122,8 @@ class GradientUse:
             tensor = metadata.tensor
             if tensor is not None and _is_outside(tensor, storages):
                 found.append(metadata.change(line))
-        known = [(each, storages.origin(each)) for each in results if vars(each) and has_memory(each)]
+        own_memory = [each for each in results if has_memory(each) and not stands_for_others(each)]
+        known = [(each, storages.origin(each)) for each in own_memory if vars(each)]
         made = [each for each, origin in known if origin is None or origin[0] == NEW]
         pairs = zip(value.targets, value.parts, strict=True) if type(value) is Bound else ()
         tags = {(id(part[0]), target.key): part[0] for target, part in pairs if target.kind == TAGGED}
@@ -191,7 +192,7 @@ class GradientUse:
 
 def _is_outside(tensor: torch.Tensor, storages: StorageTable) -> bool:
     """Whether a tensor was made outside of the call and is no argument; never one that has no memory."""
-    if not has_memory(tensor):
+    if not has_memory(tensor) or stands_for_others(tensor):
         return False
     origin = storages.origin(tensor)
     return origin is None or origin[0] == EXTERNAL

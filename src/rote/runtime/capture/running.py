@@ -10,7 +10,7 @@ from ...hazards import rules
 from ...hazards.rules import reason
 from ..autograd.graph import seeds_on_host
 from ..backends.protocol import raw_call
-from ..operators import Placement, facts_of, is_region, rule_of, tensors_of
+from ..operators import Placement, facts_of, rule_of, tensors_of
 from ..program import Operation
 from ..program import operations as ops
 from ..pytorch import Running, is_kept_out
@@ -95,13 +95,11 @@ class Runner:
                 if not tape.executes:
                     raise RestartError(operation.name) from None
         # Where what was captured so far has run, a refused operation ends a segment.
-        if is_region(func):  # its overload has no kernel
-            func, args = known.raw, tuple(args)
         refused = known.apart or cursor.index in cursor.node.refused
         kept_out = short or (placement is Placement.ISLAND and not refused and is_kept_out())
         code = rules.KEPT_OUT.code
         if not kept_out:
-            code = rule_of(known.func, placement, refused, tensors_of(args, kwargs)).code
+            code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         cursor.node.pure = False
         return self.seen(
             tape.island, cursor, operation, func, args, kwargs, code, early=placement is Placement.EARLY

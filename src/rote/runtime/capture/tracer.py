@@ -335,7 +335,7 @@ class Tracer(DispatchMode):
             self.writes.note(operands.written)
             return self.runner.seen(run_compiled, graph, inputs)
         inputs.clear()  # as compiled code does, so that what is needed no more is freed
-        return self.__torch_dispatch__(region.overload, (), operands)
+        return self.__torch_dispatch__(region.overload, (), tuple(operands))
 
     def aside(self, call: Callable[[], Any]) -> Any:
         """Run compiled code that is not ready, as a plain call would; nothing of this call is recorded."""

@@ -37,8 +37,10 @@ from .subject import Limits
 class Choice:
     """Chooses among the recordings of one key, whose list is in the order of last use."""
 
-    def __init__(self, recordings: list[Recording], limits: Limits) -> None:
-        self.guesses = Guesses(limits.guess)
+    def __init__(
+        self, recordings: list[Recording], limits: Limits, staying: frozenset[int] = frozenset()
+    ) -> None:
+        self.guesses = Guesses(limits.guess, staying)
         self._recordings = recordings
         self._max_recordings = limits.max_recordings
 

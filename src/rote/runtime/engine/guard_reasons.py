@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import CodeType
 
 from ...base import Site
@@ -19,9 +19,19 @@ FROZEN_OR_NOT = "Nothing has to be done if it is seldom: each way of freezing ha
 
 
 def guard_reasons(
-    recordings: list[Recording], codes: Collection[CodeType], site: Site | None
+    recordings: list[Recording],
+    codes: Collection[CodeType],
+    site: Site | None,
+    lines: Mapping[str, Site | None],
 ) -> list[Reason]:
-    """Compare the state with that of the recording used last, or else of the last observation."""
+    """Compare the state with that of the recording used last, or else of the last observation.
+
+    Args:
+        recordings: Those of the key.
+        codes: Code that the callable was seen to run.
+        site: The caller's line.
+        lines: Where compiled code uses its inputs, by their names.
+    """
     known = [recording for recording in recordings if recording.recorded] or recordings
     if not known:
         return []
@@ -29,7 +39,9 @@ def guard_reasons(
     if site is not None:
         files.append(site.file)
     found = known[0].explain()[:SHOWN]
-    return [rate_reason(part, files, site) or _reason(part, codes, site) for part in found]
+    return [
+        rate_reason(part, files, site) or _reason(part, codes, lines.get(part.name), site) for part in found
+    ]
 
 
 def island_reasons(recording: Recording) -> list[Reason]:
@@ -49,12 +61,14 @@ def strict_reasons(recording: Recording, limits: Limits) -> list[Reason]:
     return island_reasons(recording) + said
 
 
-def _reason(difference: Difference, codes: Collection[CodeType], site: Site | None) -> Reason:
-    """A slot that differs, as a reason."""
+def _reason(
+    difference: Difference, codes: Collection[CodeType], used: Site | None, site: Site | None
+) -> Reason:
+    """A slot that differs, as a reason; ``used`` is the line that uses it, where compiled code tells."""
     if difference.moved and difference.key == "grad":
         line = line_that_calls("", "zero_grad", codes)
         return reason(rules.GRADIENT_MOVED, str(difference), line or difference.site)
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
     remedy = FROZEN_OR_NOT if difference.was.startswith("requires_grad=") else ""
-    line = difference.site or line_that_reads(difference.name, codes) or site
+    line = used or difference.site or line_that_reads(difference.name, codes) or site
     return reason(rule, str(difference), line, remedy)

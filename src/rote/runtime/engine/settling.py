@@ -214,7 +214,9 @@ class Settling:
         noted each time. So are all calls once anything is under ``torch.compile``: notes choose what runs.
         """
         noted, template = self._noted, self._observed.template
-        unclear = noted.late or noted.missing or noted.unseen or noted.scripts or noted.output
+        unclear = (
+            noted.late or noted.missing or noted.unseen or noted.scripts or noted.output or noted.switches
+        )
         unclear = unclear or self._marked or self._sets_generators() or is_compiling()
         if self._strayed or unclear or template.targets or template.needs_given:
             return None

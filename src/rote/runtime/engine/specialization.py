@@ -83,7 +83,10 @@ class Specialization:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self._ledger = subject.ledger
-        self.choice = Choice(self.recordings, self.limits)
+        self.choice = Choice(self.recordings, self.limits, subject.staying)
+        self.places: tuple[
+            int, ...
+        ] = ()  # of the inputs of compiled code, in the last call that was looked at
         self.eager_reasons: list[Reason] = []  # why the key runs eagerly for good
         self._last_reasons: list[Reason] = []  # of the last traced call
         self._generated: dict[Recording, HotPath] = {}
@@ -144,6 +147,7 @@ class Specialization:
     def run(self, call: Call, caller: FrameType) -> Answer:
         """Make one call: replay it, run it once while learning from it, or leave it to the caller."""
         self.counts.calls += 1
+        self.places = call.addresses()
         for recording in self.recordings:
             if recording.occupancy.ended is not None:
                 self.refuse(recording.occupancy.ended)
@@ -414,7 +418,7 @@ class Specialization:
 
     def reach(self, call: Call) -> Iterator[Any]:
         """All that the callable can reach besides its tensor arguments, and more."""
-        if self.subject.closed:
+        if self.subject.inputs is not None:
             return iter(())
         leaves = zip(call.leaves, call.kinds, strict=True)
         opaque = [leaf for leaf, kind in leaves if kind == OPAQUE or isinstance(leaf, (FunctionType, type))]
@@ -427,7 +431,8 @@ class Specialization:
 
     def _guard_reasons(self, site: Site | None = None) -> list[Reason]:
         """Why none of the recordings there are fits, or why this call is not the one observed last."""
-        return guard_reasons(self.recordings, self.executed.globals, site)
+        lines = {each.name: each.site or site for each in self.subject.inputs or ()}
+        return guard_reasons(self.recordings, self.executed.globals, site, lines)
 
     # ------------------------------------------------------------------ limits
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..arguments import PLAIN, Call, is_known_by_identity
+from ..arguments import PLAIN, Call, CompiledInput, is_known_by_identity
 from ..autograd.graph import GradientWalk, kept_storages
 from ..backends.protocol import Backend
 from ..memory import Account
@@ -63,7 +63,8 @@ class Subject:
         ledger: What its traced calls cost.
         roots: Where its Python state is found, with names.
         trusted: Storages that it reads and that nobody can replace.
-        closed: It gets at no tensor that is an argument in another way, such as by the module that holds it.
+        inputs: What its arguments are, if it is compiled code; such code gets at no tensor that is an
+            argument in another way, such as by the module that holds it.
     """
 
     function: Callable[..., Any]
@@ -75,7 +76,12 @@ class Subject:
     ledger: Ledger
     roots: tuple[tuple[str, Any], ...]
     trusted: frozenset[int] = frozenset()
-    closed: bool = False
+    inputs: tuple[CompiledInput, ...] | None = None
+
+    @property
+    def staying(self) -> frozenset[int]:
+        """The arguments that are parameters and buffers, as the compiler of the callable says."""
+        return frozenset(number for number, each in enumerate(self.inputs or ()) if each.stays)
 
     def follow(
         self, call: Call, meet: Callable[[Any], None] = lambda tensor: None, aside: Aside = aside
@@ -103,6 +109,7 @@ class Subject:
         return replace(
             self,
             function=walk,
+            inputs=None if self.inputs is None else (),
             name=f"the backward of {self.name}",
             executed=ExecutedCode(),
             limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True),

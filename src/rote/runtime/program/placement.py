@@ -110,12 +110,14 @@ class Guesses:
 
     Attributes:
         enabled: Something may be guessed at all (not in strict mode, where a wrong guess would raise).
+        staying: Arguments that are buffers, as the compiler of the callable says.
         missed: Groups, by first member, whose place was guessed wrongly.
         misses: Calls that lay elsewhere.
         extra: Recordings in place made after that.
     """
 
     enabled: bool = True
+    staying: frozenset[int] = frozenset()
     missed: set[int] = field(default_factory=set[int])
     misses: int = 0
     extra: int = 0
@@ -156,7 +158,7 @@ class Guesses:
             if not placeable([call.leaves[member] for member in members]):
                 continue
             seen = persistent.get(first) if first in written else None
-            if isinstance(call.leaves[first], torch.nn.Buffer):
+            if first in self.staying or isinstance(call.leaves[first], torch.nn.Buffer):
                 found.append(Spot.of(members, call.leaves, BUFFER))
             elif seen is not None and seen.again(call.leaves[first]):
                 found.append(Spot.of(members, call.leaves, OTHER))
@@ -231,7 +233,7 @@ def moved_reasons(call: Call, lost: list[Spot], site: Site | None) -> list[Reaso
         first = spot.members[0]
         now = call.leaves[first].data_ptr()
         text = f"{names[first]} was at {spot.seen.address:#x} and is at {now:#x}"
-        found.append(reason(rules.INPUT_MOVED, text, site))
+        found.append(reason(rules.INPUT_MOVED, text, call.line_of(first) or site))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .compiled import (
     CompiledGraph,
+    HandedRegion,
     compiled_writes,
     donates,
     draws_numbers,
@@ -12,6 +13,7 @@ from .compiled import (
     seeing_compiled,
 )
 from .frames import (
+    LEFT_ALONE,
     CompiledFrame,
     Switch,
     compiled_frames,
@@ -20,7 +22,6 @@ from .frames import (
     is_switching,
     leave_alone,
     leave_runtime_alone,
-    runs_as_it_is,
     runs_operator,
     stance,
     switch_of,
@@ -70,6 +71,7 @@ from .torch_private import (
     scripted_value,
     shows_autocast,
     sizes_of_objects,
+    stands_for_others,
     stream_handle,
     tells_modes,
     undispatched,

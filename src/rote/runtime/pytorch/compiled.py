@@ -13,8 +13,9 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch.utils._python_dispatch import (
@@ -51,6 +52,10 @@ class CompiledGraph(Protocol):
     mutated_input_idxs: Collection[int]
     source_code: str
 
+    def __call__(self, inputs: list[Any]) -> Any:
+        """Run it, which empties the list of its inputs."""
+        ...
+
 
 def compiled_graph_class() -> Any:
     """The class of :class:`CompiledGraph`; None where nothing was compiled by Inductor in this process."""
@@ -59,7 +64,7 @@ def compiled_graph_class() -> Any:
 
 def run_compiled(graph: CompiledGraph, inputs: list[Any]) -> Any:
     """Run a compiled region, which empties the list of its inputs."""
-    return compiled_graph_class().__call__(graph, inputs)
+    return graph(inputs)
 
 
 def compiled_writes(graph: CompiledGraph) -> frozenset[int]:
@@ -77,9 +82,9 @@ def is_uncapturable(graph: CompiledGraph) -> bool:
     """Whether no graph may hold a compiled region: it runs on two kinds of devices, or has graphs of its own.
 
     A region compiled for PyTorch's own CUDA graphs replays or records them when it is called. What is not
-    known counts as that.
+    known counts as that. Nothing is computed on ``meta``, so it counts for nothing.
     """
-    return len(graph.device_types) > 1 or getattr(graph, "cudagraph_info", True) is not None
+    return len({*graph.device_types} - {"meta"}) > 1 or getattr(graph, "cudagraph_info", True) is not None
 
 
 def donates(node: Any) -> bool:
@@ -100,6 +105,32 @@ def _through_modes(original: Any) -> Any:
         return original(graph, inputs)
 
     return call
+
+
+@dataclass(frozen=True, eq=False)
+class HandedRegion:
+    """Compiled code that PyTorch hands over to be graphed: a region, or a part of one. It is a region, too.
+
+    Attributes:
+        function: The code. It takes a list of its inputs, and empties it.
+        device_types: The kinds of devices that it uses.
+        mutated_input_idxs: The numbers of the inputs that it writes.
+        source_code: The Python code around its kernels.
+        constants: Tensors that it uses and that are no inputs.
+        cudagraph_info: What PyTorch's own graphs know of it; None where it has none.
+    """
+
+    function: Callable[[list[Any]], Any]
+    device_types: Collection[str]
+    mutated_input_idxs: Collection[int]
+    source_code: str
+    constants: tuple[Any, ...] = ()
+    cudagraph_info: Any = None
+
+    @_through_modes
+    def __call__(self, inputs: list[Any]) -> Any:
+        """Run it, in sight of a mode that meets compiled code."""
+        return self.function(inputs)
 
 
 @contextmanager

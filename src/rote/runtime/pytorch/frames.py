@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import (
     _disable_current_modes as without_modes,  # pyright: ignore[reportPrivateUsage]
 )
 
-from ...base import is_own
+from ...base import identity, is_own
 from .replaced import REPLACEMENTS
 
 _WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
@@ -205,16 +205,32 @@ def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
     ]
 
 
-def runs_as_it_is(code: CodeType) -> bool:
-    """Whether Dynamo leaves frames with this code alone.
+class LeftAlone:
+    """Code whose frames Dynamo has looked at and compiled nothing for.
 
-    It has looked at them and compiled nothing, or looks at none of their file.
+    Dynamo does not say which those are: where it failed to compile it fails again in each call, and where it
+    was never asked it will be. So it is seen in calls that step aside.
     """
-    converting, rules = _module("convert_frame"), _module("trace_rules")
-    if converting is None or rules is None or is_own(code.co_filename):
-        return True
-    looked_at = code in converting.input_codes and not compiled_frames(code, None)
-    return looked_at or bool(rules.check(code))
+
+    def __init__(self) -> None:
+        self._codes: dict[int, CodeType] = {}
+
+    def has_run(self, code: CodeType) -> None:
+        """A frame with this code has run where Dynamo was asked, and nothing was raised."""
+        if not compiled_frames(code, None):
+            self._codes[identity(code)] = code
+
+    def runs_as_it_is(self, code: CodeType) -> bool:
+        """Whether Dynamo leaves frames with this code alone, or those of its whole file."""
+        converting, rules = _module("convert_frame"), _module("trace_rules")
+        if converting is None or rules is None or is_own(code.co_filename):
+            return True
+        known = identity(code) in self._codes and code in converting.input_codes  # until Dynamo is reset
+        return (known and not compiled_frames(code, None)) or bool(rules.check(code))
+
+
+LEFT_ALONE = LeftAlone()
+"""Dynamo's marks are the process's."""
 
 
 @contextmanager

@@ -84,6 +84,17 @@ def _owns_nothing(tensor: torch.Tensor) -> bool:
     return False
 
 
+_DISPATCH = getattr(torch.Tensor, "__torch_dispatch__", None)
+
+
+def stands_for_others(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's class says what operations do with it: its memory is that of other tensors.
+
+    A fake tensor of a check is one, too.
+    """
+    return getattr(type(tensor), "__torch_dispatch__", _DISPATCH) is not _DISPATCH
+
+
 def is_wrapped(tensor: torch.Tensor) -> bool:
     """Whether a tensor is what a ``torch.func`` transform gives its function, over another tensor's memory.
 

@@ -15,7 +15,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..objects import said_module
 from ..program import EXTERNAL_SAME, EXTERNAL_VIEW, INPUT_VIEW, META, PASSED, VALUE, OutputLeaf, history_of
-from ..pytorch import is_wrapped
+from ..pytorch import is_wrapped, stands_for_others
 
 _COPY = "Return a copy (clone()), or take the view outside."
 
@@ -57,6 +57,8 @@ def _unlike(leaf: torch.Tensor, made: OutputLeaf) -> tuple[str, str] | None:
     if made.kind == VALUE and is_wrapped(leaf):
         remedy = "Return it from the transformed function (has_aux=True), not through a variable outside."
         return "is left over from a torch.func transform", remedy
+    if made.kind == VALUE and stands_for_others(leaf):
+        return f"is a {type(leaf).__name__}", "Return the tensors that it stands for."
     if made.kind == VALUE:
         layout = str(leaf.layout).removeprefix("torch.")
         return f"has layout {layout}", "Return it as a dense tensor (to_dense()), or its indices and values."

@@ -29,7 +29,7 @@ from ..program import (
     history_of,
     operand_of,
 )
-from ..pytorch import is_lazy_zero, is_wrapped
+from ..pytorch import is_lazy_zero, is_wrapped, stands_for_others
 from .opaque import opaque_object, opaque_tensor
 from .taken_views import looked_at, opaque_view
 
@@ -100,7 +100,7 @@ def _value_token(leaf: Any, storages: StorageTable) -> Any:
 def _tensor_leaf(
     leaf: torch.Tensor, storages: StorageTable, inputs: dict[int, int], spent: bool
 ) -> OutputLeaf:
-    if leaf.layout is not torch.strided or is_wrapped(leaf):
+    if leaf.layout is not torch.strided or is_wrapped(leaf) or stands_for_others(leaf):
         return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
     if leaf.device.type == "meta" or is_lazy_zero(leaf):
         token = (tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device)

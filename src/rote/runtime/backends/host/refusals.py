@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import torch
 
 from ....base import CaptureError
-from ...operators import filled_in, is_mask
+from ...operators import filled_in, is_mask, is_region
 from ...pytorch import is_lazy_zero
 from .operations import HostOperation
 from .torch_private import OpOverload
@@ -54,11 +54,13 @@ def _check_restricted(
 
 
 def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:
-    """Refuse a tensor that has no plain memory on the CPU.
+    """Refuse a tensor that has no plain memory on the CPU; compiled code may have some on ``meta``.
 
     Raises:
         CaptureError: The message says whether the operation takes or returns it, and what is wrong with it.
     """
+    if tensor.is_meta and is_region(func):
+        return
     if not tensor.is_cpu:
         _refuse(func, f"it {verb} a tensor on {tensor.device}; a host recording holds cpu tensors only")
     if tensor.layout is not torch.strided or tensor.is_nested:

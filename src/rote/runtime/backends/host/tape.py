@@ -127,6 +127,8 @@ class Tape:
         made: dict[int, Block] = {}
         products: list[Product] = []
         for path, tensor in results:
+            if tensor.is_meta:
+                continue  # it has no memory
             storage = tensor.untyped_storage()
             key = storages.key(storage)
             if key not in made:

@@ -15,7 +15,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore
 
 from ....base import Site
-from ...pytorch import is_lazy_zero, is_wrapped
+from ...pytorch import is_lazy_zero, is_wrapped, stands_for_others
 from .looks import Look, Looks
 
 INPUT, EXTERNAL, NEW = "input", "external", "new"
@@ -23,7 +23,6 @@ INPUT, EXTERNAL, NEW = "input", "external", "new"
 Origin = tuple[str, int]
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-_dispatch = getattr(torch.Tensor, "__torch_dispatch__", None)
 
 
 class Token(NamedTuple):
@@ -351,7 +350,7 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
     if kind not in _PLAIN:
         if isinstance(tensor, UninitializedTensorMixin):
             raise UnsupportedTensorError("uninitialised")
-        if getattr(kind, "__torch_dispatch__", _dispatch) is not _dispatch:  # its memory is of other tensors
+        if stands_for_others(tensor):
             raise UnsupportedTensorError(kind.__name__)
     if is_wrapped(tensor):
         raise UnsupportedTensorError("wrapped")

@@ -111,10 +111,15 @@ class Swaps:
                 function.__code__ = instrumented
             return None
 
-    def copy(self, function: FunctionType, code: CodeType) -> tuple[FunctionType, str]:
-        """A function with other code that notes what it reads, and why that code is opaque, if it is."""
+    def copy(self, function: FunctionType, code: CodeType, own: CodeType) -> tuple[FunctionType, str]:
+        """A function with other code that notes what it reads, and why that code is opaque, if it is.
+
+        To all who ask, what runs is the code ``own``: that of Dynamo may have constants without a hash.
+        """
         with self._lock:
             _, instrumented, why = self._made.get(identity(code)) or self._make(code)
+            if instrumented is not None:
+                self._originals[identity(instrumented)] = own
         return copied(function, instrumented or code), why
 
     @contextmanager

@@ -23,11 +23,11 @@ import torch
 from ....base import identity
 from ...objects import said_name
 from ...pytorch import (
+    LEFT_ALONE,
     CompiledFrame,
     compiled_frames,
     dispatched_functions,
     functions_dispatched,
-    runs_as_it_is,
     stance,
     switch_of,
     untraced,
@@ -92,7 +92,7 @@ def choose(
     """What runs for a function that is called with these variables."""
     switch = trace.switched
     if switch is None or switch.backend is None:
-        return _followed(trace, function, code)
+        return _followed(trace, function, code, code)
     for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         names.cell(trace, cell)
         if _is_filled(cell):
@@ -102,23 +102,28 @@ def choose(
         frame = next((each for each in frames if each.fits(variables)), None)
     if frame is not None:
         _guard(trace, function, frame, variables)
-        return _followed(trace, function, frame.code)
-    if not frames and runs_as_it_is(code):
-        return _followed(trace, function, code)
-    return _aside(trace, switch.context(copied(function, code)))
+        return _followed(trace, function, frame.code, code)
+    if not frames and LEFT_ALONE.runs_as_it_is(code):
+        return _followed(trace, function, code, code)
+    return _aside(trace, switch.context(copied(function, code)), code)
 
 
-def _followed(trace: Trace, function: FunctionType, code: CodeType) -> Callable[..., Any]:
-    made, why = trace.swaps.copy(function, code)
+def _followed(trace: Trace, function: FunctionType, code: CodeType, own: CodeType) -> Callable[..., Any]:
+    made, why = trace.swaps.copy(function, code, own)
     if why:
         name = f"{function.__module__}.{function.__qualname__}"
         trace.refuse(name, f"runs {name}, which cannot be followed: {why}")
     return made
 
 
-def _aside(trace: Trace, function: Callable[..., Any]) -> Callable[..., Any]:
+def _aside(trace: Trace, function: Callable[..., Any], frames: CodeType | None = None) -> Callable[..., Any]:
+    """What runs a function that switches Dynamo on; ``frames`` is the code of what it is around."""
+
     def aside(*args: Any, **kwargs: Any) -> Any:
-        return trace.run_aside(lambda: function(*args, **kwargs))
+        returned = trace.run_aside(lambda: function(*args, **kwargs))
+        if frames is not None:
+            LEFT_ALONE.has_run(frames)
+        return returned
 
     return aside
 

@@ -65,3 +65,4 @@ class Noted:
     missing: tuple[str, ...] = ()
     scripts: tuple[Any, ...] = ()  # functions and methods of TorchScript that it called
     contact: Contact | None = None  # what in C it called first that acts on other processes
+    switches: bool = False  # it called what switches Dynamo on or off: notes choose the code that runs

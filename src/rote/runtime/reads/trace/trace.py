@@ -40,7 +40,7 @@ import numpy.random
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from ....base import Site, cut, identity, is_internal, is_own, user_site
+from ....base import InternalError, Site, cut, identity, is_internal, is_own, user_site
 from ...arguments import (
     APPENDED,
     CONTENTS,
@@ -73,7 +73,7 @@ from ...objects import (
     said_name,
     scripted,
 )
-from ...pytorch import Contact, Switch, runs_as_it_is, scripted_names
+from ...pytorch import LEFT_ALONE, Contact, Switch, scripted_names
 from ...state import (
     ASKED,
     ATTRIBUTE,
@@ -210,6 +210,7 @@ class Trace:
         self._meet_tensor = meet
         self._aside = aside
         self._switches: list[Switch] = []  # what the wrappers around the code that runs say to Dynamo
+        self._has_switched = False
         # what was noted already, so that it is not looked at again; keys are the notes' own
         self.seen: set[Any] = set()
         # containers outside, by their identity, with keys under which members were read
@@ -640,6 +641,7 @@ class Trace:
     def switch(self, switch: Switch) -> None:
         """A wrapper is entered that switches Dynamo on or off."""
         self._switches.append(switch)
+        self._has_switched = True
         self.called.clear()  # of each function that is called now it matters what Dynamo would run
 
     def switch_back(self, function: Any) -> None:
@@ -766,7 +768,8 @@ class Trace:
             self.called.add(which)
             self._read_function(function)
         switch = self.switched
-        chooses = switch is not None and switch.backend is not None and not runs_as_it_is(self.original(code))
+        compiles = switch is not None and switch.backend is not None
+        chooses = compiles and not LEFT_ALONE.runs_as_it_is(self.original(code))
         if not known or chooses:
             why = self.swaps.replace(function, chooses=chooses)
             if why is not None:
@@ -808,13 +811,17 @@ class Trace:
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts = tuple(self._scripts.values())
-        noted = Noted(reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact)
+        noted = Noted(
+            reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact,
+            self._has_switched,
+        )  # fmt: skip
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),
             *(self._namespaces, self._slots, self._found, self._carriers, self._arrays, self._held),
         ):
             held.clear()
         self.given = Given()
+        self._aside = _over  # it leads to what ran the call
         return noted
 
     def bound(self, value: Any, often: _Addresses = (), *, others: bool = True) -> Any:
@@ -1056,6 +1063,10 @@ class Trace:
         name = path if number is None else self.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
         return Effect(name, _text(was), _text(now), each.site, address, number is not None)
+
+
+def _over(call: Callable[[], Any]) -> Any:
+    raise InternalError("something is to run beside a call that is over")
 
 
 def _key(read: Read) -> tuple[str, int, Any]:
