@@ -34,6 +34,7 @@ CASES = (
     "soak",
     "unsettled",
     "compiled",
+    "tiers",
     "pi0",
 )  # the heaviest last
 

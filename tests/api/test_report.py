@@ -8,11 +8,13 @@ from dataclasses import replace
 from rote.api.report import (
     InputReport,
     IslandReport,
+    LeftAloneReport,
     OutputReport,
     ReasonCounts,
     ReasonReport,
     RecordingReport,
     Report,
+    TierReport,
     explain,
 )
 from rote.base.location import NOWHERE, Site
@@ -58,6 +60,17 @@ RECORDING = RecordingReport(
     replay_us=8.25,
     plain_us=40.0,
     with_backward=True,
+    tier=TierReport(
+        used=True,
+        before=9,
+        after=5,
+        removed={"dead": 3, "recomputed": 0, "constants": 2},
+        shown=1,
+        outside=2,
+        left=(LeftAloneReport("rand at a.py:2 draws random numbers", 4),),
+        exact_us=6.0,
+        plain_us=8.0,
+    ),
 )
 
 
@@ -122,6 +135,12 @@ def test_json():
                 {"name": "args[3]", "kind": "parameter or buffer", "placement": "in place", "mutated": ""},
             ],
             "replay_us": 8.25, "plain_us": 40.0, "with_backward": True,
+            "tier": {
+                "used": True, "before": 9, "after": 5, "shown": 1, "outside": 2,
+                "removed": {"dead": 3, "recomputed": 0, "constants": 2},
+                "left": [{"reason": "rand at a.py:2 draws random numbers", "operations": 4}],
+                "exact_us": 6.0, "plain_us": 8.0,
+            },
         }],
         "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2,
                      "warm_up": False}],
@@ -135,6 +154,8 @@ def test_text():
         "act: 5 calls, 2 replayed, 3 eager (1 of them recorded)",
         "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB "
         "(3.0 MB expected), 2 replays, 8.2 us each, 40.0 us plainly, walks back included",
+        "  exact tier: 5 operations instead of 9 (3 dead, 2 constants); 6.0 us each, 8.0 us before",
+        "  left as captured: 4 operations, rand at a.py:2 draws random numbers",
         "  island: aten::item at a.py:1 (RT101)",
         "  args[1]: another tensor, in place, mutated at a.py:3",
         "  args[2]: another tensor, copied, mutated at a.py:4",
@@ -143,12 +164,12 @@ def test_text():
         "  r.",
     ]
     assert explain(report()).splitlines()[1] == "no recording yet"
-    twice = replace(RECORDING, islands=RECORDING.islands * 2)
+    twice = replace(RECORDING, islands=RECORDING.islands * 2, tier=None)
     assert (
         explain(report(recordings=(twice,))).splitlines()[2]
         == "  island: aten::item at a.py:1 (RT101), 2 times"
     )
     many = explain(report(recordings=(replace(RECORDING, islands=(), inputs=()),) * 20)).splitlines()
-    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 18
+    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 50
     limited = report(recordings=(RECORDING,), budget=5_000_000)
     assert explain(limited).splitlines()[1] == "budget: 2.5 of 5.0 MB held"

@@ -116,6 +116,21 @@ def test_what_a_call_costs_is_measured_on_the_host_too(tmp_path: Path) -> None:
     assert set(cases["guards"]["facts"]["host_us above a bare replay"]) == {"0", "100", "1000"}
 
 
+@pytest.mark.slow
+def test_tiers_are_counted_by_rule(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    done = run(out, "--case", "tiers")
+    assert done.returncode == 0, done.stdout + done.stderr
+    case = json.loads(out.read_text())["cases"]["tiers"]
+    assert case["checks"] and all(case["checks"].values())
+    for subject in ("denoise", "transformer"):
+        found = case["facts"][subject]
+        assert found["used"] and found["after"] < found["before"] and found["removed"]["recomputed"] > 0
+        ways = {row["way"] for row in case["rows"] if row["subject"] == subject}
+        assert ways == {"eager", "plain", "exact"}
+    assert not case["facts"]["mlp"]["used"]
+
+
 @pytest.mark.long
 def test_what_recording_costs_is_measured_by_phase(tmp_path: Path) -> None:
     out = tmp_path / "today.json"

@@ -19,6 +19,15 @@ def test_it_is_a_backend(backend):
         backend.leave_call()
 
 
+def test_operations_that_are_given_no_generator_draw_from_its_own(backend):
+    generator = backend.generator()
+    state = generator.get_state()
+    first = torch.rand(3, device=backend.device)
+    assert not torch.equal(generator.get_state(), state)
+    generator.set_state(state)
+    assert torch.equal(torch.rand(3, device=backend.device), first)
+
+
 def test_after_end_the_memory_holds_the_results(bench):
     b = bench()
     x = b.tensor(4, fill=3.0)

@@ -58,7 +58,7 @@ def test_json(used):
     }  # fmt: skip
     assert set(data["recordings"][0]) == {
         "key", "segments", "operations", "paths", "islands", "bytes_held", "replays", "estimate", "evictions",
-        "inputs", "replay_us", "plain_us", "with_backward",
+        "inputs", "replay_us", "plain_us", "with_backward", "tier",
     }  # fmt: skip
     assert set(data["recordings"][0]["inputs"][0]) == {"name", "kind", "placement", "mutated"}
     assert set(data["recordings"][0]["islands"][0]) == {"operation", "where", "code"}

@@ -6,9 +6,10 @@ import logging
 import random
 
 import pytest
+import torch
 
 from .pieces import PIECES
-from .small import compare, play, program
+from .small import compare, compiled, play, program
 
 EACH = 3
 
@@ -20,6 +21,18 @@ def test_programs_about_a_piece(piece, caplog):
         text = program(random.Random(number), [piece])
         difference, _ = compare(text)
         assert not difference, f"{difference}\n{text}"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Dynamo's, about what it cannot compile
+@pytest.mark.parametrize("number", range(6))
+def test_programs_under_torch_compile(number, caplog):
+    """Graphed, compiled code does what it does alone."""
+    for name in ("rote", "torch"):
+        caplog.set_level(logging.CRITICAL, name)
+    text = program(random.Random(number), PIECES)
+    torch.compiler.reset()
+    difference, _ = compare(text, compiled)
+    assert not difference, f"{difference}\n{text}"
 
 
 def test_a_difference_is_found():

@@ -50,7 +50,15 @@ def contest(graph: rote.Graphed, lost: bool) -> None:
     for entry in _entries(graph):
         for variant in entry.recordings:
             variant.contest = Rigged(lost)
-            variant.due = 0
+            variant.compare_at(0)
+
+
+def optimise(graph: rote.Graphed) -> None:
+    """The next replay of each recording is followed by the making of its exact tier."""
+    for entry in _entries(graph):
+        for variant in entry.recordings:
+            if variant.recorded:
+                variant.improve_at(0)
 
 
 def wake(graph: rote.Graphed) -> None:

@@ -68,8 +68,6 @@ class BoundWeakly:
 class GraphedMethod:
     """The value of ``instance.method``: the instance's graphed callable, with the instance kept alive."""
 
-    __slots__ = ("__self__", "graphed")
-
     def __init__(self, graphed: Callable[..., Any], instance: Any) -> None:
         self.graphed = graphed
         self.__self__ = instance
@@ -79,7 +77,10 @@ class GraphedMethod:
         return self.graphed(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.graphed, name)
+        graphed = self.__dict__.get("graphed")
+        if graphed is None:
+            raise AttributeError(name)
+        return getattr(graphed, name)
 
     def __repr__(self) -> str:
         return repr(self.graphed)

@@ -18,6 +18,7 @@ from typing import Any
 from torch.compiler import is_compiling, is_dynamo_compiling
 
 from ..base import MisuseError, NotReplayedError, Site, read_settings, user_site
+from ..enclosed import enclose, leave_alone
 from ..hazards import Findings, findings_of, rules
 from ..hazards.rules import Reason, reason
 from ..runtime.arguments import (
@@ -148,7 +149,7 @@ class Graphed:
             Exception: What the callable raises, unchanged.
         """
         if is_dynamo_compiling():
-            return self._function(*args, **kwargs)
+            return self.call_in_trace(args, kwargs)
         paths = self._paths
         value = paths.newest.call(args, kwargs)
         if value is NOT_MINE:
@@ -175,6 +176,15 @@ class Graphed:
         if type(value) is Timed:
             return value.run(self._function, args, kwargs)
         return self.call_plainly(args, kwargs) if value is PLAINLY else value
+
+    @property
+    def traced(self) -> tuple[Callable[..., Any], bool]:
+        """What Dynamo traces in the place of a call, and whether the call is enclosed."""
+        return self._function, self._enabled
+
+    def call_in_trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], instance: Any = None) -> Any:
+        """Call the callable in a function that Dynamo traces; ``instance`` is that of a graphed method."""
+        return call_traced(self, self._function, args, kwargs, instance, encloses=self._enabled)
 
     def call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the callable itself, and enter its time in the ledger."""
@@ -504,6 +514,8 @@ class Graphed:
         """
         if instance is None:
             return self
+        if is_dynamo_compiling():
+            return method_in_trace(self, instance)
         known = self._bound.get(id(instance))
         bound = known[1]() if known is not None and known[0]() is instance else None
         if bound is not None:
@@ -543,3 +555,41 @@ class Graphed:
         keys = self.__dict__.get("_keys")
         if keys is not None and not ends():  # by then the names of this module may be gone
             keys.release()
+
+
+def call_traced(
+    wrapper: Any,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    instance: Any = None,
+    *,
+    encloses: bool,
+) -> Any:
+    """Call a wrapper in a function that Dynamo traces.
+
+    Args:
+        wrapper: What is called.
+        function: The plain callable.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        instance: That of a method which was graphed in a class.
+        encloses: The wrapper is called when compiled code runs, not the plain callable.
+    """
+    if encloses:
+        return enclose(wrapper, function, args, kwargs, instance)
+    leave_alone()
+    given = args if instance is None else (instance, *args)
+    return function(*given, **kwargs)
+
+
+def method_in_trace(wrapper: Any, instance: Any) -> Callable[..., Any]:
+    """The method of an instance, where Dynamo traces the function that calls it."""
+    leave_alone()
+    return functools.partial(_call_method, wrapper, instance)
+
+
+def _call_method(wrapper: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
+    if not is_dynamo_compiling():  # behind a graph break
+        return wrapper.__get__(instance)(*args, **kwargs)
+    return wrapper.call_in_trace(args, kwargs, instance)

@@ -16,6 +16,7 @@ from ..runtime.memory import Account, parse_size
 from ..runtime.verify import Verifier
 
 _BACKENDS = ("auto", "cuda", "host")
+_NUMERICS = ("exact", "plain")
 _COUNTS = {
     "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
 }  # fmt: skip
@@ -53,6 +54,7 @@ class OptionKeywords(TypedDict, total=False):
     backward: bool
     capture_sizes: Sequence[int | tuple[int, ...]] | None
     min_segment_size: int
+    numerics: Literal["exact", "plain"]
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
     enabled: bool
 
@@ -132,6 +134,11 @@ class Options:
         min_segment_size: Operations that a segment must have, views not counted; those of shorter ones are
             launched one by one. What Inductor has compiled is always long enough. A call all of whose
             segments are too short is not recorded.
+        numerics: ``"exact"`` leaves operations out that give nothing new, so that every bit is eager's: what
+            nobody reads, what an operation has given before (as loops do), what depends on numbers alone.
+            The recording is captured anew for that, in its 128th replay, which takes about as long as the
+            call that was recorded, and the faster way is kept. The report says how many operations each rule
+            has removed, or why none. ``"plain"`` replays what was captured.
         split_ops: Operators that run between two segments, by name or as they are: ``("mylib::op",
             "mylib::op.overload", torch.ops.mylib.op)``. Operators with the tag
             ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:
@@ -156,12 +163,15 @@ class Options:
     backward: bool = True
     capture_sizes: Sequence[int | tuple[int, ...]] | None = None
     min_segment_size: int = 0
+    numerics: Literal["exact", "plain"] = "exact"
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
     enabled: bool = True
 
     def __post_init__(self) -> None:
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(map(repr, _BACKENDS))}")
+        if self.numerics not in _NUMERICS:
+            raise OptionError(f"numerics={self.numerics!r} is not one of {', '.join(map(repr, _NUMERICS))}")
         for name, least in _COUNTS.items():
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -221,6 +231,7 @@ class Options:
             keep=self.keep or strict or bool(self.verify),
             min_segment=self.min_segment_size,
             split=self.operators(),
+            exact=self.numerics == "exact",
             silent=self.strict_output,
         )
 

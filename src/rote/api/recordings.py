@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from ..runtime.backends import PROCESS
 from ..runtime.engine import Specialization
 from ..runtime.memory import BUDGETS, Account
+from ..runtime.optimize import RULES
 from ..runtime.program import InputFacts
-from ..runtime.recording import Recording
-from .report import InputReport, IslandReport, OutputReport, RecordingReport
+from ..runtime.recording import Recording, Tiers
+from .report import InputReport, IslandReport, LeftAloneReport, OutputReport, RecordingReport, TierReport
 
 
 def recording_reports(entries: Iterable[Specialization], account: Account) -> tuple[RecordingReport, ...]:
@@ -46,6 +48,28 @@ def _report(entry: Specialization, variant: Recording, nbytes: int) -> Recording
         replay_us=figures.replay_s * 1e6 if figures is not None else None,
         plain_us=figures.plain_s * 1e6 if figures is not None else None,
         with_backward=figures is not None and figures.walked,
+        tier=_tier(variant.tiers),
+    )
+
+
+def _tier(tiers: Tiers) -> TierReport | None:
+    if not (tiers.exact or tiers.left or tiers.whole):
+        return None
+    removed = [each.removed for each in tiers.stretches] + [each for _, each in tiers.whole]
+    figures = tiers.contest.figures
+    by_rule = Counter[str]()
+    for each in removed:
+        by_rule.update(each.by_rule)
+    return TierReport(
+        used=tiers.exact,
+        before=sum(each.before for each in removed),
+        after=sum(each.after for each in removed),
+        removed={rule: by_rule[rule] for rule in RULES},
+        shown=sum(each.shown for each in removed),
+        outside=sum(each.outside for each in removed),
+        left=tuple(LeftAloneReport(why, len(node.operations)) for node, why in tiers.left),
+        exact_us=figures.replay_s * 1e6 if figures is not None else None,
+        plain_us=figures.plain_s * 1e6 if figures is not None else None,
     )
 
 

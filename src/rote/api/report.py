@@ -63,6 +63,48 @@ class InputReport:
 
 
 @dataclass(frozen=True)
+class LeftAloneReport:
+    """A stretch of a recording that is not optimised.
+
+    Attributes:
+        reason: Why.
+        operations: How many operations it has.
+    """
+
+    reason: str
+    operations: int
+
+
+@dataclass(frozen=True)
+class TierReport:
+    """What stands in the place of what was captured, with the same bits (``numerics="exact"``).
+
+    Attributes:
+        used: Replays use it.
+        before: Operations that launched something, in the stretches that could be looked at.
+        after: Operations that do now.
+        removed: How many of them each rule has removed: ``dead``, ``recomputed`` (as a loop does),
+            ``repeated``, ``copies``, ``constants`` (computed once).
+        shown: Copies that were added, to where others read results.
+        outside: Operations left that depend on parameters and other state alone. They are computed in every
+            replay, since nobody can know that the contents are the same.
+        left: Stretches that stay as they were captured.
+        exact_us: Microseconds of a replay, if it was measured against what was captured.
+        plain_us: Microseconds of a replay of what was captured.
+    """
+
+    used: bool
+    before: int
+    after: int
+    removed: dict[str, int]
+    shown: int
+    outside: int
+    left: tuple[LeftAloneReport, ...]
+    exact_us: float | None = None
+    plain_us: float | None = None
+
+
+@dataclass(frozen=True)
 class RecordingReport:
     """One recording.
 
@@ -83,6 +125,7 @@ class RecordingReport:
             round, of host or device, whichever is busy for longer.
         plain_us: Microseconds of a plain call.
         with_backward: Both include the walk back through the results.
+        tier: What was optimised, and what was not; None before the recording has paid for a look.
     """
 
     key: str
@@ -98,6 +141,7 @@ class RecordingReport:
     replay_us: float | None = None
     plain_us: float | None = None
     with_backward: bool = False
+    tier: TierReport | None = None
 
 
 @dataclass(frozen=True)
@@ -265,7 +309,21 @@ def _explain_recording(number: int, recording: RecordingReport) -> list[str]:
     if len(inputs) > INPUTS:
         places.append(f"  and {len(inputs) - INPUTS} more in place or mutated")
     repeated = [f"  island: {text}{f', {n} times' * (n > 1)}" for text, n in islands.items()]
-    return [head, *repeated, *places]
+    tier = _explain_tier(recording.tier) if recording.tier is not None else []
+    return [head, *tier, *repeated, *places]
+
+
+def _explain_tier(tier: TierReport) -> list[str]:
+    """What an exact tier has removed, and what was left alone."""
+    lines: list[str] = []
+    if tier.used:
+        rules = ", ".join([f"{count} {rule}" for rule, count in tier.removed.items() if count])
+        times = ""
+        if tier.exact_us is not None and tier.plain_us is not None:
+            times = f"; {tier.exact_us:.1f} us each, {tier.plain_us:.1f} us before"
+        lines.append(f"  exact tier: {tier.after} operations instead of {tier.before} ({rules}){times}")
+    lines += [f"  left as captured: {each.operations} operations, {each.reason}" for each in tier.left]
+    return lines
 
 
 def _explain_input(given: InputReport) -> str:

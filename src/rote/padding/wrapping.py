@@ -11,14 +11,17 @@ from types import FrameType
 from typing import Any, Unpack, overload
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 from ..api import (
     Graphed,
     GraphedMethod,
     OptionKeywords,
     ReasonCounts,
+    call_traced,
     dress,
     graph,
+    method_in_trace,
     place_of,
     shows_options,
 )
@@ -176,6 +179,7 @@ class Padded:
         calls: PaddedCalls | None = None,
     ) -> None:
         self._graphed = graphed
+        self._plain, self._enabled = graphed.traced
         self._settings = positions, axes, tolerance
         self._calls = calls or PaddedCalls(graphed.report().name, positions, axes, tolerance)
         self._bound: weakref.WeakKeyDictionary[Graphed, PaddedCalls] = weakref.WeakKeyDictionary()
@@ -187,10 +191,16 @@ class Padded:
         Raises:
             Exception: What the graphed callable raises.
         """
+        if is_dynamo_compiling():
+            return self.call_in_trace(args, kwargs)
         value = self._calls.call(self._graphed, args, kwargs, sys._getframe(1))
         if value is NOT_MINE:
             return self._graphed(*args, **kwargs)
         return self._graphed.call_plainly(args, kwargs) if value is PLAINLY else value
+
+    def call_in_trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], instance: Any = None) -> Any:
+        """Call the callable in a function that Dynamo traces; ``instance`` is that of a graphed method."""
+        return call_traced(self, self._plain, args, kwargs, instance, encloses=self._enabled)
 
     def report(self) -> PaddedReport:
         """How many calls were padded, why others were not, and the report of the graphed callable."""
@@ -214,6 +224,8 @@ class Padded:
         """As a method, it gives each instance a graphed callable and checks of its own."""
         if instance is None or not isinstance(self._graphed, Graphed):
             return self
+        if is_dynamo_compiling():
+            return method_in_trace(self, instance)
         method = self._graphed.__get__(instance, owner)
         positions, axes, tolerance = self._settings
         bound = {name: place - 1 for name, place in positions.items()}

@@ -107,6 +107,16 @@ def test_replays_pay_for_traced_calls():
     assert sum([call(ledger) for _ in range(100)]) >= 25
 
 
+def test_what_is_optimised_is_paid_for():
+    ledger = Ledger()
+    for _ in range(FREE_CALLS):
+        ledger.add_plain(PLAIN_S)
+    while not ledger.allows():
+        ledger.add_plain(PLAIN_S)
+    ledger.add_work(SURPLUS_S)
+    assert not ledger.allows()
+
+
 def test_replays_that_save_nothing_pay_for_nothing():
     ledger = worn()
     ledger.compare(replay_s=2 * PLAIN_S, plain_s=PLAIN_S)

@@ -288,8 +288,8 @@ def stored(name: str) -> Any:
     there, number = X.to("meta"), torch.tensor(2.0)
     places = [INDEX.to("meta")]
     args = {"copy_": (there, number), "where.self": (MASK.to("meta"), there, number)}
-    cursor: Any = SimpleNamespace(device=X.device, recorder=SimpleNamespace(capture=lambda *_: "made there"))
-    func, operands = without_copies(cursor, facts_of(overload(name)), args.get(name, (there, places, number)))
+    given = args.get(name, (there, places, number))
+    func, operands = without_copies(facts_of(overload(name)), given, X.device, lambda *_: "made there")
     return func, [each if isinstance(each, (str, float)) else None for each in operands]
 
 
@@ -343,6 +343,8 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "seeds": seeds,
     "zero": gives_a_zero,
     "moves": known,
+    "fixed": lambda name: facts_of(overload(name)).fixed,
+    "raises": lambda name: facts_of(overload(name)).total,
     "made": lambda name: KnownValues(None).may_be(facts_of(overload(name)), []),  # type: ignore[arg-type]
 }
 """For each fact, what is different without it."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ...enclosed import unfold
 from ...runtime.pytorch import leave_runtime_alone
 from .inputs import inputs_of
 from .kernels import KernelPlan
@@ -58,6 +59,7 @@ class TorchCompileBackend(Listing):
         wishes = Wishes.of(mode, options).noted(annotation_of(graph))
         leave_runtime_alone()
         name, sources = f"torch.compile [{compile_number()}]", inputs_of(graph)
+        unfold(graph)
         sizes = SizesOfInputs.of(graph, sources)
         around_backward = around_static = None
         if sizes.change and wishes.skip_dynamic_graphs:

@@ -57,5 +57,5 @@ from .opened import (
 )
 from .places import place_of
 from .source import NOT_MINE, Source
-from .switches import Switches
+from .switches import Switches, read_switches
 from .traced import tracing

@@ -32,8 +32,7 @@ from ..program import (
     Stands,
     StorageTable,
     Template,
-    base_offset,
-    group_members,
+    named_inputs,
     unknown_states,
     unseen_function_mode,
 )
@@ -347,9 +346,8 @@ class TracedCall:
 
     def _tracer(self, follow: bool, path: Sequence[Any], stop: Stop | None) -> Tracer:
         storages = StorageTable(self._plan.root.looks, self._plan.meet)
-        for members in group_members(self._call):
-            for group in [[member] for member in members] if self._apart(members) else [members]:
-                storages.add_input(group[0], self._leaves[group[0]], base_offset(self._leaves, group))
+        for index, start in named_inputs(self._call, self._leaves):
+            storages.add_input(index, self._leaves[index], start)
         plan = self._plan
         cursor = Cursor(
             plan.root, storages, plan.backend.device, self._tape, plan.warmup,
@@ -362,11 +360,6 @@ class TracedCall:
             cursor, path=path, stop=stop, split=plan.split, generators=generators,
             has_made=self._hooks.has_made,
         )  # fmt: skip
-
-    def _apart(self, members: list[int]) -> bool:
-        """Whether static inputs of one group do not share memory, because their types differ."""
-        handles = {self._leaves[member].untyped_storage()._cdata for member in members}
-        return len(handles) > 1
 
     def _restart(self, tracer: Tracer) -> Tracer:
         """Follow what has run, then record, or run eagerly once the capture has failed for good."""

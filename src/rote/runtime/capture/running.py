@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 from ...base import CaptureError, MemoryShortageError
@@ -84,7 +85,8 @@ class Runner:
         if placement is _CAPTURED and not short:
             try:
                 if not cursor.on_host:
-                    func, args = without_copies(cursor, known.facts, args)
+                    capture = partial(tape.capture, cursor)
+                    func, args = without_copies(known.facts, args, cursor.device, capture)
                 if tape.executes or not known.seen:  # a replay that executes runs Python code again
                     return tape.capture(cursor, func, args, kwargs)
                 return self.seen(tape.capture, cursor, func, args, kwargs)

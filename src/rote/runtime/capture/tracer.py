@@ -66,6 +66,7 @@ from ..pytorch import (
     is_lazy_zero,
     resolve_lazily,
     run_compiled,
+    takes_tickets,
     untraced,
 )
 from ..state import our_profiler
@@ -190,8 +191,8 @@ class Tracer(DispatchMode):
         if zero or (parts is not None and torch.is_inference_mode_enabled()):
             with self:  # the parts come back here, one by one
                 return self.runner.seen(parts or on_zeros(func), *args, **kwargs)
-        if facts.collective and mode is not _FOLLOW:
-            return self._collective(func, args, kwargs)
+        if mode is not _FOLLOW and (facts.collective or facts.ticketed):
+            return self._unrecorded(facts, func, args, kwargs)
         if known.special:
             if func is DETACH:
                 return self._detached(func, args[0])
@@ -331,6 +332,9 @@ class Tracer(DispatchMode):
             text = "compiled code takes an input that is no tensor and no number"
             self.cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
             return self.runner.seen(run_compiled, graph, inputs)
+        if takes_tickets(graph):
+            self._block_ticket()
+            return self.runner.seen(run_compiled, graph, inputs)
         if self.cursor.blockers and self.cursor.mode is _OBSERVE:  # nothing of this call is kept
             self.writes.note(operands.written)
             return self.runner.seen(run_compiled, graph, inputs)
@@ -369,15 +373,22 @@ class Tracer(DispatchMode):
         remedy = "Write the branch or the loop in Python, or call it outside."
         cursor.block(reason(rules.UNSUPPORTED_TENSOR, f"{name} takes Python functions", user_site(), remedy))
 
-    def _collective(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator that acts on other processes; nothing of the call is recorded."""
+    def _unrecorded(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operator that acts on other processes, or keeps a graph; nothing of the call is recorded."""
         cursor = self.cursor
-        text = f"{func.name()} acts on other processes"
-        cursor.block(reason(rules.COLLECTIVE, text, user_site()))
+        if facts.collective:
+            cursor.block(reason(rules.COLLECTIVE, f"{func.name()} acts on other processes", user_site()))
+        else:
+            self._block_ticket()
         if cursor.tape is not None:
             cursor.tape.close(cursor)  # what it reads has to be there
         self.writes.note(tensors_in((*args, *kwargs.values()), []))  # schemas do not say it
         return self.runner.seen(func, *args, **kwargs)
+
+    def _block_ticket(self) -> None:
+        remedy = "Compile with backend='rote', or graph one of the two callables, not both."
+        text = "compiled code that calls a graphed callable keeps the way back through it to itself"
+        self.cursor.block(reason(rules.OUTPUT_GRADIENT, text, user_site(), remedy))
 
     def _after(
         self, operation: Operation, facts: Facts, tensors: list[torch.Tensor], tokens: list[Token], out: Any

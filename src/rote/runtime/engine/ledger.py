@@ -125,6 +125,11 @@ class Ledger:
         if not free:
             self._earned_s -= surplus
 
+    def add_work(self, seconds: float) -> None:
+        """A recording was optimised, which only replays that pay for it are."""
+        if not self._is_free():
+            self._earned_s -= seconds
+
     def add_replays(self, count: int) -> None:
         """Calls were replayed."""
         self._calls += count

@@ -316,6 +316,8 @@ class Settling:
         recording.persistent.update(places_of_written(recording.accesses, self._call))
         needed = estimate_of(self._observed.storages, self._call, self._plan.backend)
         recording.expect(needed)
+        if self._noted.trusts:
+            recording.trust()
         return recording
 
     def _begin(self, after: Snapshot, watch: GradientWatch) -> Recording:

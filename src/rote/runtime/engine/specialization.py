@@ -28,6 +28,7 @@ from ..backends.protocol import Backend, Lock, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
 from ..conditions import named_in, reached
 from ..memory import Holding
+from ..optimize import Before, improve
 from ..program import (
     EAGER,
     PLAINLY,
@@ -41,7 +42,7 @@ from ..program import (
 from ..pytorch import plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
-from ..recording import Node, Recording, RecordingMemory
+from ..recording import FIRST_TIER, Node, Recording, RecordingMemory
 from ..replay import Counting, HotPath, KeyCounts, Replayed, raised, replay, result_of
 from .answer import Answer
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_now
@@ -196,6 +197,8 @@ class Specialization:
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)
+        improves = recording.replays + 1 >= recording.tiers.due and not recording.tiers.open
+        before = Before.of(recording, call) if improves else None
         try:
             done = replay(recording.root)
         except BaseException as error:  # what was written before stays written, as in eager
@@ -213,7 +216,20 @@ class Specialization:
             recording.show_gradients(node.effects)
         backend.leave_call()
         recording.count_replay()
+        if improves:
+            self._improve(recording, call, done.path, before)
         return Answer(value, REPLAYED, [], recording)
+
+    def _improve(self, recording: Recording, call: Call, path: list[Any], before: Before | None) -> None:
+        """Optimise the way that was just replayed, and have the umpire time it."""
+        began, nodes = perf_counter(), [recording.root]
+        for value in path:
+            nodes.append(nodes[-1].edges[value])
+        improve(recording, nodes, call, before)
+        if self.limits.keep:  # nothing is measured
+            recording.tiers.decide()
+        self._ledger.add_work(perf_counter() - began)
+        recording.improve_at(recording.tiers.following(recording.replays, recording.root))
 
     def _stop_sharing_gradients(self, recording: Recording, call: Call, site: Site) -> Answer:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
@@ -295,6 +311,8 @@ class Specialization:
             self._ledger.add_trace(perf_counter() - began, recorded=False)
             raise
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
+        if answer.how == RECORDED and answer.recording is not None and self.limits.exact:
+            answer.recording.improve_at(answer.recording.replays + FIRST_TIER)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
 

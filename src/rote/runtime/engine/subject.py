@@ -35,6 +35,7 @@ class Limits:
         keep: Recordings are not measured against plain calls.
         min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
+        exact: Recordings get an exact tier.
         silent: In strict mode, output that a replay does not repeat counts against it.
     """
 
@@ -46,6 +47,7 @@ class Limits:
     keep: bool
     min_segment: int
     split: frozenset[str]
+    exact: bool
     silent: bool
 
 
@@ -112,7 +114,7 @@ class Subject:
             inputs=None if self.inputs is None else (),
             name=f"the backward of {self.name}",
             executed=ExecutedCode(),
-            limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True),
+            limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True, exact=False),
             roots=roots,
             trusted=frozenset(kept | walk.memory),
         )

@@ -1,4 +1,8 @@
-"""Makes the calls that are timed: replays against plain calls; see :mod:`..recording.contest`."""
+"""Makes the calls that are timed; see :mod:`..recording.contest`.
+
+Replays are timed against plain calls, and replays of one tier against those of the other: the same rounds,
+the same clock, the same verdict.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from ..arguments import NOT_MINE, Admission, Call
 from ..backends.protocol import Backend
 from ..program import PLAINLY, REPLAYED, Result, Tally, saving_is_hooked, tells_passes
 from ..recording import Recording
-from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream
+from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream, told
 from ..replay import Counts
 from .specialization import Specialization
 from .states import LifeEvent, State
@@ -81,6 +85,8 @@ class Umpire:
         recording = _due(entry, call)
         if recording is None:
             return NOT_MINE
+        if recording.replays < recording.compared:
+            return self._compare_tiers(entry, recording, call, caller, spent)
         contest = recording.contest
         turn, due = contest.turn(recording.replays, walks=_is_walked(entry))
         recording.compare_at(due)
@@ -101,6 +107,39 @@ class Umpire:
             upstream = Upstream.of(call, backend.device)
             return Timed(contest, backend, upstream, 0.0 if Admission.possible(call) else spent)
         return NOT_MINE
+
+    def _compare_tiers(
+        self, entry: Specialization, recording: Recording, call: Call, caller: FrameType, spent: float
+    ) -> Any:
+        """Replay by the tier whose turn it is; both by the general path, which is the same for both."""
+        tiers, contest = recording.tiers, recording.tiers.contest
+        if not tiers.open:
+            return NOT_MINE  # the replay is followed by a look at what could be optimised
+        turn, due = contest.turn(recording.replays)
+        if turn is Turn.LOST:
+            for session in tiers.drop(_lost(contest)):
+                if recording.memory is not None:
+                    recording.memory.holding.give_up(session)
+        elif turn is Turn.NOTHING and contest.figures is not None and not contest.figures.lost:
+            tiers.decide()
+        if turn in (Turn.LOST, Turn.NOTHING):
+            recording.improve_at(tiers.following(due, recording.root) if tiers.decided else due)
+            return NOT_MINE
+        recording.improve_at(NEVER)
+        tiers.use(exact=turn is Turn.REPLAY)
+        try:
+            backend = entry.prepare(call)
+            upstream = Upstream.of(call, backend.device)
+            timing = backend.start_timing(spent)
+            result = entry.run(call, caller)
+            timing.stop()
+            if turn is not Turn.WARM and result.how == REPLAYED and result.recording is recording:
+                contest.add(turn, RoundTrip(timing, backend, result.value, upstream))
+            return self._finish(entry, result)
+        finally:
+            tiers.use(exact=True)
+            if recording.recorded:
+                recording.improve_at(due)
 
     def _replay(
         self,
@@ -142,6 +181,14 @@ class Umpire:
             recording.compare_at(following)
 
 
+def _lost(contest: Contest) -> str:
+    """Why an exact tier is dropped."""
+    figures = contest.figures
+    if figures is None:
+        return "its replays took longer"
+    return f"its replays took {told(figures.replay_s)}, and {told(figures.plain_s)} before"
+
+
 def _is_walked(entry: Specialization) -> bool:
     """Whether somebody has walked back through results of the key: then half of the cost lies there."""
     return any(backward.asked for recording in entry.recordings for backward in recording.backwards())
@@ -154,13 +201,12 @@ def _due(entry: Specialization, call: Call) -> Recording | None:
     recording = entry.choice.find(call)
     if recording is None or not recording.recorded or recording.replays < recording.due:
         return None
-    if entry.limits.keep or (_is_walked(entry) and not tells_passes()):
-        recording.compare_at(NEVER)
-        return None
-    if _is_apart(entry.prepare(call), recording):
-        recording.compare_at(recording.replays + FIRST_ROUND)
-        return None
-    return recording
+    if recording.replays >= recording.compared:
+        if entry.limits.keep or (_is_walked(entry) and not tells_passes()):
+            recording.compare_at(NEVER)
+        elif _is_apart(entry.prepare(call), recording):
+            recording.compare_at(recording.replays + FIRST_ROUND)
+    return recording if recording.replays >= recording.due else None
 
 
 def _is_apart(backend: Backend, recording: Recording) -> bool:

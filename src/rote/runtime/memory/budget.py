@@ -98,6 +98,14 @@ class DeviceBudget:
         self._age()
         return self._hold(fresh.account.limit, fresh, fresh.account) or self._hold(self.limit, fresh, None)
 
+    def excess(self, holding: Holding) -> Excess | None:
+        """The limit that does not hold as it is; nothing is evicted."""
+        account = holding.account
+        for limit, whose, of in ((account.limit, _own(account), account), (self.limit, _PROCESS, None)):
+            if limit is not None and (nbytes := self._held(of)) > limit:
+                return Excess(nbytes, limit, whose)
+        return None
+
     def trim(self) -> None:
         """Evict until the process's limit holds."""
         self._hold(self.limit, None, None)

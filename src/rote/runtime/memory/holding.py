@@ -94,6 +94,12 @@ class Holding:
         session.finish()
         self.sessions.append(session)
 
+    def give_up(self, session: Session) -> None:
+        """A session is not needed any more, or was never finished."""
+        if session in self.sessions:
+            self.sessions.remove(session)
+        session.release()
+
     def regions(self) -> frozenset[Hashable]:
         """The regions of memory that all sessions lie in."""
         return frozenset(region for session in self.sessions for region in session.regions())

@@ -21,6 +21,8 @@ _SIZE = re.compile(r"Sym(?:Int|Bool|Float) (\w+)")
 _OBJECT = "__torch__"
 """How the types of C++ objects begin."""
 _GROUP = ".classes.c10d."
+_TICKET = "Tensor ticket"
+"""What an operator takes or returns that keeps an autograd graph of its own, as calls in compiled code do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,13 @@ class Facts:
             operands.
         apart: It is never captured, though neither shapes nor values tell, but runs between two segments.
         collective: It acts on other processes.
+        ticketed: It keeps an autograd graph of its own, or walks back through one.
         hidden: It is no computation (profiler marks, questions about shapes).
         simple: Only the devices of its operands decide where it runs.
         reshapes: It may change the shape of an operand.
         relocates: It changes which memory a tensor has, and writes none.
+        fixed: It is PyTorch's own, only makes results, and gives equal bits for equal operands.
+        total: It raises for no values of its operands, if it is fixed.
     """
 
     op: Any
@@ -77,10 +82,13 @@ class Facts:
     refused: str | None
     apart: bool
     collective: bool
+    ticketed: bool
     hidden: bool
     simple: bool
     reshapes: bool
     relocates: bool
+    fixed: bool
+    total: bool
 
     @property
     def short(self) -> str:
@@ -104,8 +112,14 @@ def facts_of(func: Any) -> Facts:
     hidden, indexed, stores = "hidden" in row, "indexed" in row, "stores" in row
     dynamic, reads = torch.Tag.dynamic_output_shape in func.tags or values, numbers and not hidden
     collective = "collective" in row or _GROUP in str(schema)
+    ticketed = not own and _TICKET in str(schema)
     relocates = torch.Tag.inplace_view in func.tags
     outputs = all(each.kwarg_only for each, is_written in zip(arguments, writes, strict=True) if is_written)
+    seeded = torch.Tag.nondeterministic_seeded in func.tags or any(
+        ["Generator" in str(argument.type) for argument in arguments]
+    )
+    pure = own and not any(writes) and not (seeded or reads or hidden or collective or "blank" in row)
+    fixed = torch.Tag.pointwise in func.tags or not row.keys().isdisjoint(("fixed", "made"))
     of_shape = "blank" in row or packet.startswith("new_") or packet.endswith("_like")
     return Facts(
         op=func,
@@ -120,8 +134,7 @@ def facts_of(func: Any) -> Facts:
         scaled=own and any(each.name == "beta" and each.kwarg_only for each in arguments),
         asks_shapes=func.is_view or relocates or (own and (of_shape or "aliases" in row)),
         blank="blank" in row,
-        seeded=torch.Tag.nondeterministic_seeded in func.tags
-        or any("Generator" in str(argument.type) for argument in arguments),
+        seeded=seeded,
         dropout=positions.get("dropout_p") if "attention" in name else None,
         beside=values,
         reads=reads,
@@ -131,12 +144,22 @@ def facts_of(func: Any) -> Facts:
         refused=refused,
         apart=refused is not None and row.keys().isdisjoint(("checks", "may_wait")),
         collective=collective,
+        ticketed=ticketed,
         hidden=hidden,
         simple=not (
-            dynamic or reads or indexed or stores or hidden or collective or {"checks", "unrecorded"} & {*row}
+            dynamic
+            or reads
+            or indexed
+            or stores
+            or hidden
+            or collective
+            or ticketed
+            or {"checks", "unrecorded"} & {*row}
         ),
         reshapes=schema.is_mutable or not own,  # the schema of another library need not say it
         relocates=relocates,
+        fixed=pure and fixed,
+        total="raises" not in row,
     )
 
 

@@ -195,6 +195,22 @@ def group_members(call: Call) -> list[list[int]]:
     return [[indices[position] for position in group] for group in overlaps([leaves[i] for i in indices])]
 
 
+def named_inputs(call: Call, leaves: tuple[Any, ...]) -> list[tuple[int, int]]:
+    """The arguments that name the memory of a call's inputs, each with the element from which offsets count.
+
+    Args:
+        call: The call.
+        leaves: What stands for its argument leaves.
+    """
+    found: list[tuple[int, int]] = []
+    for members in group_members(call):
+        handles = {leaves[member].untyped_storage()._cdata for member in members}
+        apart = len(handles) > 1  # static inputs of one group whose types differ share no memory
+        for group in [[member] for member in members] if apart else [members]:
+            found.append((group[0], base_offset(leaves, group)))
+    return found
+
+
 def base_offset(leaves: tuple[Any, ...], members: list[int]) -> int:
     """First element that any member of a group covers."""
     return min(leaves[member].storage_offset() for member in members)

@@ -6,11 +6,13 @@ from .compiled import (
     CompiledGraph,
     HandedRegion,
     compiled_writes,
+    dispatch_modes,
     donates,
     draws_numbers,
     is_uncapturable,
     run_compiled,
     seeing_compiled,
+    takes_tickets,
 )
 from .frames import (
     LEFT_ALONE,
@@ -39,6 +41,7 @@ from .torch_private import (
     TELLS_LAZY,
     Sizes,
     SwitchPlaces,
+    above_dispatch,
     constants_of,
     count_versions,
     counts_inside,
@@ -74,6 +77,7 @@ from .torch_private import (
     stands_for_others,
     stream_handle,
     tells_modes,
+    transforms,
     undispatched,
     unseen_functions,
 )

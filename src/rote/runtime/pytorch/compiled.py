@@ -39,6 +39,10 @@ Too much does little harm: a call that draws is replayed all the same.
 """
 
 
+_ENCLOSED = "rote_enclosed"
+"""The operators by which compiled code calls graphed callables, as its source writes them."""
+
+
 class CompiledGraph(Protocol):
     """What PyTorch calls where it runs a region that Inductor has compiled: a ``CompiledFxGraph``.
 
@@ -85,6 +89,12 @@ def is_uncapturable(graph: CompiledGraph) -> bool:
     known counts as that. Nothing is computed on ``meta``, so it counts for nothing.
     """
     return len({*graph.device_types} - {"meta"}) > 1 or getattr(graph, "cudagraph_info", True) is not None
+
+
+def takes_tickets(graph: CompiledGraph) -> bool:
+    """Whether a compiled region calls a graphed callable and keeps the way back through it, or walks it."""
+    source = getattr(graph, "source_code", "")
+    return any(f"{_ENCLOSED}.{each}" in source for each in ("keep", "walk"))
 
 
 def donates(node: Any) -> bool:

@@ -168,12 +168,16 @@ def leave_runtime_alone() -> None:
         rules.add(_RUNTIME)
 
 
-def leave_alone(code: CodeType) -> CodeType:
-    """Let Dynamo compile no frame with this code; frames that it calls are compiled as ever."""
+def leave_alone(code: CodeType) -> bool:
+    """Let Dynamo compile no frame with this code; frames that it calls are compiled as ever.
+
+    Returns:
+        Whether that was done: False where there is no Dynamo yet.
+    """
     skip = getattr(_module("eval_frame"), "skip_code", None)
     if skip is not None:
         skip(code)
-    return code
+    return skip is not None
 
 
 def backend_of(callback: Any) -> Any:

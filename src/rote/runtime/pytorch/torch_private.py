@@ -423,6 +423,34 @@ def count_versions() -> None:
         _exclude(_counting, False)
 
 
+_key_guard: Any = _found("_ForceDispatchKeyGuard")
+_key_sets: Any = _found("_dispatch_tls_local_include_set"), _found("_dispatch_tls_local_exclude_set")
+_AUTOGRAD = ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView")
+_TRANSFORMS = ("Batched", "VmapMode", "GradWrapper", "DynamicLayerBackMode", "DynamicLayerFrontMode")
+_ABOVE = [
+    key
+    for name in (*_AUTOGRAD, "BatchedNestedTensor", *(f"FuncTorch{each}" for each in _TRANSFORMS))
+    if (key := _found(f"DispatchKey.{name}"))
+]
+
+
+@contextmanager
+def above_dispatch() -> Generator[None]:
+    """A context in a kernel or handler in which operations are called as from outside: autograd sees them.
+
+    So do transforms of functions. Without these names of PyTorch nothing is changed; outside of a mode
+    nothing need be.
+    """
+    if _key_guard is None or None in _key_sets:
+        yield
+        return
+    included, excluded = (each() for each in _key_sets)
+    for key in (*_ABOVE, *_LAZY):
+        excluded = excluded.remove(key)
+    with _key_guard(included, excluded):
+        yield
+
+
 def scripted_names(module: Any) -> list[str]:
     """The attributes that a module of TorchScript keeps in C++."""
     known = getattr(getattr(module, "_concrete_type", None), "get_attributes", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .accesses import Accesses
+from .captured import CapturedSegment, CapturedStretch, KernelModes
 from .copies import Copies
 from .guard import StateGuard, reachable
 from .handing import (
@@ -18,4 +19,5 @@ from .handing import (
 from .inputs import RecordingMemory, StaticInputs
 from .outputs import make_template
 from .recording import Recording
+from .tiers import FIRST_TIER, ExactStretch, Removed, Tiers
 from .tree import Branch, Island, Known, Node, Step

@@ -38,6 +38,7 @@ from .eviction import Evictions
 from .gradients import ShownGradients
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
+from .tiers import Tiers
 from .tree import Branch, Island, Known, Node
 
 
@@ -56,8 +57,10 @@ class Recording:
         memory: What it holds; None while nothing is captured.
         replays: How often it was replayed.
         strays: Its last replay met a value that leads nowhere recorded.
-        due: Replays at which the general path has to look at the contest.
+        due: Replays at which the general path has to look at the contest or the tiers.
+        compared: Replays at which it has to look at the contest.
         contest: Its rounds against plain calls.
+        tiers: What stands in the place of recorded stretches.
         evictions: How often a budget took its memory.
         occupancy: Whether a result that waits for its backward needs the memory as it is.
         stand_ins: What its graph has instead of parameters.
@@ -65,6 +68,7 @@ class Recording:
         written_out: What recorded calls wrote to the standard streams.
         facts: What the report says of its arguments.
         keeps_graph: A way through it may have results that require grad.
+        trusts: Its calls ran code of which it is only said what it does.
     """
 
     def __init__(
@@ -89,14 +93,15 @@ class Recording:
         self.contest = Contest()
         self.replays = 0
         self.strays = False
-        self.due = FIRST_ROUND
+        self.due = self.compared = FIRST_ROUND
+        self.tiers = Tiers()
         self.evictions = Evictions()
         self.occupancy = Occupancy()
         self.stand_ins = ParameterAliases()
         self.regulars = Regulars()
         self.written_out: dict[Output, None] = {}
         self.facts: tuple[InputFacts, ...] = ()
-        self.keeps_graph = False
+        self.keeps_graph = self.trusts = False
         self._released: list[Callable[[], None]] = []
 
     def sibling(self, spots: Iterable[Spot]) -> Recording:
@@ -112,6 +117,7 @@ class Recording:
             self.estimate,
         )
         other.written_out.update(self.written_out)
+        other.trusts = self.trusts
         return other
 
     # ------------------------------------------------------------------ what calls teach
@@ -140,6 +146,10 @@ class Recording:
         """These arguments share memory with state, and have to be used where they lie."""
         self.bound = spots
 
+    def trust(self) -> None:
+        """A call ran code of which it is only said what it does, or that PyTorch interprets."""
+        self.trusts = True
+
     def track(self, *, keeps_graph: bool) -> None:
         """Before a recording: whether a way through it may have results that require grad."""
         self.keeps_graph = keeps_graph
@@ -152,7 +162,13 @@ class Recording:
 
     def compare_at(self, replays: int) -> None:
         """After so many replays the general path looks at the contest."""
-        self.due = replays
+        self.compared = replays
+        self.due = min(replays, self.tiers.due)
+
+    def improve_at(self, replays: int) -> None:
+        """After so many replays the general path looks at the tiers."""
+        self.tiers.due = replays
+        self.due = min(replays, self.compared)
 
     def count_replay(self) -> None:
         """It was replayed."""
@@ -181,6 +197,8 @@ class Recording:
         """Drop the recorded form and give its memory back; what was observed stays."""
         self._let_go()
         self.root.unrecord()
+        self.tiers.clear()
+        self.compare_at(self.compared)
         memory, self.memory = self.memory, None
         self.accesses.written_arrays.clear()
         self.gradients.release()

@@ -36,6 +36,7 @@ from ..program import (
 )
 from ..program.operations import CAPTURED, ISLAND, VIEWED
 from ..reads.trace import Noted
+from .captured import CapturedStretch
 
 
 @dataclass
@@ -100,6 +101,7 @@ class Node:
         arrived: What those results are called: the tensors that the stretch begins with.
         steps: What replays the stretch; None while it is not recorded.
         branch: The end of a recorded stretch that does not end the call.
+        captured: How it was captured, if it is recorded.
         held: Storages alive at the branch, by number: what the continuation may read.
         constants: Hoisted host data, by the index of the operation.
         stands: Generators drawn from instead of those that the call makes; see :mod:`..program.generators`.
@@ -122,6 +124,7 @@ class Node:
     arrived: tuple[Token, ...] = ()
     steps: list[Step] | None = None
     branch: Branch | None = None
+    captured: CapturedStretch | None = None
     held: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
     constants: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     stands: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
@@ -166,6 +169,7 @@ class Node:
         """Drop the recorded form of this node and of everything below it."""
         self.steps = None
         self.branch = None
+        self.captured = None
         self.held = {}
         self.constants = {}
         self.stands = {}

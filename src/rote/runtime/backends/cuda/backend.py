@@ -78,6 +78,10 @@ class CudaBackend(Backend):
         self._shared[sharing.tenant] = pool
         return pool
 
+    def generator(self) -> torch.Generator:
+        """The default generator of this device."""
+        return torch.cuda.default_generators[self.index]
+
     def synchronize(self) -> None:
         """Wait for the current stream: the host is about to read what was recorded."""
         torch.cuda.current_stream(self.device).synchronize()

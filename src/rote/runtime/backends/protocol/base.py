@@ -239,6 +239,10 @@ class Backend:
         """
         raise NotImplementedError
 
+    def generator(self) -> torch.Generator:
+        """The generator from which operations on the device draw that are given none."""
+        return torch.default_generator
+
     def synchronize(self) -> None:
         """Wait for the work queued on the current stream."""
 

@@ -23,7 +23,7 @@ from ...backends.protocol import Aliases, Backend, Session, raw_call
 from ...operators import tensors_of
 from ...program import Operation, results_of
 from ...pytorch import plain_functions
-from ...recording import Branch, Island, Node, Step
+from ...recording import Branch, CapturedSegment, CapturedStretch, Island, KernelModes, Node, Step
 
 if TYPE_CHECKING:
     from .cursor import Cursor
@@ -70,10 +70,13 @@ class SegmentTape:
         self._backend = backend
         self.executes = backend.capabilities.executes_while_capturing
         self._steps: list[Step] = []
+        self._captured: list[CapturedSegment] = []
+        self._modes: dict[int, KernelModes] = {}  # of the operations in the open segment
+        self._now: KernelModes | None = None  # most operations share one object
 
     def start(self, node: Node) -> None:
         """Begin to record a node from its first operation."""
-        self._steps = []
+        self._steps, self._captured = [], []
         if node not in self.recorded:
             self.recorded.append(node)
 
@@ -81,14 +84,20 @@ class SegmentTape:
         """Go on after the checkpoint of a refused segment."""
         point = self.checkpoint
         kept = self._steps[: point.steps] if point is not None and point.node is node else []
+        captured = [each for each in self._captured if any([each.segment is step for step in kept])]
         self.start(node)
-        self._steps = kept
+        self._steps, self._captured = kept, captured
 
     def capture(self, place: Cursor, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Put one operation into the open segment, opening one if there is none."""
         if not self.is_open:
             self._begin(place)
-        return self.session.run(func, args, kwargs)
+        out = self.session.run(func, args, kwargs)
+        now = KernelModes.now()
+        if now != self._now:
+            self._now = now
+        self._modes[place.index] = self._now or now
+        return out
 
     def _begin(self, place: Cursor) -> None:
         self.checkpoint = Checkpoint(
@@ -100,6 +109,7 @@ class SegmentTape:
             place.quietly(self.session.abort)
             raise
         self.is_open = True
+        self._modes = {}
 
     def close(self, place: Cursor) -> None:
         """End the open segment; afterwards its results are in memory."""
@@ -120,6 +130,7 @@ class SegmentTape:
             raise
         if segment is not None:
             self._steps.append(segment)
+            self._captured.append(CapturedSegment(segment, self._modes))
 
     def abort(self, place: Cursor) -> None:
         """Throw the open segment away."""
@@ -215,7 +226,8 @@ class SegmentTape:
         node.steps = self._steps
         node.branch = branch
         node.held = place.storages.alive() if branch is not None else {}
-        self._steps = []
+        node.captured = CapturedStretch(tuple(self._captured), place.storages.references())
+        self._steps, self._captured = [], []
 
 
 def kept_call(

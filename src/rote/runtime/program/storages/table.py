@@ -310,6 +310,12 @@ class StorageTable:
                 found[number] = storage
         return found
 
+    def references(self) -> dict[Origin, weakref.ref[torch.UntypedStorage]]:
+        """The storages made outside, and those made in the call that are alive, by origin."""
+        found = {(NEW, number): weakref.ref(storage) for number, storage in self.alive().items()}
+        outside = [origin for origin in self._pinned if origin[0] is EXTERNAL]
+        return {**found, **{origin: weakref.ref(self._pinned[origin]) for origin in outside}}
+
     def _forget_gone(self) -> None:
         """Forget the storages that have died: others may have their addresses by now."""
         dead, origins, watch = self._gone, self._origins, self._watch

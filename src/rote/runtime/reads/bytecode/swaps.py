@@ -48,6 +48,7 @@ class Swaps:
         self._originals: dict[int, CodeType] = {}  # by the identity of instrumented code
         self._replaced: dict[int, Replaced] = {}  # by the identity of the function
         self._redirected: dict[int, Replaced] = {}  # functions whose code chooses what runs, by identity
+        self._hidden = set[int]()  # instrumented code that Dynamo knows of, by identity
         self._users = 0
         self._turns = Turns(self._interrupt)
 
@@ -106,6 +107,7 @@ class Swaps:
                 _, instrumented, why = self._made.get(identity(code)) or self._make(code)
             if instrumented is None:
                 return why
+            self._hide(instrumented)
             if self.original(function.__code__) is code:  # no other thread was quicker
                 self._replaced[identity(function)] = Replaced(weakref.ref(function), code, instrumented)
                 function.__code__ = instrumented
@@ -120,6 +122,7 @@ class Swaps:
             _, instrumented, why = self._made.get(identity(code)) or self._make(code)
             if instrumented is not None:
                 self._originals[identity(instrumented)] = own
+                self._hide(instrumented)
         return copied(function, instrumented or code), why
 
     @contextmanager
@@ -135,6 +138,11 @@ class Swaps:
             with self._lock:
                 _exchange([(each.function(), each.code, each.instrumented) for each in replaced])
 
+    def _hide(self, instrumented: CodeType) -> None:
+        """Dynamo can make nothing of notes, and may be at work around a traced call."""
+        if identity(instrumented) not in self._hidden and leave_alone(instrumented):
+            self._hidden.add(identity(instrumented))
+
     def _redirect(self, function: FunctionType, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
         """Code that chooses what runs each time the function is called."""
         known = self._redirected.get(identity(function))
@@ -148,7 +156,7 @@ class Swaps:
                 made = silent(code)
             else:
                 made = choosing(code, notes.choosing(which, code))
-            instrumented = leave_alone(instrument(made, notes))
+            instrumented = instrument(made, notes)
         except OpaqueError as error:
             return code, None, str(error)
         self._forget(identity(function))
@@ -161,6 +169,7 @@ class Swaps:
         known = self._redirected.pop(function, None)
         if known is not None:
             self._originals.pop(identity(known.instrumented), None)
+            self._hidden.discard(identity(known.instrumented))
 
     def _make(self, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
         profiler = our_profiler()

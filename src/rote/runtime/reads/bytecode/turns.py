@@ -7,7 +7,7 @@ call may wait for what another thread compiles: then it is over for the trace (`
 
 What does not work: PyTorch's own lock around compilations, since whoever waits for it waits for ever. What is
 left open: a function that is being traced on one thread, was never compiled, and begins a compiled frame on
-another one at that moment. Dynamo finds the code of the trace there.
+another one at that moment. It runs there as it is written.
 """
 
 from __future__ import annotations

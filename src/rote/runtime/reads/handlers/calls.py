@@ -68,6 +68,7 @@ def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> N
     if trace.printing is not None and trace.printing[0] == identity(trace.frame()):
         trace.printing = None
     if trace.rows.is_pure(function):
+        trace.trusts = True
         for each in args:
             content(trace, each)
         return
@@ -176,6 +177,7 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
 def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note a call of a C callable."""
     row = trace.rows.of(function)
+    trace.trusts = trace.trusts or trace.rows.is_shipped(row.name)
     computes(trace, row.name)
     owner = getattr(function, "__self__", None)
     if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
@@ -216,6 +218,7 @@ def handed_on(trace: Trace, value: Any) -> None:
         row = trace.rows.of_instances(type(value))
     else:
         return
+    trace.trusts = trace.trusts or trace.rows.is_shipped(row.name) or trace.rows.is_pure(value)
     computes(trace, row.name)
     owner = getattr(value, "__self__", None)
     content(trace, owner)

@@ -97,7 +97,7 @@ def choose(
         names.cell(trace, cell)
         if _is_filled(cell):
             variables[variable] = cell.cell_contents
-    with untraced():
+    with untraced(), trace.swaps.withdrawn():  # guards look at the code of functions
         frames = compiled_frames(code, switch.backend)
         frame = next((each for each in frames if each.fits(variables)), None)
     if frame is not None:
@@ -134,7 +134,7 @@ def _guard(trace: Trace, function: FunctionType, frame: CompiledFrame, variables
     kept: dict[str, Any] = {}
     objects: dict[str, Callable[[], Any]] = {}
     try:
-        with untraced():
+        with untraced(), trace.swaps.withdrawn():
             stand_ins: dict[int, torch.Tensor] = {}
             for variable, value in variables.items():
                 if _is_object(value):

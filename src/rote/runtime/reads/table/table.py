@@ -106,6 +106,12 @@ class Rows:
         row = row_of(name)
         return (self._shipped.find(name) or UNKNOWN) if row == UNKNOWN and self._shipped else row
 
+    def is_shipped(self, name: str) -> bool:
+        """Whether a callable is known by what a library says alone."""
+        if not self._shipped or row_of(name) != UNKNOWN:
+            return False
+        return self._shipped.find(name) is not None
+
     def declare(self, things: Iterable[Any]) -> None:
         """Functions, classes and modules give the same for the same arguments, and do nothing else."""
         for each in things:
@@ -172,7 +178,8 @@ class Rows:
                 row = UNKNOWN  # that is said of types and their methods
             found = self._of[key] = Row(name, row, self._handlers.get(name), function if free else None)
             by_settings = name.startswith(BY_SETTINGS)
-            if found.handler is None and row in ("pure", "none") and not by_settings:
+            told = by_settings or self.is_shipped(name)
+            if found.handler is None and row in ("pure", "none") and not told:
                 self.plain.add(key)
                 if row == "none":
                     self.silent.add(key)

@@ -217,6 +217,7 @@ class Trace:
         self.members: set[tuple[int, Any]] = set()
         # callables, by their identity, of which nothing is new when they are called again
         self.called: set[int] = set()
+        self.trusts = False  # it ran code of which a declaration or a library says what it does
         # functions whose reads one note has told, with what they were given
         self.told: set[tuple[Any, ...]] = set()
         self._told_of: set[int] = set()
@@ -762,6 +763,7 @@ class Trace:
         known = self.swaps.is_instrumented(code)
         apart = identity(code) in PASSES_ON or is_own(code.co_filename)
         if not known and (apart or self.rows.is_pure(function)):
+            self.trusts = self.trusts or not apart
             return
         which = identity(function)
         if which in self.outside and which not in self.called:
@@ -813,7 +815,7 @@ class Trace:
         scripts = tuple(self._scripts.values())
         noted = Noted(
             reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact,
-            self._has_switched,
+            self._has_switched, self.trusts or bool(scripts),
         )  # fmt: skip
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),

@@ -3,4 +3,5 @@
 from __future__ import annotations
 
 from .contest import FIRST_ROUND, NEVER, Contest, Turn
+from .figures import told
 from .roundtrip import RoundTrip, Upstream

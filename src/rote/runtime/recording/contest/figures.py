@@ -29,7 +29,7 @@ class Figures(NamedTuple):
 
     def __str__(self) -> str:
         walked = ", each with the walk back through its results" if self.walked else ""
-        return f"a replay took {_told(self.replay_s)} and a plain call {_told(self.plain_s)}{walked}"
+        return f"a replay took {told(self.replay_s)} and a plain call {told(self.plain_s)}{walked}"
 
 
 class Verdict(NamedTuple):
@@ -62,5 +62,6 @@ def judge(replays: list[Cost], plain: list[Cost], *, walks: bool) -> Verdict | N
     return Verdict(found[0][0], all(each.lost for each, _ in found), all(clear for _, clear in found))
 
 
-def _told(seconds: float) -> str:
+def told(seconds: float) -> str:
+    """A time as people write it."""
     return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"

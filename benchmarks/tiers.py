@@ -1,0 +1,100 @@
+"""The exact tier beside what was captured and beside eager: operations left out by rule, and times in turns.
+
+Subjects: PI0 (full size in bf16 on a GPU, small on a CPU), a loop that builds masks and tables of time steps
+anew in each turn, a transformer in inference, and an MLP from which nothing can be removed.
+
+``python -m benchmarks.run --case tiers --device cuda`` writes the JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import rote
+from rote.runtime.recording import FIRST_TIER
+
+from .common import Outcome, Settings, time_calls
+
+try:
+    from .pi0 import calling, observations, policy_for
+except ModuleNotFoundError:  # transformers is optional; the case says what it left out
+    policy_for = None
+
+NEEDS_GPU = False
+VIEWS = 2
+WARM = 4
+"""Calls until all recordings replay, some to spare."""
+
+
+@torch.no_grad()
+def run(settings: Settings) -> Outcome:
+    """Every subject: equality, counts, times."""
+    out = Outcome()
+    torch.manual_seed(0)
+    for name, (fn, inputs) in subjects(settings.device).items():
+        measure(out, name, fn, inputs, settings)
+    if policy_for is None:
+        out.facts["pi0"] = "needs the package transformers"
+        return out
+    policy = policy_for(settings)
+    measure(out, "pi0", policy.sample_actions, observations(policy, VIEWS, 4), settings)
+    return out
+
+
+def measure(
+    out: Outcome, name: str, fn: Callable[..., Tensor], inputs: list[dict[str, Tensor]], settings: Settings
+) -> None:
+    """One subject."""
+    exact, plain = rote.graph(fn, keep=True), rote.graph(fn, keep=True, numerics="plain")
+    ways = {"eager": calling(fn, inputs), "plain": calling(plain, inputs), "exact": calling(exact, inputs)}
+    for _ in range(FIRST_TIER + WARM):
+        ways["exact"]()
+    for _ in range(WARM):
+        ways["plain"]()
+    same = [torch.equal(fn(**each), act(**each)) for each in inputs for act in (exact, plain)]
+    out.checks[f"{name}: bitwise equal"] = all(same)
+    out.add(name, time_calls(ways, settings, rounds=50))
+    out.ratio(name, "eager", "exact")
+    out.ratio(name, "plain", "exact")
+    out.facts[name] = _counts(exact)
+    exact.reset()
+    plain.reset()
+
+
+def _counts(graphed: rote.Graphed) -> dict[str, Any]:
+    """Operations before and after, by rule, and memory."""
+    (recording,) = graphed.report().recordings
+    tier = asdict(recording.tier) if recording.tier is not None else {}
+    return {**tier, "bytes_held": recording.bytes_held, "segments": recording.segments}
+
+
+def subjects(device: torch.device) -> dict[str, tuple[Callable[..., Tensor], list[dict[str, Tensor]]]]:
+    """The subjects without a library, with the arguments of several calls."""
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).to(device).eval()
+    mlp = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).to(device)
+    rows = [{"x": torch.randn(1, 16, 64, device=device)} for _ in range(4)]
+
+    def denoise(x: Tensor) -> Tensor:
+        for step in range(10):
+            n = torch.arange(16, device=x.device)
+            mask = n[:, None] >= n[None, :]
+            angles = n[:, None].float() * torch.exp(-torch.arange(64, device=x.device).float() / 64)
+            scores = (x @ x.transpose(1, 2)).masked_fill(~mask, -1e9).softmax(-1)
+            x = x + 0.1 * (scores @ x + angles.sin() * (step / 10))
+        return x
+
+    def transformer(x: Tensor) -> Tensor:
+        for _ in range(4):
+            mask = nn.Transformer.generate_square_subsequent_mask(16, device=x.device)
+            x = layer(x, src_mask=mask)
+        return x
+
+    def plain(x: Tensor) -> Tensor:
+        return mlp(x)
+
+    return {"denoise": (denoise, rows), "transformer": (transformer, rows), "mlp": (plain, rows)}

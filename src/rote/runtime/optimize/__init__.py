@@ -1,0 +1,8 @@
+"""The exact tier of a recording: its program without the operations that give nothing new, captured anew."""
+
+from __future__ import annotations
+
+from .before import Before
+from .effects import Effects, LeftAloneError, Touched
+from .improving import improve
+from .shortening import RULES, ShortRun, ShortStretch, shorten

@@ -1,0 +1,282 @@
+"""Captures a shortened stretch anew, from its operations as data: none of the user's code runs.
+
+Each operation that is left is called as the tracer would have called it, with tensors made of tokens: a
+storage, and how to look at it. The storages are of three kinds:
+
+- *outside*: arguments, state, and what islands and earlier stretches have made. They lie where the recording
+  has them.
+- *own*: what the stretch makes. The session captures their making, so they lie in the memory of the
+  recording's pool, and die after their last reader, as in the first capture.
+- *shown*: storages that somebody reads besides the stretch's segments. An island, a read of the host, the
+  template of the result and the backends' copies hold their addresses. So each segment ends with copies of
+  what it has made or written to where they lie. The alternative is to tell all readers of other addresses:
+  then every holder of memory would have to be known here, and a stretch could not go back.
+
+To capture is to run once: on the host the operations run as they are captured, on CUDA the graph is launched
+when its capture ends. So this takes place right after a replay of the stretch, when everything that it reads
+lies in memory. What the replay has changed outside (arguments and state that it writes, the generator that it
+draws from) is set back for the run to what it was before the replay. The shown storages are filled with other
+bytes. Afterwards all of it is compared with what the replay has left, and left so. Equality is by
+construction, and looked at nevertheless: a kernel that the program does not know of, an operator that the
+table is wrong about, or a kernel that reads where its operands lie shows before anybody depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from ..backends.protocol import Backend, Segment, Session
+from ..capture import without_copies
+from ..operators import tensors_of
+from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
+from ..pytorch import undispatched, unseen_functions
+from ..recording import KernelModes, Node
+from .before import Before, as_bytes
+from .effects import LeftAloneError
+from .shortening import ShortStretch
+
+_aten = torch.ops.aten
+_POISON = 0xFF
+
+
+class Place(NamedTuple):
+    """Memory from outside: a storage, and the byte from which offsets count."""
+
+    storage: torch.UntypedStorage
+    start: int = 0
+
+
+class CapturedAnew(NamedTuple):
+    """What replays a stretch now.
+
+    Attributes:
+        segments: In the place of its segments; None where nothing is left of one.
+        kept: Storages of what was computed once.
+    """
+
+    segments: tuple[Segment | None, ...]
+    kept: tuple[torch.UntypedStorage, ...]
+
+
+class Shown(NamedTuple):
+    """A storage that others read, with the bytes that a replay has left there."""
+
+    origin: Origin
+    memory: torch.Tensor
+    was: torch.Tensor
+
+
+def capture_anew(
+    session: Session,
+    short: ShortStretch,
+    node: Node,
+    modes: Mapping[int, KernelModes],
+    outside: Mapping[Origin, Place],
+    backend: Backend,
+    before: Before | None,
+) -> CapturedAnew:
+    """Capture what is left of a stretch that has just been replayed.
+
+    Raises:
+        LeftAloneError: It cannot be captured, or gives other bits.
+        CaptureError: The device refuses it.
+    """
+    return _Capture(session, short, node, modes, outside, backend, before).run()
+
+
+class _Capture:
+    def __init__(
+        self,
+        session: Session,
+        short: ShortStretch,
+        node: Node,
+        modes: Mapping[int, KernelModes],
+        outside: Mapping[Origin, Place],
+        backend: Backend,
+        before: Before | None,
+    ) -> None:
+        self._session = session
+        self._short = short
+        self._node = node
+        self._modes = modes
+        self._outside = outside
+        self._backend = backend
+        self._before = before
+        self._device = backend.device
+        self._own: dict[Origin, torch.UntypedStorage] = {}
+        self._last = self._last_readers()
+        self._step = 0
+
+    def run(self) -> CapturedAnew:
+        shown = [self._look(origin) for run in self._short.runs for origin in run.shown]
+        changed = [self._look(origin) for origin in sorted(self._short.effects.changes)]
+        generator = self._backend.generator() if self._short.effects.draws else None
+        state = generator.get_state() if generator is not None else None
+        try:
+            for each in shown:
+                each.memory.fill_(_POISON)
+            self._go_back(changed, generator)
+            with self._session.stream(), _plainly(self._device):
+                if self._short.once:
+                    self._segment(self._short.once, ())
+                made = [self._segment(run.operations, run.shown) for run in self._short.runs]
+            different = [each for each in (*shown, *changed) if not torch.equal(each.memory, each.was)]
+        finally:  # nobody has read it meanwhile
+            for each in (*shown, *changed):
+                each.memory.copy_(each.was)
+            if generator is not None and state is not None:
+                generator.set_state(state)
+        if different:
+            raise LeftAloneError(f"{self._told(different[0].origin)} is not equal to the bit")
+        return CapturedAnew(tuple(made), tuple(self._own.values()))
+
+    def _go_back(self, changed: Sequence[Shown], generator: torch.Generator | None) -> None:
+        """Have arguments, state and generator as the replay found them."""
+        if not changed and generator is None:
+            return
+        if self._before is None:
+            raise LeftAloneError("it writes or draws, and what was there before the replay is not at hand")
+        for each in changed:
+            was = self._before.memory.get(each.memory.data_ptr())
+            if was is None or was.numel() != each.memory.numel():
+                raise LeftAloneError("what it writes is not what was looked at before the replay")
+            each.memory.copy_(was)
+        if generator is not None:
+            generator.set_state(self._before.state)
+
+    def _told(self, origin: Origin) -> str:
+        effects = self._short.effects
+        if origin not in effects.made:
+            return "what is left in an argument or in state"
+        operation = effects.operations[effects.made[origin]]
+        return f"what {operation.name} gives at {operation.site}"
+
+    def _look(self, origin: Origin) -> Shown:
+        storage = self._outside[origin].storage
+        memory = as_bytes(storage, storage.nbytes())
+        return Shown(origin, memory, memory.clone())
+
+    # ------------------------------------------------------------------ segments
+
+    def _segment(self, operations: Sequence[int], shown: Sequence[Origin]) -> Segment | None:
+        """Capture one segment, which runs it."""
+        session = self._session
+        session.begin(len(operations) + len(shown))
+        try:
+            for index in operations:
+                self._operation(index)
+                self._forget()
+            for origin in shown:
+                self._show(origin)
+                self._forget()
+            return session.end()
+        except BaseException:
+            session.abort()
+            raise
+
+    def _operation(self, index: int) -> None:
+        operation = self._short.effects.operations[index]
+        with _under(self._modes[index]):
+            if not operation.is_of_aten:
+                results = [self._session.run(_aten.clone.default, (self._node.constants[index],), {})]
+            else:
+                results = results_of(self._call(operation))[1]
+        for result, token in zip(results, operation.results, strict=True):
+            if isinstance(token, Token) and token.origin in self._last:
+                self._take(operation, result, token)
+
+    def _call(self, operation: Operation) -> Any:
+        args, kwargs = operation.arguments(self._operand)
+        func = operation.overload
+        if self._device.type != "cpu" and any([each.is_cpu for each in tensors_of(args, kwargs)]):
+            func, args = without_copies(operation.facts, args, self._device, self._session.run)
+        return self._session.run(func, args, kwargs)
+
+    def _take(self, operation: Operation, result: torch.Tensor, token: Token) -> None:
+        """Note the memory of a result that somebody reads."""
+        found = (result.dtype, tuple(result.shape), result.stride(), result.storage_offset())
+        if found != (token.dtype, tuple(token.shape), token.stride, token.offset):
+            raise LeftAloneError(f"{operation.name} at {operation.site} gives another layout")
+        if token.origin[0] is NEW and token.origin in self._short.effects.made:
+            self._own.setdefault(token.origin, result.untyped_storage())
+
+    def _show(self, origin: Origin) -> None:
+        """Copy a storage to where others read it."""
+        target, source = self._outside[origin].storage, self._own[self._short.home(origin)]
+        nbytes = target.nbytes()
+        if not nbytes:
+            return
+        if source.nbytes() < nbytes:
+            raise LeftAloneError("a storage has become smaller")
+        self._session.run(_aten.copy_.default, (as_bytes(target, nbytes), as_bytes(source, nbytes)), {})
+
+    # ------------------------------------------------------------------ tensors
+
+    def _operand(self, operand: Operand) -> Any:
+        if type(operand) is Number:
+            return operand.value
+        return self._tensor(operand) if type(operand) is Token else operand
+
+    def _tensor(self, token: Token) -> torch.Tensor:
+        own = self._own.get(self._short.home(token.origin))
+        place = Place(own) if own is not None else self._outside.get(token.origin)
+        if place is None:
+            raise LeftAloneError("memory that it reads is gone")
+        storage, start = place
+        with torch.inference_mode(False):
+            tensor = torch.empty(0, dtype=token.dtype, device=storage.device)
+            offset = token.offset + start // tensor.itemsize
+            return tensor.set_(storage, offset, token.shape, token.stride)
+
+    # ------------------------------------------------------------------ lifetimes
+
+    def _steps(self) -> Iterator[Iterable[Origin]]:
+        """What each step reads, in the order in which :meth:`_forget` counts them."""
+        short, touched = self._short, self._short.effects.touched
+        for index in short.once:
+            yield [short.home(token.origin) for token in touched[index].reads]
+        for run in short.runs:
+            for index in run.operations:
+                yield [short.home(token.origin) for token in touched[index].reads]
+            for origin in run.shown:
+                yield [short.home(origin)]
+
+    def _last_readers(self) -> dict[Origin, int]:
+        """The last step that reads each storage; what was computed once is kept if a replay reads it."""
+        steps, once = list(self._steps()), len(self._short.once)
+        last = {origin: step for step, origins in enumerate(steps) for origin in origins}
+        touched = self._short.effects.touched
+        kept = {origin for index in self._short.once for origin in touched[index].makes}
+        return {origin: -1 if origin in kept and step >= once else step for origin, step in last.items()}
+
+    def _forget(self) -> None:
+        """A step is done: storages that no later one reads may die."""
+        step, self._step = self._step, self._step + 1
+        dead = [origin for origin in self._own if self._last[origin] == step]
+        for origin in dead:
+            del self._own[origin]
+
+
+@contextmanager
+def _plainly(device: torch.device) -> Generator[None]:
+    """Nobody sees the operations, and autocast, which has run before them, is off."""
+    with torch.autocast(device.type, enabled=False), unseen_functions(), undispatched():
+        yield
+
+
+@contextmanager
+def _under(modes: KernelModes) -> Generator[None]:
+    """The modes that an operation ran under; the switches are as they were."""
+    default = torch.get_default_dtype()
+    with torch.inference_mode(modes.inference), torch.set_grad_enabled(modes.grad):
+        try:
+            if default is not modes.dtype:
+                torch.set_default_dtype(modes.dtype)
+            yield
+        finally:
+            if default is not modes.dtype:
+                torch.set_default_dtype(default)

@@ -1,0 +1,63 @@
+"""How a recorded stretch was captured: enough to capture its operations anew without the user's code."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from ..arguments import read_switches
+from ..backends.protocol import Segment
+from ..program import Origin
+
+
+class KernelModes(NamedTuple):
+    """What kernels look at besides their operands.
+
+    Attributes:
+        grad: Grad mode; some kernels choose their arithmetic by it.
+        inference: Inference mode.
+        dtype: The default type of results.
+        switches: PyTorch's global switches.
+    """
+
+    grad: bool
+    inference: bool
+    dtype: torch.dtype
+    switches: tuple[Any, ...]
+
+    @classmethod
+    def now(cls) -> KernelModes:
+        """Those of this thread."""
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+        return cls(*modes, read_switches())
+
+
+@dataclass(frozen=True)
+class CapturedSegment:
+    """One segment of a stretch.
+
+    Attributes:
+        segment: What replays it.
+        modes: The operations that were captured into it, by index, each with the modes that it ran under.
+    """
+
+    segment: Segment
+    modes: Mapping[int, KernelModes]
+
+
+@dataclass(frozen=True)
+class CapturedStretch:
+    """The segments of a recorded stretch, and the memory that was there when it ended.
+
+    Attributes:
+        segments: In order.
+        storages: Storages that were made outside or in the call, by origin, not kept alive: whatever reads
+            the memory of the recording besides its segments keeps it alive.
+    """
+
+    segments: tuple[CapturedSegment, ...]
+    storages: Mapping[Origin, weakref.ref[torch.UntypedStorage]]

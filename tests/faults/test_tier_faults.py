@@ -1,0 +1,134 @@
+"""A fault at every point at which an exact tier is made: a line in the report, and nothing else.
+
+What reaches the caller is an interrupt alone. All results are right, before and afterwards, and what was
+captured goes on to replay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import rote
+from rote.base.errors import CaptureError
+from rote.runtime.backends.cuda.session import CudaSession
+from rote.runtime.backends.host.pool import Chunk, HostPool
+from rote.runtime.backends.host.segment import HostSegment
+from rote.runtime.backends.host.session import HostSession
+from rote.runtime.memory.holding import Holding
+from rote.testing import assert_pool_empty, assert_same
+
+from .injection import Injector
+
+
+class OwnError(Exception):
+    """The fault."""
+
+
+FAULTS: dict[str, Any] = {
+    "exception": OwnError,
+    "interrupt": KeyboardInterrupt,
+    "allocation": lambda: torch.OutOfMemoryError("out of memory, as asked for"),
+    "capture": lambda: CaptureError("refused, as asked for"),
+}
+
+
+def targets(device: torch.device, *, after: bool) -> list[tuple[type, str]]:
+    """Between a lease and its assignment nobody could give the lease back."""
+    session: type = CudaSession if device.type == "cuda" else HostSession
+    found = [(session, name) for name in ("begin", "run", "end", "finish")] + [(Holding, "keep")]
+    own: list[tuple[type, str]] = [(Chunk, "__init__"), (HostSegment, "freeze")]
+    own += [] if after else [(HostPool, "lease")]
+    return found if device.type == "cuda" else found + own
+
+
+class Branching(torch.nn.Module):
+    """Two stretches that only read what is outside."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(4, device=device))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.work(x)
+        if y.sum() > 0:
+            return y, y[0]
+        return y * 2 + x.exp(), y
+
+    def work(self, x: torch.Tensor) -> torch.Tensor:
+        y = x
+        for n in range(2):
+            table = torch.arange(4, device=x.device).float().cos()
+            y = (y + table) * x.exp() + n
+            x.sin()
+        return y
+
+
+class Writing(Branching):
+    """One stretch, which writes a buffer and draws random numbers."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.work(x) + torch.rand_like(x)
+        self.count.add_(y.sum(0))
+        return y, self.work(x) + self.count, torch.rand(2, device=x.device)
+
+
+def play(
+    kind: type[Branching],
+    device: torch.device,
+    injector: Injector,
+    point: int | None,
+    fault: Any,
+    *,
+    after: bool,
+) -> None:
+    """Calls with the fault armed in that which makes the tier; each compared with eager."""
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).abs().to(device)
+    ours, theirs = kind(device), kind(device)
+    injector.arm(None, fault)
+    g, raised = rote.graph(ours, keep=True), False
+    for number in range(12):
+        if number == 4:
+            (entry,) = g._keys.entries.values()
+            entry.recordings[0].improve_at(0)
+            injector.arm(point, fault, after=after)
+        torch.manual_seed(number)
+        expected = theirs(x), theirs.count.clone(), torch.rand(2), torch.rand(2, device=device)
+        torch.manual_seed(number)
+        try:
+            result = g(x)
+        except KeyboardInterrupt:  # its call has come to its end
+            assert fault is KeyboardInterrupt and number == 4
+            raised, result = True, expected[0]
+        found = result, ours.count.clone(), torch.rand(2), torch.rand(2, device=device)
+        assert_same(found, expected, f"call {number}")
+        if number == 4:
+            injector.stop()
+    (recording,) = g.report().recordings
+    tier = recording.tier
+    assert tier is not None
+    if point is None or raised:
+        assert tier.used and not tier.left
+    else:
+        (left,) = tier.left  # the other stretch has its tier
+        assert not isinstance(fault, type) or fault.__name__ in left.reason
+    g.reset()
+    del g, entry
+    assert_pool_empty()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("kind", [Branching, Writing])
+def test_a_fault_at_every_point(device, kind, fault, after, monkeypatch):
+    injector = Injector(monkeypatch, targets(device, after=after))
+    play(kind, device, injector, None, FAULTS[fault], after=after)
+    points = list(injector.points)
+    assert len(points) > 10
+    for number, point in enumerate(points):
+        try:
+            play(kind, device, injector, number, FAULTS[fault], after=after)
+        except AssertionError as error:
+            raise AssertionError(f"point {number} of {len(points)}, {point}: {error}") from error
