@@ -233,7 +233,7 @@ def _item(holding: Holding, fresh: Holding | None = None) -> Item:
         return Item(holding.regions(), 0, 0.0)
     fixed = holding is fresh or owner.busy
     value = holding.worth.score * max(holding.operations, 1)
-    return Item(holding.regions(), owner.placed_bytes(), value, fixed)
+    return Item(holding.regions(), owner.placed_bytes() + holding.bytes_beside, value, fixed)
 
 
 def _own(account: Account) -> str:

@@ -79,13 +79,18 @@ class Holding:
     demand: int = 0
     operations: int = 0
     sessions: list[Session] = field(default_factory=list[Session])
+    _beside: dict[int, int] = field(default_factory=dict[int, int])
 
     def __post_init__(self) -> None:
         owner = self.owner()
         self.worth = Worth(owner.replays if owner is not None else 0)
 
-    def keep(self, session: Session) -> None:
+    def keep(self, session: Session, beside: int = 0) -> None:
         """Freeze a finished session.
+
+        Args:
+            session: The capture.
+            beside: Bytes that it needs besides the regions that it lies in.
 
         Raises:
             CaptureError: The device refused it.
@@ -93,11 +98,18 @@ class Holding:
         """
         session.finish()
         self.sessions.append(session)
+        self._beside[id(session)] = beside
+
+    @property
+    def bytes_beside(self) -> int:
+        """Bytes that the sessions need besides the regions that they lie in."""
+        return sum(self._beside.values())
 
     def give_up(self, session: Session) -> None:
         """A session is not needed any more, or was never finished."""
         if session in self.sessions:
             self.sessions.remove(session)
+            del self._beside[id(session)]
         session.release()
 
     def regions(self) -> frozenset[Hashable]:
@@ -109,3 +121,4 @@ class Holding:
         for session in self.sessions:
             session.release()
         self.sessions.clear()
+        self._beside.clear()

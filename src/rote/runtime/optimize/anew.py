@@ -1,12 +1,14 @@
 """Captures a shortened stretch anew, from its operations as data: none of the user's code runs.
 
 Each operation that is left is called as the tracer would have called it, with tensors made of tokens: a
-storage, and how to look at it. The storages are of three kinds:
+storage, and how to look at it. The storages are of four kinds:
 
 - *outside*: arguments, state, and what islands and earlier stretches have made. They lie where the recording
   has them.
 - *own*: what the stretch makes. The session captures their making, so they lie in the memory of the
   recording's pool, and die after their last reader, as in the first capture.
+- *computed once*: what depends on nothing. It is no part of the pool: what lies there for good may have been
+  free when other graphs of the pool were captured, and their replays write to it.
 - *shown*: storages that somebody reads besides the stretch's segments. An island, a read of the host, the
   template of the result and the backends' copies hold their addresses. So each segment ends with copies of
   what it has made or written to where they lie. The alternative is to tell all readers of other addresses:
@@ -23,13 +25,13 @@ table is wrong about, or a kernel that reads where its operands lie shows before
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 
-from ..backends.protocol import Backend, Segment, Session
+from ..backends.protocol import Backend, Segment, Session, raw_call
 from ..capture import without_copies
 from ..operators import tensors_of
 from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
@@ -40,6 +42,7 @@ from .effects import LeftAloneError
 from .shortening import ShortStretch
 
 _aten = torch.ops.aten
+Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 _POISON = 0xFF
 
 
@@ -121,8 +124,9 @@ class _Capture:
                 each.memory.fill_(_POISON)
             self._go_back(changed, generator)
             with self._session.stream(), _plainly(self._device):
-                if self._short.once:
-                    self._segment(self._short.once, ())
+                for index in self._short.once:
+                    self._operation(index, _run_now)
+                    self._forget()
                 made = [self._segment(run.operations, run.shown) for run in self._short.runs]
             different = [each for each in (*shown, *changed) if not torch.equal(each.memory, each.was)]
         finally:  # nobody has read it meanwhile
@@ -168,7 +172,7 @@ class _Capture:
         session.begin(len(operations) + len(shown))
         try:
             for index in operations:
-                self._operation(index)
+                self._operation(index, session.run)
                 self._forget()
             for origin in shown:
                 self._show(origin)
@@ -178,23 +182,23 @@ class _Capture:
             session.abort()
             raise
 
-    def _operation(self, index: int) -> None:
+    def _operation(self, index: int, run: Run) -> None:
         operation = self._short.effects.operations[index]
         with _under(self._modes[index]):
             if not operation.is_of_aten:
-                results = [self._session.run(_aten.clone.default, (self._node.constants[index],), {})]
+                results = [run(_aten.clone.default, (self._node.constants[index],), {})]
             else:
-                results = results_of(self._call(operation))[1]
+                results = results_of(self._call(operation, run))[1]
         for result, token in zip(results, operation.results, strict=True):
             if isinstance(token, Token) and token.origin in self._last:
                 self._take(operation, result, token)
 
-    def _call(self, operation: Operation) -> Any:
+    def _call(self, operation: Operation, run: Run) -> Any:
         args, kwargs = operation.arguments(self._operand)
         func = operation.overload
         if self._device.type != "cpu" and any([each.is_cpu for each in tensors_of(args, kwargs)]):
-            func, args = without_copies(operation.facts, args, self._device, self._session.run)
-        return self._session.run(func, args, kwargs)
+            func, args = without_copies(operation.facts, args, self._device, run)
+        return run(func, args, kwargs)
 
     def _take(self, operation: Operation, result: torch.Tensor, token: Token) -> None:
         """Note the memory of a result that somebody reads."""
@@ -259,6 +263,11 @@ class _Capture:
         dead = [origin for origin in self._own if self._last[origin] == step]
         for origin in dead:
             del self._own[origin]
+
+
+def _run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operation into memory of its own."""
+    return raw_call(func)(*args, **kwargs)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ class _Improvement:
         session = self._open()
         try:
             anew = capture_anew(session, short, node, modes, outside, holding.backend, self._before)
-            holding.keep(session)
+            holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)
             if excess is not None:
                 raise LeftAloneError(f"with the exact tier {excess}")
