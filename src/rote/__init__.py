@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .api import Graphed, Options, Report, graph, pure, set_budget
+from .api import Graphed, Options, Report, graph, no_graphs, pure, set_budget
 from .base import (
     CaptureError,
     EnvironmentError_,
@@ -22,5 +22,6 @@ from .padding import Padded, PaddedReport, padded
 __all__ = [
     "CaptureError", "EnvironmentError_", "Findings", "Graphed", "HazardError", "InternalError",
     "MisuseError", "NotReplayedError", "OptionError", "Options", "Padded", "PaddedReport", "Profile",
-    "Report", "RoteError", "VerificationError", "check", "graph", "padded", "profile", "pure", "set_budget",
+    "Report", "RoteError", "VerificationError", "check", "graph", "no_graphs", "padded", "profile", "pure",
+    "set_budget",
 ]  # fmt: skip

@@ -83,6 +83,7 @@ def test_type_checkers_know_the_options(tmp_path):
         ("max_recordings", 0, "max_recordings=0 must be a whole number of at least 1"),
         ("max_paths", -1, "max_paths=-1 must be a whole number of at least 1"),
         ("max_keys", "3", "max_keys='3' must be a whole number of at least 1"),
+        ("min_segment_size", -1, "min_segment_size=-1 must be a whole number of at least 0"),
         ("verify", -1, "verify=-1 must be a whole number of at least 0"),
         ("verify", True, "verify=True must be a whole number of at least 0"),
         ("verify", 0.5, "verify=0.5 must be a whole number of at least 0"),
@@ -94,6 +95,8 @@ def test_type_checkers_know_the_options(tmp_path):
         ("keep", 1, "keep=1 must be True or False"),
         ("strict", 1, "strict=1 must be True or False"),
         ("enabled", None, "enabled=None must be True or False"),
+        ("forward", 0, "forward=0 must be True or False"),
+        ("backward", None, "backward=None must be True or False"),
     ],
 )
 def test_impossible_values(option, value, text):

@@ -77,6 +77,7 @@ def test_tagged_operators_are_refused_by_strict_mode(device):
         (["rote_apart::twice"], ["rote_apart::twice", "rote_apart::twice.by"], 2),
         (("rote_apart::twice.by", "rote_apart::other"), ["rote_apart::twice.by"], 2),
         (("aten::add",), ["aten::add.Tensor"], 1),
+        (("rote_apart::twice.default",), ["rote_apart::twice"], 2),
     ],
 )
 def test_named_operators_run_between_segments(device, names, operations, segments):
@@ -84,6 +85,14 @@ def test_named_operators_run_between_segments(device, names, operations, segment
         [("RT131", operation) for operation in operations],
         segments,
     )
+
+
+def test_operators_themselves_are_names(device):
+    packet = torch.ops.rote_apart.twice
+    both = [("RT131", "rote_apart::twice"), ("RT131", "rote_apart::twice.by")]
+    assert islands(compare(_twice, inputs(device), split_ops=(packet,)))[0] == both
+    assert islands(compare(_twice, inputs(device), split_ops=(packet.default,)))[0] == both[:1]
+    assert islands(compare(_twice, inputs(device), split_ops=(packet.by,)))[0] == both[1:]
 
 
 def test_named_operators_of_a_backward_run_between_segments(device):
@@ -100,7 +109,7 @@ def test_named_operators_of_a_backward_run_between_segments(device):
     assert islands(g)[0] == [("RT131", "aten::tanh_backward")]
 
 
-@pytest.mark.parametrize("names", ["mylib::op", ("op",), (torch.add,)])
+@pytest.mark.parametrize("names", ["mylib::op", ("op",), (torch.add,), (3,)])
 def test_impossible_names(names):
     with pytest.raises(rote.OptionError, match="must hold names of operators"):
         rote.graph(torch.relu, split_ops=names)

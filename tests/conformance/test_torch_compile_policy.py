@@ -370,6 +370,32 @@ class TestReports:
                     act(torch.ones(5, device=device))
             assert all(each >= CALLS - 4 for each in replays(policy).values())
 
+    @pytest.mark.parametrize("direction", ["forward", "backward"])
+    def test_one_direction_alone(self, device, direction):
+        model = network(device)
+        plain = copy.deepcopy(model)
+        inputs = [torch.randn(6, 8, device=device) for _ in range(CALLS)]
+        with taking_over(**{direction: False}) as policy:
+            got = train(compiled(model), model, inputs)
+            found = replays(policy)
+        torch._dynamo.reset()
+        assert_same(got, train(without_graphs(plain), plain, inputs))
+        assert {name: bool(each) for name, each in found.items()} == {
+            "torch.compile [0/0]": direction == "backward",
+            "torch.compile [0/0] backward": direction == "forward",
+        }
+
+    def test_sizes_that_change_and_are_not_named_run_plainly(self, device):
+        with taking_over(capture_sizes=(4,)) as policy, torch.no_grad():
+            act = compiled(lambda x: x * 2, dynamic=True)
+            for _ in range(CALLS):
+                for size in (3, 4):
+                    assert_same(act(torch.ones(size, device=device)), torch.full((size,), 2.0, device=device))
+            (report,) = [each.report() for each in policy.graphed()]
+        assert len(report.recordings) == 1
+        assert report.replayed == CALLS - 3
+        assert [each.count for each in report.reasons if each.code == "RT319"] == [CALLS - 1]
+
 
 class TestPolicy:
     @needs_policies
@@ -380,6 +406,7 @@ class TestPolicy:
             ({"warmpu": 1}, "'warmpu': .* is no option"),
             ({"kernels": "aten"}, "kernels says how code is compiled, which a policy does not decide"),
             ({"max_autotune": True}, "max_autotune says how code is compiled"),
+            ({"skip_dynamic_graphs": True}, "skip_dynamic_graphs says how code is compiled"),
         ],
     )
     def test_what_is_no_option_is_an_error(self, options, text):

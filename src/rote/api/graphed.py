@@ -35,13 +35,14 @@ from ..runtime.backends import PROCESS
 from ..runtime.engine import Answer, Ledger, Specialization, Subject, Timed, Umpire, strict_reasons
 from ..runtime.memory import Account, parse_size
 from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
-from ..runtime.pytorch import foreign_modes
+from ..runtime.pytorch import foreign_modes, is_kept_out
 from ..runtime.recording import Recording
 from ..runtime.replay import Counts
 from ..runtime.state import ExecutedCode
 from .bound import BoundWeakly, GraphedMethod, Kept
 from .callables import dress, name_of, place_of, takes_any_keyword
 from .compiled import CompiledFrom
+from .exclusion import Exclusion, SizesOf, of_first_tensor
 from .keys import Keys
 from .options import Options
 from .paths import Paths
@@ -76,6 +77,7 @@ class Graphed:
     Attributes that it does not have itself are those of the wrapped callable, so a wrapped module still
     answers as a module does. The methods of a class share an account of memory and a ledger of costs.
     Where a compiler made the callable, ``compiled`` has what it says of it.
+    ``sizes_of`` and ``keeps_all`` are those of :class:`.Exclusion`.
     """
 
     def __init__(
@@ -86,6 +88,8 @@ class Graphed:
         ledger: Ledger | None = None,
         *,
         compiled: CompiledFrom | None = None,
+        sizes_of: SizesOf = of_first_tensor,
+        keeps_all: str | None = None,
     ) -> None:
         settings = read_settings()
         self._function = function
@@ -104,7 +108,8 @@ class Graphed:
         self._verifier, checks = options.verifiers()
         self._compiled = compiled
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
-        self._backwards = BackwardLog(self._tally, self._strict, checks)
+        self._backwards = BackwardLog(self._tally, self._strict, checks, graphs=options.backward)
+        self._exclusion = Exclusion(options, sizes_of, keeps_all)
         limits = options.limits(self._account, strict=self._strict)
         self._ledger = ledger or Ledger(bounded=not limits.keep)
         self._subject = Subject(
@@ -153,6 +158,8 @@ class Graphed:
             return self._function(*args, **kwargs) if value is PLAINLY else value
         # Where PyTorch compiles without its interpreter of frames, modes keep the paths above from answering.
         if self.stands_aside():
+            if self._enabled and is_kept_out() and not foreign_modes():
+                self._count_kept_out(user_site(sys._getframe(1)))
             return self._function(*args, **kwargs)
         if self._compiled is not None and self._is_first(sys._getframe(1)):
             return self._function(*args, **kwargs)
@@ -190,11 +197,21 @@ class Graphed:
         """Whether a call runs plainly, uncounted: switched off, or while others trace or capture."""
         if is_dynamo_compiling() or is_compiling():
             return True
-        return not self._enabled or bool(tracing.get() or foreign_modes() or is_captured())
+        aside = tracing.get() or is_kept_out() or foreign_modes() or is_captured()
+        return not self._enabled or bool(aside)
+
+    def _count_kept_out(self, site: Site) -> None:
+        """Count a call within :func:`..no_graphs`."""
+        if PROCESS.take(self._lock):
+            try:
+                self._counts.calls += 1
+                self._tally.add([reason(rules.KEPT_OUT, "the call was made within rote.no_graphs()", site)])
+            finally:
+                self._lock.release()
 
     def _is_first(self, caller: FrameType) -> bool:
         """Whether PyTorch sets compiled code up in this call, which tells nothing of those that follow."""
-        if self._counts.calls:
+        if self._counts.calls or self._exclusion.keeps_all:
             return False
         self._counts.calls += 1
         why = reason(rules.NOT_YET, "the first call of compiled code sets it up", user_site(caller))
@@ -213,9 +230,13 @@ class Graphed:
         self._catch_up()
         self._paths.end_rest()
         value = self._look(args, kwargs, caller, since)
-        if value is PLAINLY:
+        if value is PLAINLY and not self._is_kept_out():
             self._leave_alone(since)
         return value
+
+    def _is_kept_out(self) -> bool:
+        """Whether the last call was kept out by an option, which is no look in vain."""
+        return bool(self._last_reasons) and self._last_reasons[0].code == rules.KEPT_OUT.code
 
     def _catch_up(self) -> None:
         """Enter in ledger and report what happened since the last call that came here."""
@@ -282,10 +303,16 @@ class Graphed:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
     ) -> tuple[Specialization, Call] | Reason:
         """The key of a call, perhaps a new one, or why there is none."""
+        why = self._exclusion.why_all(caller)
+        if why is not None:
+            return why
         call = self._bind(args, kwargs)
         if call.foreign is not None:
             text = f"{call.foreign_name()} is {call.foreign}"
             return reason(rules.UNSUPPORTED_TENSOR, text, user_site(caller))
+        why = self._exclusion.why(call, caller)
+        if why is not None:
+            return why
         entry = self._keys.find(call)
         if entry is None and self._keys.opens(call):
             call = self._bind(args, kwargs)
@@ -369,7 +396,7 @@ class Graphed:
         self._counts.calls += 1
         self._last_reasons = [why]
         self._tally.add(self._last_reasons)
-        if self._strict and self._warm:
+        if self._strict and self._warm and not self._is_kept_out():
             text = f"{self._name} would not be replayed (strict mode):\n  {why}"
             raise NotReplayedError(text, findings_of([why], self._name))
         return PLAINLY

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
+
+from torch._ops import OpOverload, OpOverloadPacket
 
 from ..base import OptionError
 from ..runtime.engine import Limits
@@ -15,7 +17,9 @@ from ..runtime.verify import Verifier
 
 _BACKENDS = ("auto", "cuda", "host")
 _NUMERICS = ("exact", "plain")
-_COUNTS = {"warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0}
+_COUNTS = {
+    "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
+}  # fmt: skip
 
 REMOVED: Mapping[str, str] = {
     "outputs": "results are copies, and there is no other way; leave the option out",
@@ -46,8 +50,12 @@ class OptionKeywords(TypedDict, total=False):
     verify: int
     verify_tolerance: float
     keep: bool
+    forward: bool
+    backward: bool
+    capture_sizes: Sequence[int | tuple[int, ...]] | None
+    min_segment_size: int
     numerics: Literal["exact", "plain"]
-    split_ops: Sequence[str]
+    split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
     enabled: bool
 
 
@@ -63,6 +71,11 @@ def shows_options(function: _Function) -> _Function:
     ]
     vars(function)["__signature__"] = signature.replace(parameters=[*own, *options])
     return function
+
+
+def _name_of_overload(op: OpOverload[..., Any] | OpOverloadPacket[..., Any]) -> str:
+    """The name of one overload, or that of all."""
+    return f"{op._schema.name}.{op._overloadname}" if isinstance(op, OpOverload) else op._qualified_op_name
 
 
 @dataclass(frozen=True)
@@ -110,15 +123,28 @@ class Options:
             ``backward`` on the results, the walk back counts as part of the call. Recordings in strict mode
             or with ``verify`` are not measured; see :mod:`..runtime.recording.contest`. With True, keys and
             values that never come again are traced all the same, up to ``max_paths``.
+        forward: False, under ``torch.compile`` only, runs compiled forwards plainly and records backwards. A
+            callable that ``rote.graph`` is given has no backward of its own: it is walked over the memory of
+            a recorded call.
+        backward: False records calls only; ``backward()`` through their results runs as plain autograd.
+        capture_sizes: Sizes that are recorded; calls of others run plainly, at once. A number is the length
+            of the first axis of the first tensor among the arguments that is no parameter, a tuple those of
+            its first axes: ``(1, 2, (4, 128))``. Where ``torch.compile`` compiles for sizes that change, they
+            are what changes, in its order. None records all sizes.
+        min_segment_size: Operations that a segment must have, views not counted; those of shorter ones are
+            launched one by one. What Inductor has compiled is always long enough. A call all of whose
+            segments are too short is not recorded.
         numerics: ``"exact"`` leaves operations out that give nothing new, so that every bit is eager's: what
             nobody reads, what an operation has given before (as loops do), what depends on numbers alone.
             The recording is captured anew for that, in its 128th replay, which takes about as long as the
             call that was recorded, and the faster way is kept. The report says how many operations each rule
             has removed, or why none. ``"plain"`` replays what was captured.
-        split_ops: Names of operators that run between two segments: ``("mylib::op", "mylib::op.overload")``.
-            Operators with the tag ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the
-            dispatcher below autograd: ``"aten::addmm"``, not ``"aten::linear"``. Views are never split
-            around.
+        split_ops: Operators that run between two segments, by name or as they are: ``("mylib::op",
+            "mylib::op.overload", torch.ops.mylib.op)``. Operators with the tag
+            ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:
+            ``"aten::addmm"``, not ``"aten::linear"``. Views are never split around. What Inductor has
+            compiled together with such an operator runs between two segments as a whole; of code that is
+            compiled by another backend than rote's, the name is looked for in its source.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -133,8 +159,12 @@ class Options:
     verify: int = 0
     verify_tolerance: float = 0.0
     keep: bool = False
+    forward: bool = True
+    backward: bool = True
+    capture_sizes: Sequence[int | tuple[int, ...]] | None = None
+    min_segment_size: int = 0
     numerics: Literal["exact", "plain"] = "exact"
-    split_ops: Sequence[str] = ()
+    split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -147,15 +177,41 @@ class Options:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
         parse_size(self.budget, "budget")
-        names: Any = self.split_ops
-        if isinstance(names, str) or not all(isinstance(each, str) and "::" in each for each in names):
-            raise OptionError(f'split_ops={names!r} must hold names of operators, as ("mylib::op",)')
+        self._check_operators()
+        self._check_sizes()
         tolerance: Any = self.verify_tolerance
         if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
             raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
-        for name in ("strict", "strict_output", "keep", "enabled"):
+        for name in ("strict", "strict_output", "keep", "forward", "backward", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
+        if not (self.forward or self.backward):
+            raise OptionError("forward=False and backward=False leave nothing to record; use enabled=False")
+
+    def _check_operators(self) -> None:
+        given: Any = self.split_ops
+        kinds = (OpOverload, OpOverloadPacket)
+        if isinstance(given, str) or not all(
+            isinstance(each, kinds) or (isinstance(each, str) and "::" in each) for each in given
+        ):
+            raise OptionError(f'split_ops={given!r} must hold names of operators, as ("mylib::op",)')
+
+    def _check_sizes(self) -> None:
+        given: Any = self.capture_sizes
+        if given is None:
+            return
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise OptionError(f"capture_sizes={given!r} must hold sizes, as (1, 2, (4, 128)), or be None")
+        every: list[Any] = [*given]
+        numbers = [part for each in every for part in (each if isinstance(each, tuple) else (each,))]
+        if not all(type(number) is int and number >= 0 for number in numbers) or () in every:
+            raise OptionError(f"capture_sizes={given!r} must hold sizes, as (1, 2, (4, 128)), or be None")
+
+    def operators(self) -> frozenset[str]:
+        """The names of the operators in ``split_ops``."""
+        return frozenset(
+            each if isinstance(each, str) else _name_of_overload(each) for each in self.split_ops
+        )
 
     def verifiers(self) -> tuple[Verifier, Verifier] | tuple[None, None]:
         """Verifiers for calls and for backward passes through them; none where nothing is verified."""
@@ -173,7 +229,8 @@ class Options:
             account=account,
             guess=not strict,
             keep=self.keep or strict or bool(self.verify),
-            split=frozenset(self.split_ops),
+            min_segment=self.min_segment_size,
+            split=self.operators(),
             exact=self.numerics == "exact",
             silent=self.strict_output,
         )

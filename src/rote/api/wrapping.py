@@ -7,7 +7,7 @@ from typing import Any, Unpack, overload
 
 import torch
 
-from ..base import MisuseError
+from ..base import MisuseError, OptionError
 from .graphed import Graphed
 from .module import GraphedModule
 from .options import OptionKeywords, Options, shows_options
@@ -40,6 +40,11 @@ def graph(function: Callable[..., Any] | None = None, /, **options: Unpack[Optio
         MisuseError: ``function`` is not callable, or graphed already.
     """
     wanted = Options.make(**options)
+    if not wanted.forward:
+        raise OptionError(
+            "forward=False is for torch.compile(backend='rote'), where a backward is code of its own; one of "
+            "rote.graph is walked over the memory of a recorded call"
+        )
     if function is None:
         return lambda wrapped: graph(wrapped, **options)
     if isinstance(function, Graphed):

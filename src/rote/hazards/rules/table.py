@@ -124,6 +124,7 @@ PADDING_CHECKED = Rule("RT315", "padding still being checked", _SPEED, Topic.LIM
 TOO_LARGE_TO_PAD = Rule("RT316", "larger than the largest padded size", _SPEED, Topic.LIMITS)
 PADDING_SHOWS = Rule("RT317", "padding changes the results", _SPEED, Topic.LIMITS)
 NOT_PADDED = Rule("RT318", "cannot be padded", _SPEED, Topic.LIMITS)
+KEPT_OUT = Rule("RT319", "kept out of graphs on request", _SPEED, Topic.LIMITS)
 REPLAY_DIFFERS = Rule("RT321", "replay differs from the plain call", _WRONG, Topic.VERIFICATION)
 HIDDEN_VALUE = Rule("RT322", "value that cannot be seen", _WRONG, Topic.VERIFICATION)
 HIDDEN_BRANCH = Rule("RT323", "branch on something that cannot be seen", _WRONG, Topic.VERIFICATION)

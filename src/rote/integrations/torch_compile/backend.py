@@ -11,17 +11,21 @@ Compiled code is one operation a region (:mod:`rote.runtime.operators.compiled`)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from ...api import CompiledFrom, Graphed
+from ...enclosed import unfold
 from ...runtime.pytorch import leave_runtime_alone
 from .inputs import inputs_of
-from .kernels import compiled
-from .listing import Listing
-from .torch_private import compile_number
+from .kernels import KernelPlan
+from .listing import Listing, of_list
+from .sizes import SizesOfInputs
+from .torch_private import annotation_of, compile_number
 from .wishes import Wishes
+
+SKIPPED = "skip_dynamic_graphs=True keeps code for sizes that change out of graphs"
 
 
 class TorchCompileBackend(Listing):
@@ -44,7 +48,7 @@ class TorchCompileBackend(Listing):
             inputs: Examples of its inputs.
             mode: As for Inductor; what it says of CUDA graphs is left out.
             options: Options of :func:`rote.graph`, ``kernels`` (``"inductor"`` or ``"aten"``),
-                ``max_parameter_sets``, and Inductor's.
+                ``max_parameter_sets``, ``skip_dynamic_graphs``, and Inductor's.
 
         Returns:
             The graphed callable.
@@ -52,18 +56,41 @@ class TorchCompileBackend(Listing):
         Raises:
             OptionError: A mode or an option is unknown, or has an impossible value.
         """
-        wishes = Wishes.of(mode, options)
+        wishes = Wishes.of(mode, options).noted(annotation_of(graph))
         leave_runtime_alone()
-        number, sources = compile_number(), inputs_of(graph)
-        function = compiled(graph, inputs, wishes.kernels, wishes.patches)
-        function.__qualname__ = f"torch.compile [{number}]"
-        graphed = Graphed(
-            function,
-            wishes.recording,
-            compiled=CompiledFrom(wishes.kernels, sources, wishes.max_parameter_sets),
+        name, sources = f"torch.compile [{compile_number()}]", inputs_of(graph)
+        unfold(graph)
+        sizes = SizesOfInputs.of(graph, sources)
+        around_backward = around_static = None
+        if sizes.change and wishes.skip_dynamic_graphs:
+            around_static = partial(self._around_static, wishes, name)
+            wishes = wishes.kept(SKIPPED)
+        elif not (wishes.recording.forward or wishes.kept_out):
+            around_backward = partial(self._around_backward, wishes, name)
+        plan = KernelPlan(
+            wishes.kernels, wishes.patches, wishes.recording.operators(), around_backward, around_static
         )
-        self._alive.add(graphed)
-        return graphed
+        return self._graph(plan.compiled(graph, inputs), name, wishes, sources, sizes)
+
+    def _around_backward(self, wishes: Wishes, name: str, made: Callable[..., Any]) -> Callable[..., Any]:
+        """Graph a compiled backward, whose forward is not."""
+
+        def backward(*given: Any) -> Any:
+            return made([*given])
+
+        return of_list(self._graph(backward, f"{name}, backward", wishes.of_backward()))
+
+    def _around_static(
+        self, wishes: Wishes, name: str, made: Callable[..., Any], is_backward: bool
+    ) -> Callable[..., Any]:
+        """Graph the part of compiled code in which no size changes."""
+
+        def static(*given: Any) -> Any:
+            return made(*given)
+
+        if is_backward:
+            return self._graph(static, f"{name}, static part of the backward", wishes.of_backward())
+        return self._graph(static, f"{name}, static part", wishes)
 
     def reset(self) -> None:
         """Free everything that was recorded; ``torch._dynamo.reset()`` calls this."""

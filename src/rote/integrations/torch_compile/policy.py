@@ -29,12 +29,11 @@ from typing import Any
 
 import torch
 
-from ...api import CompiledFrom, Graphed
 from ...base import EnvironmentError_, OptionError
 from ...runtime.arguments import CompiledInput
 from ...runtime.pytorch import HandedRegion, leave_runtime_alone
 from .inputs import line_of
-from .listing import Listing
+from .listing import Listing, of_list
 from .torch_private import (
     HandedPart,
     PolicyBase,
@@ -142,15 +141,12 @@ class CudagraphPolicy(Listing, PolicyBase):
         def function(*inputs: Any) -> Any:
             return region(list(inputs))
 
-        function.__qualname__ = name
         inputs = tuple(
             CompiledInput(name, line_of(stack), number in part.static)
             for number, (name, stack) in enumerate(zip(part.names, part.stacks, strict=True))
         )
-        source = CompiledFrom(self._wishes.kernels, inputs, self._wishes.max_parameter_sets)
-        graphed = Graphed(function, self._wishes.recording, compiled=source)
-        self._alive.add(graphed)
-        return partial(_boxed, graphed)
+        wishes = self._wishes.of_backward() if backward else self._wishes
+        return of_list(self._graph(function, name, wishes, inputs))
 
 
 def _apart(code: Code) -> Code:
@@ -179,13 +175,6 @@ def _apart(code: Code) -> Code:
     return run
 
 
-def _boxed(graphed: Graphed, inputs: list[Any]) -> Any:
-    """Call with a list of inputs, and empty it, as compiled code does."""
-    given = tuple(inputs)
-    inputs.clear()
-    return graphed(*given)
-
-
 def cudagraph_policy(**options: Any) -> CudagraphPolicy:
     """A policy that puts rote in the place of PyTorch's own CUDA graphs.
 
@@ -209,8 +198,8 @@ def cudagraph_policy(**options: Any) -> CudagraphPolicy:
             f"torch {torch.__version__} has no torch._inductor.config.cudagraph_policy (torch 2.13 has it); "
             'compile with backend="rote" instead of mode="reduce-overhead"'
         )
-    wishes = Wishes.of(None, options)
-    others = sorted({*options} & {"kernels", *wishes.patches})
+    wishes = Wishes.of(None, options, for_graphs=True)
+    others = sorted({*options} & {"kernels", "skip_dynamic_graphs", *wishes.patches})
     if others:
         text = "says how code is compiled, which a policy does not decide; say it where you compile"
         raise OptionError(f"{others[0]} {text}")

@@ -33,6 +33,22 @@ def replayable(compiler: Callable[..., Any]) -> Callable[..., Any]:
     return compile_one
 
 
+def annotation_of(graph: torch.fx.GraphModule) -> tuple[bool | None, bool | None]:
+    """What ``torch._dynamo.override_cudagraphs`` says of forward and backward of a graph; None: nothing.
+
+    Seen in torch 2.13; earlier versions have no such thing.
+    """
+    found: Any = graph.meta.get("cudagraph_annotation")
+    return getattr(found, "fwd", None), getattr(found, "bwd", None)
+
+
+def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Mark a function that takes its inputs in a list, as PyTorch asks for. Seen in torch 2.11 and 2.13."""
+    made: Any = call
+    made._boxed_call = True
+    return call
+
+
 @dataclass(frozen=True)
 class InputNode:
     """An input of a graph of Dynamo's.

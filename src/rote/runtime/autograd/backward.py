@@ -41,7 +41,7 @@ from ..backends import PROCESS
 from ..fingerprint import WatchedWords, watch
 from ..memory import Holding
 from ..program import EAGER, PLAINLY, BackwardLog, Result, apply_of, with_own_node, without_view
-from ..pytorch import foreign_modes, is_wrapped
+from ..pytorch import foreign_modes, is_kept_out, is_wrapped
 from ..reads.trace import Output
 from .again import Repeatable
 from .graph import GradientWalk, Order, Parted, Probe, ResultGroup, SeenNode, Tracked, added
@@ -203,7 +203,7 @@ class Backward:
             return self._differentiable(again, gradients, needed)
         every = (1 << len(needed)) - 1
         bits = every if all(needed) else sum(1 << number for number, need in enumerate(needed) if need)
-        newest = self._newest
+        newest = self._newest if not is_kept_out() else None
         value = newest.answer((bits, *gradients)) if newest is not None else NOT_MINE
         if value is not NOT_MINE:
             return self._walk.unpack(value, bits, gradients)
@@ -261,6 +261,10 @@ class Backward:
         """Walk by a recording where there is one; plainly inside of somebody's trace."""
         if self._released is not None:
             return _plainly(rules.NOT_YET, self._released, REMEDY)
+        if not self._log.graphs:
+            return _plainly(rules.KEPT_OUT, "backward=False")
+        if is_kept_out():
+            return _plainly(rules.KEPT_OUT, "it was started within rote.no_graphs()")
         if foreign_modes():
             return _plainly(rules.NOT_YET, "a mode or a transform is in force around it", OUTSIDE)
         if any([gradient is not None and is_wrapped(gradient) for gradient in gradients]):

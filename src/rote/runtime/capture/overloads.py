@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..backends.protocol import raw_call
-from ..operators import Facts, composite_call, facts_of, is_region
+from ..operators import REGIONS, Facts, composite_call, facts_of, is_named, is_region
 from ..program import replaced_kernels
 from ..pytorch import Running, counts_inside
 from .zeros import LAZY_ZEROS
@@ -64,6 +64,7 @@ class Overload:
         seeds, vectors = "seeds" in facts.row, "vectors" in facts.row
         running = Running(func.name(), len(func._schema.arguments)) if seen else None
         apart = facts.apart or (not func.is_view and is_named(func, split))
+        apart = apart or (is_region(func) and REGIONS.has_one_of(facts.name, split))
         odd = facts.blank or apart or special or seen or seeds or vectors or func is LAZY_ZEROS
         repeats = facts.simple and parts is None and not odd
         alias = repeats and func.is_view
@@ -72,8 +73,3 @@ class Overload:
             func, facts, raw_call(func), parts, seen, seeds, special, repeats, alias, quiet, vectors, apart,
             counts_inside(func), running,
         )  # fmt: skip
-
-
-def is_named(func: Any, names: Collection[str]) -> bool:
-    """Whether names contain an overload, under its own name or that of all overloads."""
-    return bool(names) and (str(func._schema.name) in names or func.name() in names)

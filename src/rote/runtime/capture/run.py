@@ -75,6 +75,7 @@ class Plan:
         path: Values along it.
         watch: The gradient slots before the call, weakly.
         meet: Called with each tensor made outside, before the call changes its gradient slot.
+        min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then its reads and writes are not noted.
@@ -90,6 +91,7 @@ class Plan:
     path: Sequence[Any] = ()
     watch: weakref.ref[GradientWatch] | None = None
     meet: Callable[[torch.Tensor], None] = lambda tensor: None
+    min_segment: int = 0
     split: frozenset[str] = frozenset()
     generators: Iterable[torch.Generator] = ()
     known: Known | None = None
@@ -349,7 +351,7 @@ class TracedCall:
         plan = self._plan
         cursor = Cursor(
             plan.root, storages, plan.backend.device, self._tape, plan.warmup,
-            follow=follow, stop=stop, watch=plan.watch,
+            follow=follow, stop=stop, watch=plan.watch, least=plan.min_segment,
         )  # fmt: skip
         stands = plan.stands.by_number if plan.stands is not None else {}
         known = self._call.generators()

@@ -10,9 +10,11 @@ from ...base import CaptureError, MemoryShortageError
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..autograd.graph import seeds_on_host
-from ..operators import Placement, facts_of, rule_of, runs_of, tensors_of
+from ..backends.protocol import raw_call
+from ..operators import Placement, facts_of, rule_of, tensors_of
 from ..program import Operation
-from ..pytorch import Running
+from ..program import operations as ops
+from ..pytorch import Running, is_kept_out
 from .overloads import Overload
 from .path import Cursor, Mode, RestartError, SegmentTape
 from .stores import without_copies
@@ -77,7 +79,10 @@ class Runner:
     ) -> Any:
         cursor, func = self._cursor, known.func
         tape = cursor.recorder
-        if placement is _CAPTURED:
+        short = placement is _CAPTURED and cursor.is_short and not known.seeds
+        if short and (known.alias or cursor.node.operations[cursor.index].kind == ops.VIEWED):
+            return known.raw(*args, **kwargs)  # no segment is open, and it launches nothing
+        if placement is _CAPTURED and not short:
             try:
                 if not cursor.on_host:
                     capture = partial(tape.capture, cursor)
@@ -93,7 +98,10 @@ class Runner:
                     raise RestartError(operation.name) from None
         # Where what was captured so far has run, a refused operation ends a segment.
         refused = known.apart or cursor.index in cursor.node.refused
-        code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
+        kept_out = short or (placement is Placement.ISLAND and not refused and is_kept_out())
+        code = rules.KEPT_OUT.code
+        if not kept_out:
+            code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         cursor.node.pure = False
         return self.seen(
             tape.island, cursor, operation, func, args, kwargs, code, early=placement is Placement.EARLY
@@ -122,4 +130,4 @@ class Runner:
         tape.shortage = str(error)
         tape.abort(cursor)
         cursor.stop_recording()
-        return self.seen(runs_of(func), *args, **kwargs)
+        return self.seen(raw_call(func), *args, **kwargs)

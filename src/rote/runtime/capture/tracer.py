@@ -62,6 +62,7 @@ from ..program import operations as ops
 from ..pytorch import (
     DispatchMode,
     count_versions,
+    is_kept_out,
     is_lazy_zero,
     resolve_lazily,
     run_compiled,
@@ -170,7 +171,7 @@ class Tracer(DispatchMode):
         if known.inside:
             count_versions()
         facts, parts = known.facts, known.parts
-        if known.repeats and cursor.node.complete and not self._lazy_zeros:
+        if known.repeats and cursor.node.complete and not self._lazy_zeros and not is_kept_out():
             was = self._repeats.find(facts, args, kwargs)
             if was is not None:
                 return self._repeat(was, known, args, kwargs)
@@ -277,10 +278,12 @@ class Tracer(DispatchMode):
         cursor = self.cursor
         storages, facts = cursor.storages, known.facts
         tensors, tokens, operands, named = operands_of(args, kwargs, storages.token)
+        # The seed of an attention lies on the host or on the device, as it was drawn in a segment or not.
+        apart = known.apart or (is_kept_out() and not facts.op.is_view and not known.seeds)
         if (
             facts.simple
             and tensors
-            and not known.apart
+            and not apart
             and "device" not in kwargs
             and self.placer.are_at_home(tensors, tokens)
         ):
@@ -288,7 +291,7 @@ class Tracer(DispatchMode):
             placement = Placement.ISLAND if refused and cursor.index in refused else _CAPTURED
         else:
             placement = self.placer.place(facts, tensors, args, kwargs)
-            if known.apart and placement is _CAPTURED:
+            if apart and placement is _CAPTURED:
                 placement = Placement.ISLAND
             self.placer.note_devices(tensors)
         site = self._sites.here()
@@ -331,6 +334,9 @@ class Tracer(DispatchMode):
             return self.runner.seen(run_compiled, graph, inputs)
         if takes_tickets(graph):
             self._block_ticket()
+            return self.runner.seen(run_compiled, graph, inputs)
+        if self.cursor.blockers and self.cursor.mode is _OBSERVE:  # nothing of this call is kept
+            self.writes.note(operands.written)
             return self.runner.seen(run_compiled, graph, inputs)
         inputs.clear()  # as compiled code does, so that what is needed no more is freed
         return self.__torch_dispatch__(region.overload, (), tuple(operands))

@@ -22,6 +22,7 @@ from ..backends.protocol import Backend, Session, is_shortage
 from ..capture import out_of_memory
 from ..memory import BUDGETS, Account, Holding, format_size
 from ..program import StorageTable
+from ..program.operations import CAPTURED
 from ..recording import Recording
 
 
@@ -66,6 +67,23 @@ def keep(
         return with_room(act, make_room or (lambda: None), site)
     except CaptureError as error:
         return reason(rules.CAPTURE_FAILED, str(error), site)
+
+
+def all_short(recording: Recording, least: int, site: Site) -> Reason | None:
+    """Why a recording is not made: no graph in it would be worth it."""
+    if not least:
+        return None
+    captured = 0
+    for node in recording.root.walk():
+        short = node.short_runs(least)
+        worth = [each for n, each in enumerate(node.operations) if each.kind == CAPTURED and n not in short]
+        if worth:
+            return None
+        captured += sum(each.kind == CAPTURED for each in node.operations)
+    if not captured:
+        return None
+    text = f"no segment of the call has {least} operations (min_segment_size)"
+    return reason(rules.KEPT_OUT, text, site)
 
 
 def was_evicted(recording: Recording, site: Site | None) -> list[Reason]:

@@ -49,7 +49,7 @@ from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_now
 from .guard_reasons import guard_reasons, strict_reasons
 from .opening import Refused, extend, prepare
 from .settling import Settling
-from .shortage import was_evicted
+from .shortage import all_short, was_evicted
 from .states import Life, LifeEvent, State
 from .steadiness import SHOWN
 from .subject import Subject
@@ -272,6 +272,10 @@ class Specialization:
     def _record(
         self, recording: Recording, plan: Plan, call: Call, site: Site, found: list[Reason]
     ) -> Answer:
+        pointless = all_short(recording, self.limits.min_segment, site)
+        if pointless is not None:
+            self.give_up(LifeEvent.LIMIT, pointless)
+            return Answer(PLAINLY, EAGER, [pointless])
         spots = self.choice.spots(recording, call, site)
         if isinstance(spots, Reason):
             return Answer(PLAINLY, EAGER, [spots])
@@ -321,6 +325,7 @@ class Specialization:
         random = HostRandom.read()
         plan = replace(
             plan,
+            min_segment=self.limits.min_segment,
             split=self.limits.split | self.executed.hiding,
             watch=weakref.ref(watch),
             meet=watch.teller(),

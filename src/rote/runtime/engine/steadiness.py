@@ -35,7 +35,7 @@ from ..program import (
     lying_in,
     within,
 )
-from ..pytorch import constants_of
+from ..pytorch import constants_of, is_kept_out
 from ..reads.trace import Effect, Noted, UnseenCode
 from ..state import Difference, ExecutedCode, Reads, Snapshot
 
@@ -174,6 +174,9 @@ def surroundings_reasons(
         codes = list(executed.globals)
         lines = [line for name in _SWITCHING if (line := line_that_calls("", name, codes)) is not None]
         found.append(reason(rules.AMBIENT_CHANGES, changed, lines[0] if len(lines) == 1 else site))
+    if is_kept_out():
+        text = "the call begins a region of rote.no_graphs() and does not end it"
+        found.append(reason(rules.AMBIENT_CHANGES, text, site))
     if executed.seeds is not None:
         found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", executed.seeds))
     if executed.hooks and outcome.template.tracked:

@@ -33,6 +33,7 @@ class Limits:
         account: Whose budget the recordings count against.
         guess: The place of an argument may be guessed (a wrong guess costs a recording).
         keep: Recordings are not measured against plain calls.
+        min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
         exact: Recordings get an exact tier.
         silent: In strict mode, output that a replay does not repeat counts against it.
@@ -44,6 +45,7 @@ class Limits:
     account: Account
     guess: bool
     keep: bool
+    min_segment: int
     split: frozenset[str]
     exact: bool
     silent: bool

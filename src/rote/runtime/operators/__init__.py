@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .boundaries import Placement, place, rule_of
-from .compiled import REGIONS, RegionOperands, call_of_region, is_region, runs_of
-from .facts import Facts, facts_of, overload_named, short
+from .compiled import REGIONS, RegionOperands, call_of_region, is_region, is_region_named
+from .facts import Facts, facts_of, is_named, overload_named, short
 from .operands import (
     PLAIN_VALUES,
     filled_in,

@@ -16,8 +16,9 @@ among its tensors, which no schema allows. The tracer calls it directly.
 from __future__ import annotations
 
 import itertools
+import re
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..pytorch import CompiledGraph, compiled_writes, draws_numbers, is_uncapturable, run_compiled
+from .facts import names_of
 
 _NAMESPACE = "rote_compiled"
 _UNSAFE, _DRAWS = torch.Tag.cudagraph_unsafe, torch.Tag.nondeterministic_seeded
@@ -100,10 +102,33 @@ class Regions:
         self._numbers = itertools.count()
         self._by_graph: dict[int, Region] = {}
         self._by_name: dict[str, Region] = {}
+        self._operators: dict[int, frozenset[str]] = {}
 
     def of(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
         """The region that PyTorch runs by a call of ``graph``."""
         return self._by_graph.get(id(graph)) or self._define(graph, inputs)
+
+    def note_operators(self, graph: CompiledGraph, operators: Collection[Any]) -> None:
+        """Of which overloads compiled code was made."""
+        self._operators[id(graph)] = frozenset(name for op in operators for name in names_of(op))
+        weakref.finalize(graph, self._operators.pop, id(graph), None)
+
+    def has_one_of(self, name: str, operators: Collection[str]) -> bool:
+        """Whether the region of an operator has one of these operators in it, as far as that is known.
+
+        Where nobody has noted its operators, the source is asked, which has their names in comments, calls
+        and names of kernels. Too many are found there rather than too few.
+        """
+        region = self._by_name.get(name)
+        graph = region.graph() if region is not None and operators else None
+        if graph is None:
+            return False
+        known = self._operators.get(id(graph))
+        if known is not None:
+            return not known.isdisjoint(operators)
+        source = getattr(graph, "source_code", "")
+        packets = "|".join(re.escape(each.partition("::")[2].partition(".")[0]) for each in operators)
+        return not source or re.search(rf"(?<![a-zA-Z])(?:{packets})(?![a-zA-Z])", source) is not None
 
     def call_of(self, name: str) -> Callable[..., Any] | None:
         """What runs the region of an operator and keeps it alive; None if there is none."""
@@ -137,11 +162,11 @@ def is_region(op: Any) -> bool:
     return op.namespace == _NAMESPACE
 
 
+def is_region_named(name: str) -> bool:
+    """Whether the operator of a name stands for a compiled region."""
+    return name.startswith(f"{_NAMESPACE}::")
+
+
 def call_of_region(op: Any) -> Callable[..., Any] | None:
     """What runs the region that an overload stands for; None once its compiled code is gone."""
     return REGIONS.call_of(op.name())
-
-
-def runs_of(op: Any) -> Callable[..., Any]:
-    """What is called to run an overload: that of a region cannot go through the dispatcher."""
-    return (call_of_region(op) if is_region(op) else None) or op

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -175,6 +176,17 @@ def overload_named(name: str) -> Any:
         return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
     except AttributeError:
         raise LookupError(f"no library that is loaded has the operator {name}") from None
+
+
+def is_named(func: Any, names: Collection[str]) -> bool:
+    """Whether names contain an overload: ``mylib::op``, ``mylib::op.overload``, ``mylib::op.default``."""
+    return bool(names) and any([name in names for name in names_of(func)])
+
+
+def names_of(func: Any) -> tuple[str, str]:
+    """The name of all overloads and that of one, as users write them: the latter has ``.default``."""
+    packet, name = str(func._schema.name), func.name()
+    return packet, name if name != packet else f"{name}.default"
 
 
 def short(name: str) -> str:

@@ -36,17 +36,21 @@ class BackwardLog:
         tally: Counts reasons.
         strict: Raise for backward passes that would not replay, after their warm-up.
         checks: Makes the passes and checks them; None for no checks.
+        graphs: Passes may be recorded.
 
     Attributes:
         calls: How many backward passes went through recorded calls.
         replayed: How many of them were replayed.
     """
 
-    def __init__(self, tally: Tally, strict: bool, checks: Checks | None = None) -> None:
+    def __init__(
+        self, tally: Tally, strict: bool, checks: Checks | None = None, *, graphs: bool = True
+    ) -> None:
         self.calls = 0
         self.replayed = 0
         self.strict = strict
         self.checks = checks
+        self.graphs = graphs
         self._tally = tally
 
     @property

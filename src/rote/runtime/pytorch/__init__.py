@@ -30,6 +30,7 @@ from .frames import (
     untraced,
     watching_compilations,
 )
+from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding
 from .modes import DispatchMode
 from .processes import Contact, contact, is_acting, is_quiet

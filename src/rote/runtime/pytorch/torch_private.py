@@ -60,6 +60,21 @@ _wrapped: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_functorc
 _batched: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_legacy_batchedtensor")
 
 
+class KeptObjects(NamedTuple):
+    """How objects are kept for a thread, and for those on which autograd works for it."""
+
+    put: Callable[[str, object], None]
+    has: Callable[[str], bool]
+    get: Callable[[str], object]
+
+
+def kept_objects() -> KeptObjects | None:
+    """PyTorch's own way; None where its names are missing."""
+    names = ("_stash_obj_in_tls", "_is_key_in_tls", "_get_obj_in_tls")
+    found = [_found(name) for name in names]
+    return KeptObjects(*found) if all(found) else None
+
+
 def _owns_nothing(tensor: torch.Tensor) -> bool:
     """:func:`is_wrapped` by public means: most wrappers have no storage."""
     try:

@@ -18,7 +18,8 @@ import torch
 from ...base import Site
 from ...hazards.rules import Reason
 from ..autograd import Backward
-from ..backends.protocol import Segment
+from ..backends.protocol import Segment, refill
+from ..operators import is_region_named
 from ..program import (
     COUNTS_ALL,
     Counted,
@@ -33,6 +34,7 @@ from ..program import (
     Token,
     Way,
 )
+from ..program.operations import CAPTURED, ISLAND, VIEWED
 from ..reads.trace import Noted
 from .captured import CapturedStretch
 
@@ -59,7 +61,7 @@ class Island:
         """Run the operation and copy its results into the recorded ones."""
         for recorded, fresh in zip(self.results, self.call(), strict=True):
             if recorded is not None:
-                recorded.copy_(fresh)
+                refill(recorded, fresh)
 
 
 Step = Segment | Island | Reseed
@@ -137,6 +139,21 @@ class Node:
     def recorded(self) -> bool:
         """Whether the stretch can be replayed."""
         return self.steps is not None
+
+    def short_runs(self, least: int) -> frozenset[int]:
+        """Indices of what would be captured in segments of fewer operations than that, views included."""
+        found, run, count = set[int](), list[int](), 0
+        for index, operation in enumerate(self.operations):
+            kind = operation.kind if index not in self.refused else ISLAND
+            if kind == ISLAND:
+                found.update(run if count < least else ())
+                run, count = [], 0
+            elif kind in (CAPTURED, VIEWED):
+                run.append(index)
+                # How many kernels compiled code launches is not known, and more than one as a rule.
+                count += least if is_region_named(operation.name) else kind == CAPTURED
+        found.update(run if count < least else ())
+        return frozenset(found)
 
     def forget(self, index: int) -> None:
         """Drop what was observed from an operation on: a later call did something else."""

@@ -14,7 +14,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call
 from ..autograd import Backward
-from ..backends.protocol import Backend
+from ..backends.protocol import Backend, refill
 from ..program import COUNTS_ALL, INPUT_VIEW, Counted, Template
 from ..recording import Node, Own, Recording, StaticInputs, hand_out
 
@@ -49,7 +49,7 @@ def replay(root: Node) -> Replayed:
         if child is None or child.steps is None:
             return Replayed(node, path, None, value)
         for recorded, fresh in zip(child.arrivals, parts, strict=False):
-            recorded.copy_(fresh)
+            refill(recorded, fresh)
         path.append(value)
         node, steps = child, child.steps
 

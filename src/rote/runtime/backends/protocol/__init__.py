@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .aliases import OWNING, Aliases
+from .aliases import OWNING, Aliases, refill
 from .base import (
     SHARED,
     Backend,

@@ -40,5 +40,17 @@ class Aliases:
         return value
 
 
+def refill(recorded: torch.Tensor, fresh: torch.Tensor) -> None:
+    """Copy what a replay has made anew to where a recording has it, in any mode.
+
+    What a call made in inference mode may not be written outside of it, where a replay may be.
+    """
+    if recorded.is_inference() and not torch.is_inference_mode_enabled():
+        with torch.inference_mode():
+            recorded.copy_(fresh)
+    else:
+        recorded.copy_(fresh)
+
+
 OWNING = Aliases()
 """For recordings that use nothing of the caller's in place."""

@@ -53,6 +53,7 @@ class Cursor:
         follow: Start by following what has already been replayed.
         stop: Where following ends; None for the next branch behind the followed path.
         watch: The gradient slots before the call, weakly, since they keep parameters.
+        least: Operations that a segment must have.
 
     Attributes:
         node: The current stretch of the call.
@@ -78,6 +79,7 @@ class Cursor:
         follow: bool,
         stop: Stop | None,
         watch: weakref.ref[GradientWatch] | None,
+        least: int = 0,
     ) -> None:
         self.node = root
         self.index = 0
@@ -95,10 +97,13 @@ class Cursor:
         self._warmup = warmup
         self._stop = stop
         self._watch = watch
+        self._least = least
+        self._short: frozenset[int] = frozenset()
         self.mode = Mode.FOLLOW if follow else self._next_mode()
         if follow:
             self.check_stop()
         elif self.mode is Mode.RECORD:
+            self._look_for_short()
             self.recorder.start(root)
 
     @property
@@ -127,6 +132,7 @@ class Cursor:
         self.mode = Mode.OBSERVE
         if self.tape is not None:
             self.mode = Mode.RECORD
+            self._look_for_short()
             self.tape.resume(stop.node)
 
     def stop_recording(self) -> None:
@@ -144,7 +150,17 @@ class Cursor:
             return
         if arrivals is not None:
             self.node.arrivals = arrivals
+        self._look_for_short()
         self.recorder.start(self.node)
+
+    def _look_for_short(self) -> None:
+        """Before a stretch is recorded: which of its segments are too short to be worth a graph."""
+        self._short = self.node.short_runs(self._least) if self._least else frozenset()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the next operation would be in a segment that is too short."""
+        return self.index in self._short
 
     # ------------------------------------------------------------------ operations
 

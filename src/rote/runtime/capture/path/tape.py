@@ -19,8 +19,8 @@ import torch
 
 from ....base import CaptureError, MemoryShortageError
 from ....hazards import rules
-from ...backends.protocol import Aliases, Backend, Session
-from ...operators import runs_of, tensors_of
+from ...backends.protocol import Aliases, Backend, Session, raw_call
+from ...operators import tensors_of
 from ...program import Operation, results_of
 from ...pytorch import plain_functions
 from ...recording import Branch, CapturedSegment, CapturedStretch, Island, KernelModes, Node, Step
@@ -163,7 +163,7 @@ class SegmentTape:
         if not early:
             self.close(place)
         kwargs = {**kwargs, "non_blocking": False} if kwargs.get("non_blocking") else kwargs
-        func, operands = runs_of(func), tensors_of(args, kwargs)
+        func, operands = raw_call(func), tensors_of(args, kwargs)
         with self.session.aside() if self.is_open else nullcontext():
             out = func(*args, **kwargs)
         parts = results_of(out)[1]
