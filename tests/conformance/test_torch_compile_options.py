@@ -15,6 +15,8 @@ from rote import OptionError, Options
 from rote.integrations.torch_compile import Wishes, backend
 from rote.testing import assert_same
 
+pytestmark = pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
+
 ATEN = {"kernels": "aten"}
 CALLS = 8
 REPLAYED = CALLS - 3

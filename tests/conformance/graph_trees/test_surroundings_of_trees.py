@@ -136,6 +136,7 @@ def test_grad_mode_set_inside(way, device):
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
 def test_a_sparse_tensor_made_inside(way, device):
     def fn(indices, values):
         return torch.sparse_coo_tensor(indices, values, (8, 3), check_invariants=True).to_dense() * 2
