@@ -22,8 +22,8 @@ LEAST = {
 
 Of twelve seeds with 50 scenes each, the lowest on the host were 0.31, 0.28, 0.24, 0.18, 0.16 of the calls and
 0.58, 0.50, 0.50, 0.58, 0.24 of the scenes; of this seed nearly twice as much. Whole steps replay least, since
-optimizers that count on the host cannot (RT411). Which scenes a seed stands for depends on the modules that are
-loaded, from which hypothesis takes constants: in a run of the whole suite the lowest were 0.19 and 0.58.
+optimizers that count on the host cannot (RT411). Which scenes a seed stands for depends on the modules that
+are loaded, from which hypothesis takes constants: in a run of the whole suite the lowest were 0.19 and 0.58.
 """
 
 

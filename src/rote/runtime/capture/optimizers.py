@@ -122,8 +122,11 @@ def rate_read_reason(running: Stepping, site: Site) -> Reason | None:
 def average_reason(site: Site) -> Reason | None:
     """The reason for too many values of a host read in ``AveragedModel.update_parameters()``."""
     frame: FrameType | None = sys._getframe(1)
+    known = AveragedModel.update_parameters.__code__
     while frame is not None:
-        if frame.f_code is AveragedModel.update_parameters.__code__:
+        # By name: what runs may be code made of it, which notes reads, or which Dynamo has compiled.
+        code = frame.f_code
+        if code.co_qualname == known.co_qualname and code.co_filename == known.co_filename:
             text = "AveragedModel.update_parameters() reads 1 / (n_averaged + 1) on the host at every call"
             return reason(rules.AVERAGE_COUNT, text, site)
         frame = frame.f_back
