@@ -51,6 +51,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before the first test of a file, and before fixtures are made."""
     if item.config.stash.get(_FILE, None) != item.path:
         item.config.stash[_FILE] = item.path
+        if "torch._dynamo" in sys.modules:
+            torch.compiler.reset()  # once anything is compiled in a process, all calls of it are noted
         frozen.freeze()
 
 
