@@ -256,6 +256,21 @@ class TestGuards:
             assert_same(g(x), act(x))
         assert replayed(g) >= 2 * REPLAYED
 
+    def test_functions_that_share_compiled_code_have_lists_of_their_own(self, device):
+        """Their guards are the same, and look at what each of them holds."""
+
+        def make(held):
+            return lambda x: x * held[0]
+
+        one, two = [2.0], [2.0]
+        acts = compiled(make(one)), compiled(make(two))
+        g = rote.graph(lambda x: [act(x) for act in acts])
+        x = torch.randn(3, device=device)
+        for n in range(2 * CALLS):
+            two[0] = 2.0 if n < CALLS else 5.0
+            assert_same(g(x), [x * one[0], x * two[0]])
+        assert replayed(g) >= REPLAYED
+
     def test_a_counter_of_the_module_is_an_effect(self, device):
         class Counting(nn.Module):
             calls = 0

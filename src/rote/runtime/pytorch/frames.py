@@ -190,7 +190,8 @@ def backend_of(callback: Any) -> Any:
 def stance() -> str:
     """What ``torch.compiler.set_stance`` says."""
     now = getattr(_module("eval_frame"), "_stance", None)
-    return f"{getattr(now, 'stance', 'default')} {getattr(now, 'backend', None) or ''}".strip()
+    said, backend = getattr(now, "stance", "default"), getattr(now, "backend", None)
+    return f"{said} {backend}" if backend is not None else said
 
 
 def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:

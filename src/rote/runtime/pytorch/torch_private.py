@@ -352,9 +352,6 @@ def key_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 def functions_dispatched(state: Any) -> Generator[None]:
     """A context in which ``__torch_function__`` is called as :func:`dispatched_functions` said earlier."""
     now = dispatched_functions()
-    if now == state:
-        yield
-        return
     _set_function_state(state)
     try:
         yield

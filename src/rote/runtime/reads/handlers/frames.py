@@ -71,8 +71,13 @@ class FrameCheck:
         if any([value is None for value in found.values()]):
             return "an object of it is gone"
         variables = {**self.kept, **found}
+        if dispatched_functions() == self.dispatched:  # as in every replay, where a context would cost
+            return self._say(variables)
         with functions_dispatched(self.dispatched):
-            return VALID if self.frame.fits(variables) else self.frame.misfit(variables)
+            return self._say(variables)
+
+    def _say(self, variables: dict[str, Any]) -> str:
+        return VALID if self.frame.fits(variables) else self.frame.misfit(variables)
 
 
 def enter(trace: Trace, wrapper: FunctionType, code: CodeType) -> Callable[..., Any]:
@@ -149,7 +154,8 @@ def _guard(trace: Trace, function: FunctionType, frame: CompiledFrame, variables
     if said != VALID:
         trace.refuse(name, f"runs {name}, whose guards look at what tensors hold: {said}")
         return
-    check = trace.same_answer((identity(frame.guards), *_look((*kept.items(), *objects.items()))), check)
+    looks = _look(trace, (*kept.items(), *objects.items()))
+    check = trace.same_answer((identity(frame.guards), *looks), check)
     trace.find(check, None, name)
     trace.answers(check, VALID)
 
@@ -193,15 +199,18 @@ def _kept(trace: Trace, value: Any, stand_ins: dict[int, torch.Tensor]) -> Any:
     return _reference(trace, value)()
 
 
-def _look(value: Any) -> tuple[Any, ...]:
-    """How a variable looks that is kept, such that equal looks stand for equal answers of guards."""
+def _look(trace: Trace, value: Any) -> tuple[Any, ...]:
+    """How a variable looks that is kept, such that equal looks stand for equal answers of guards.
+
+    A container from outside is known by its identity: what it holds may change, and guards look at that.
+    """
     kind = type(value)
     if isinstance(value, torch.Tensor):
         marks = ((name, repr(mark)) for name, mark in vars(value).items())
         facts = (value.shape, value.stride(), value.dtype, value.device, value.requires_grad)
         return kind, *facts, value.is_inference(), *marks
-    if kind in _CONTAINERS:
-        return kind, *map(_look, value)
+    if kind in _CONTAINERS and not trace.has(value):
+        return kind, *[_look(trace, each) for each in value]
     if kind is weakref.ref:
         return kind, identity(value())
     return kind, repr(value) if kind in _PLAIN else identity(value)
