@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +32,15 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         yield found
         found.enter_call()
         assert found.bytes_held() == 0
+
+
+@pytest.fixture
+def compiles_afresh() -> Iterator[None]:
+    """The test sees nothing that another one compiled, and leaves no recordings of compiled code."""
+    logging.getLogger("torch").setLevel(logging.ERROR)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
 
 
 class Driver(TorchDispatchMode):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 
 import pytest
@@ -13,19 +12,11 @@ from torch._functorch import config as autograd_config
 import rote
 from rote.testing import assert_same
 
+pytestmark = pytest.mark.usefixtures("compiles_afresh")
 CALLS = 8
 REPLAYED = CALLS - 3
 """The first call compiles; the second is observed, the third recorded."""
 BACKEND = "aot_eager"
-
-
-@pytest.fixture(autouse=True)
-def _afresh():
-    """No test sees what another one compiled."""
-    logging.getLogger("torch").setLevel(logging.ERROR)
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def compiled(function, **keywords):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import logging
 import weakref
 from collections import namedtuple
 from dataclasses import dataclass
@@ -28,13 +27,8 @@ AROUND = ["eager", "aot_eager"]
 
 
 @pytest.fixture(autouse=True)
-def _afresh():
-    """No test sees what another one compiled, and none leaves recordings."""
-    logging.getLogger("torch").setLevel(logging.ERROR)
-    torch._dynamo.reset()
+def _afresh(compiles_afresh):
     torch._dynamo.utils.counters.clear()
-    yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture(params=[*AROUND, pytest.param("inductor", marks=pytest.mark.slow)])

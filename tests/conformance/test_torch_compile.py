@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from importlib.metadata import entry_points
 
 import pytest
@@ -15,19 +14,11 @@ from rote import NotReplayedError, OptionError
 from rote.integrations.torch_compile import Wishes, backend
 from rote.testing import assert_same
 
+pytestmark = pytest.mark.usefixtures("compiles_afresh")
 ATEN = {"kernels": "aten"}
 CALLS = 8
 REPLAYED = CALLS - 3
 """The first call of compiled code does what no other does; the second is observed, the third recorded."""
-
-
-@pytest.fixture(autouse=True)
-def _afresh():
-    """No test sees what another one compiled, and none leaves recordings."""
-    logging.getLogger("torch").setLevel(logging.ERROR)
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def graphed(function, **keywords):

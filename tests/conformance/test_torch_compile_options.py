@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 
 import pytest
 import torch
@@ -15,7 +14,10 @@ from rote import OptionError, Options
 from rote.integrations.torch_compile import Wishes, backend
 from rote.testing import assert_same
 
-pytestmark = pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
+    pytest.mark.usefixtures("compiles_afresh"),
+]
 
 ATEN = {"kernels": "aten"}
 CALLS = 8
@@ -24,14 +26,6 @@ KEPT_OUT = "RT319"
 OVERRIDES = pytest.mark.skipif(
     not hasattr(torch._dynamo, "override_cudagraphs"), reason="torch._dynamo has no override_cudagraphs"
 )
-
-
-@pytest.fixture(autouse=True)
-def _afresh():
-    logging.getLogger("torch").setLevel(logging.ERROR)
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def reports():

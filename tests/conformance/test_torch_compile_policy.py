@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import logging
 from contextlib import contextmanager
 
 import pytest
@@ -35,13 +34,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
 
 
 @pytest.fixture(autouse=True)
-def _afresh(monkeypatch, request):
-    logging.getLogger("torch").setLevel(logging.ERROR)
-    torch._dynamo.reset()
+def _afresh(compiles_afresh, monkeypatch, request):
     if "device" in request.fixturenames and request.getfixturevalue("device").type == "cpu":
         stand_in_for_cuda(monkeypatch)
-    yield
-    torch._dynamo.reset()
 
 
 def stand_in_for_cuda(monkeypatch):

@@ -22,20 +22,12 @@ from rote import NotReplayedError, OptionError
 from rote.integrations.torch_compile import Wishes, backend
 from rote.testing import assert_same
 
+pytestmark = pytest.mark.usefixtures("compiles_afresh")
 ATEN = {"kernels": "aten"}
 CALLS = 8
 REPLAYED = CALLS - 3
 ROOT = Path(__file__).parents[2]
 ADDRESS = re.compile("0x[0-9a-f]+")
-
-
-@pytest.fixture(autouse=True)
-def _afresh():
-    """No test sees what another one compiled, and none leaves recordings."""
-    logging.getLogger("torch").setLevel(logging.ERROR)
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def graphed(function, **options):

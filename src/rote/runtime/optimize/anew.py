@@ -73,25 +73,9 @@ class Shown(NamedTuple):
     was: torch.Tensor
 
 
-def capture_anew(
-    session: Session,
-    short: ShortStretch,
-    node: Node,
-    modes: Mapping[int, KernelModes],
-    outside: Mapping[Origin, Place],
-    backend: Backend,
-    before: Before | None,
-) -> CapturedAnew:
-    """Capture what is left of a stretch that has just been replayed.
+class Recapture:
+    """Captures what is left of a stretch that has just been replayed."""
 
-    Raises:
-        LeftAloneError: It cannot be captured, or gives other bits.
-        CaptureError: The device refuses it.
-    """
-    return _Capture(session, short, node, modes, outside, backend, before).run()
-
-
-class _Capture:
     def __init__(
         self,
         session: Session,
@@ -115,6 +99,12 @@ class _Capture:
         self._step = 0
 
     def run(self) -> CapturedAnew:
+        """Capture it.
+
+        Raises:
+            LeftAloneError: It cannot be captured, or gives other bits.
+            CaptureError: The device refuses it.
+        """
         shown = [self._look(origin) for run in self._short.runs for origin in run.shown]
         changed = [self._look(origin) for origin in sorted(self._short.effects.changes)]
         generator = self._backend.generator() if self._short.effects.draws else None

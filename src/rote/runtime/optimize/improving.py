@@ -27,7 +27,7 @@ from ..recording import (
     Removed,
     Step,
 )
-from .anew import CapturedAnew, Place, capture_anew
+from .anew import CapturedAnew, Place, Recapture
 from .before import Before
 from .effects import Effects, LeftAloneError
 from .shortening import RULES, ShortStretch, shorten
@@ -107,7 +107,8 @@ class _Improvement:
         holding = self._memory.holding
         session = self._open()
         try:
-            anew = capture_anew(session, short, node, modes, outside, holding.backend, self._before)
+            recapture = Recapture(session, short, node, modes, outside, holding.backend, self._before)
+            anew = recapture.run()
             holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)
             if excess is not None:

@@ -4,8 +4,9 @@
 thread; of each frame that begins meanwhile Dynamo asks the guards of what it has compiled for that code, and
 runs the first that fits in its place. Frames that it does not compile run as they are.
 
-Every name here was seen in torch 2.11 and 2.13. Where one is missing nothing counts as compiled, and a
-wrapper that is not recognised runs as any other function.
+Every name here was seen in torch 2.11 and 2.13. Where one is missing nothing counts as compiled. A wrapper
+that is not recognised switches Dynamo on by itself, and a call that does is not recorded
+(``set_eval_frame`` in ``reads/table/calls.toml``).
 """
 
 from __future__ import annotations
