@@ -1,0 +1,5 @@
+"""Kernels as text, compiled by other processes while the program goes on."""
+
+from __future__ import annotations
+
+from .source import Binary, CompileFailure, Grid, Language, Source

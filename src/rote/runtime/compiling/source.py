@@ -1,0 +1,91 @@
+"""A kernel as text, and what a compiler makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Language(Enum):
+    """What a kernel is written in."""
+
+    CPP = "c++"
+    TRITON = "triton"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How a kernel is started on a GPU; one program on the host.
+
+    Attributes:
+        programs: Programs of the grid.
+        warps: Warps of each program.
+    """
+
+    programs: int = 1
+    warps: int = 4
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel as text. Equal sources are compiled once.
+
+    The kernel takes the addresses of its tensors, then its real numbers, then its integers. In C++ it is
+
+        extern "C" void NAME(void* const* tensors, const double* reals, const int64_t* integers)
+
+    and in Triton a function ``NAME`` with one parameter for each tensor (a pointer), each real number (64
+    bits) and each integer (64 bits), in this order. How many elements it computes stands in the text.
+
+    Attributes:
+        language: What it is written in.
+        name: The function's name.
+        text: The whole file.
+        tensors: The element type of each tensor, as Triton names it: ``bf16``, ``fp16``, ``fp32``, ``fp64``,
+            ``i1``, ``i8``, ``u8``, ``i16``, ``i32``, ``i64``.
+        aligned: Which tensors begin at a multiple of 16 bytes in every call.
+        reals: How many real numbers it takes.
+        integers: How many integers it takes.
+        grid: How it is started.
+        capability: Compute capability of the GPU, such as 90; 0 for the host.
+    """
+
+    language: Language
+    name: str
+    text: str
+    tensors: tuple[str, ...]
+    aligned: tuple[bool, ...]
+    reals: int = 0
+    integers: int = 0
+    grid: Grid = Grid()
+    capability: int = 0
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled kernel.
+
+    Attributes:
+        source: What it was made of.
+        code: A shared object of the host, or a cubin.
+        symbol: The function's name in it.
+        shared_bytes: Shared memory of each program on a GPU, in bytes.
+    """
+
+    source: Source
+    code: bytes
+    symbol: str
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class CompileFailure:
+    """Why there is no binary.
+
+    Attributes:
+        source: What was to be compiled.
+        why: One line.
+    """
+
+    source: Source
+    why: str
