@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from .source import Binary, CompileFailure, Grid, Language, Source
+from .source import Binary, CompileFailure, KernelSource, Language, Programs

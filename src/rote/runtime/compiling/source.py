@@ -14,20 +14,20 @@ class Language(Enum):
 
 
 @dataclass(frozen=True)
-class Grid:
-    """How a kernel is started on a GPU; one program on the host.
+class Programs:
+    """The programs of a kernel on a GPU; one on the host.
 
     Attributes:
-        programs: Programs of the grid.
+        count: How many there are.
         warps: Warps of each program.
     """
 
-    programs: int = 1
+    count: int = 1
     warps: int = 4
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelSource:
     """A kernel as text. Equal sources are compiled once.
 
     The kernel takes the addresses of its tensors, then its real numbers, then its integers. In C++ it is
@@ -57,7 +57,7 @@ class Source:
     aligned: tuple[bool, ...]
     reals: int = 0
     integers: int = 0
-    grid: Grid = Grid()
+    grid: Programs = Programs()
     capability: int = 0
 
 
@@ -72,7 +72,7 @@ class Binary:
         shared_bytes: Shared memory of each program on a GPU, in bytes.
     """
 
-    source: Source
+    source: KernelSource
     code: bytes
     symbol: str
     shared_bytes: int = 0
@@ -87,5 +87,5 @@ class CompileFailure:
         why: One line.
     """
 
-    source: Source
+    source: KernelSource
     why: str
