@@ -130,3 +130,13 @@ class Body:
     def writes(self) -> tuple[torch.dtype, ...]:
         """The types of its results."""
         return tuple([self.values[place].dtype for place in self.stores])
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """Of each tensor that it reads, the last element that it may look at."""
+        most = [0] * len(self.reads)
+        for value in self.values:
+            if isinstance(value, Loaded):
+                reach = value.position.start + sum([term.reach for term in value.position.terms])
+                most[value.tensor] = max(most[value.tensor], reach)
+        return tuple(most)

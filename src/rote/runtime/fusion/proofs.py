@@ -116,6 +116,10 @@ class Probe:
             return (bits.view(self.types[0]).to(device),)
         return tuple([each.to(device) for each in _hard(self.types)])
 
+    def given(self, tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """The tensors in the order in which the kernel takes them."""
+        return [tensors[origin[1]] for origin, _ in self.written.reads]
+
     def called(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """What the operator gives."""
         rest = iter(tensors)
