@@ -45,12 +45,12 @@ class DeviceKernels:
         """Why no kernel may calculate an operation; None as long as nothing speaks against it."""
         signature = Signature.of(each)
         try:
+            each.alone()  # it may also be its layout that speaks against it
             if signature not in self._verdicts:
                 probe_of(each)
-            return self._verdicts.get(signature)
         except NoKernelError as why:
-            self._verdicts[signature] = str(why)
             return str(why)
+        return self._verdicts.get(signature)
 
     def source(self, body: Body, aligned: Sequence[bool]) -> KernelSource:
         """The text of a kernel for this device."""

@@ -40,8 +40,8 @@ from ..program import NEW, Look, Number, Operand, Operation, Token
 from .body import Calculated, Converted
 from .elements import is_short
 from .positions import Digit
-from .rules import NoKernelError
-from .writing import BodyWriter, Fusible, Written
+from .rules import NoKernelError, common_type, is_number
+from .writing import Fusible, Written
 
 FEW = 1 << 16
 """Elements of one trial; all values of 16 bits."""
@@ -144,7 +144,7 @@ def probe_of(each: Fusible) -> Probe | None:
     steps = [value for value in few.written.body.values if isinstance(value, (Calculated, Converted))]
     if not steps or not few.written.body.reads:
         return None
-    if any([not token.shape for token in each.operation.tokens]) and len(set(types)) > 1:
+    if _common(each.operation) is not _common(few.operation):
         raise NoKernelError("a tensor without dimensions has another type")
     if all([value.function.exact for value in steps if isinstance(value, Calculated)]):
         return few
@@ -185,11 +185,15 @@ def _probe(each: Fusible, count: int, types: tuple[torch.dtype, ...]) -> Probe:
         named=tuple([(name, flat(operand)) for name, operand in operation.named if name not in _LAYOUT]),
         results=(result,),
     )
-    fusible = Fusible(each.index, alone, result, (Digit(1, count, 0),), count)
-    writer = BodyWriter({}, lambda origin: origin, (), on_host=on_host)
-    writer.store(fusible)
+    written = Fusible(each.index, alone, result, (Digit(1, count, 0),), count).alone()
     trials = _ALL // count if count == MANY else 1
-    return Probe(Signature.of(each), alone, writer.finish(count), types, count, trials)
+    return Probe(Signature.of(each), alone, written, types, count, trials)
+
+
+def _common(operation: Operation) -> torch.dtype | None:
+    """The common type of all tensors and numbers. A tensor without dimensions counts less in it."""
+    operands = [*operation.tokens, *[number for number in operation.numbers if is_number(number)]]
+    return common_type(operands) if operands else None
 
 
 def _token(number: int, dtype: torch.dtype, count: int, on_host: bool) -> Token:

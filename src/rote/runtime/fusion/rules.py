@@ -340,13 +340,16 @@ def _fill(place: int | None, number: int = 0) -> Rule:
 def _concatenation(calculation: Calculation) -> int:
     operands = calculation.operation.operands
     pieces = operands[0]
-    place = operands[1] if len(operands) > 1 else dict(calculation.operation.named).get("dim", Number(int, 0))
+    named = dict(calculation.operation.named)
+    place = operands[1] if len(operands) > 1 else named.get("dim", Number(int, 0))
     if not isinstance(pieces, tuple) or not isinstance(place, Number):
         raise NoKernelError("its pieces are not known")
     tokens = [each for each in pieces if isinstance(each, Token)]
-    same = len(tokens) == len(pieces) and all([each.dtype is calculation.result for each in tokens])
-    if not tokens or not same or any([len(each.shape) != len(tokens[0].shape) for each in tokens]):
-        raise NoKernelError("its pieces differ in type or rank")
+    known = len(tokens) == len(pieces)
+    tokens = [each for each in tokens if each.shape != (0,)]  # of any rank, they add nothing
+    same = all([each.dtype is calculation.result for each in tokens])
+    if not known or not tokens or not same:
+        raise NoKernelError("its pieces differ in type")
     return calculation.picked(tokens, int(place.value.real) % len(tokens[0].shape))
 
 

@@ -81,6 +81,16 @@ class Fusible:
             raise NoKernelError("its operands have types that are not known, or lie on another device")
         return cls(index, operation, result, digits, count)
 
+    def alone(self) -> Written:
+        """The kernel that calculates this operation and no other.
+
+        Raises:
+            NoKernelError: There is none.
+        """
+        writer = BodyWriter({}, lambda origin: origin, (), on_host=self.result.look.on_host)
+        writer.store(self)
+        return writer.finish(self.count)
+
     @property
     def rank(self) -> int:
         """How many dimensions its result has."""

@@ -178,6 +178,11 @@ class Tiers:
         """Whether it is not known yet which tier is faster."""
         return bool(self.candidates)
 
+    @property
+    def final(self) -> bool:
+        """Whether nothing will change any more, as far as is known."""
+        return self.due == NEVER and not self.waiting and not self.open
+
     def wants(self, root: Node) -> bool:
         """Whether a look at the recording after a replay would find something to do."""
         if self.open:
