@@ -163,4 +163,8 @@ class EvaluatedKernels(DeviceKernels):
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the kernels of the host evaluated, not compiled."""
-    monkeypatch.setattr(improving, "KERNELS", KernelsOfProcess(EvaluatedKernels))
+    monkeypatch.setattr(improving, "KERNELS", KernelsOfProcess(_kernels))
+
+
+def _kernels(backend: Backend) -> DeviceKernels:
+    return EvaluatedKernels(backend) if backend.device.type == "cpu" else DeviceKernels(backend)

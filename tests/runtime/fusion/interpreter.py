@@ -13,9 +13,7 @@ from typing import Any
 import torch
 
 
-def play(
-    text: str, folder: Path, number: int, tensors: list[Any], numbers: list[Any], programs: int
-) -> None:
+def play(text: str, folder: Path, number: int, tensors: list[Any], numbers: list[Any], programs: int) -> None:
     """Run one kernel; what it writes is among its tensors."""
     path = folder / f"kernel_{number}.py"
     path.write_text(text)
