@@ -104,7 +104,8 @@ UPSETS = [
         3,
     ),
     Move(
-        "for n in range(7):\n    if n % 2 == 0: w.upset(g, upset.optimise)\n    out = w.call(g, w.tensor(n % 2), y)",
+        "for n in range(7):\n    if n % 2 == 0: w.upset(g, upset.optimise)\n"
+        "    out = w.call(g, w.tensor(n % 2), y)",
         4,
     ),
     Move("for n in range(10):\n    out = w.call(g, w.tensor(n + 9), y)\nw.upset(g, upset.wake)", 3),
