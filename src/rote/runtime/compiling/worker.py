@@ -2,10 +2,10 @@
 
     python -I -S -B worker.py REQUESTS REPLIES PARENT
 
-REQUESTS and REPLIES are descriptors of two files without a name. Each is a row of records (:func:`record`):
-the first of REQUESTS says how to compile (:class:`CompileOrder`), each other one is a kernel; REPLIES gets a record
-when a kernel is begun, and one with what came out. Standard input is a pipe that nobody writes to: it ends
-when the program ends. PARENT is the number of the program's process.
+REQUESTS and REPLIES are descriptors of two files without a name. Each is a row of records (:func:`record`).
+The first of REQUESTS says how to compile (:class:`CompileOrder`), each other one is a kernel. REPLIES gets a
+record when a kernel is begun, and one with what came out. Standard input is a pipe that nobody writes to: it
+ends when the program ends. PARENT is the number of the program's process.
 
 A kernel is compiled in a fork of this process, so that a compiler that crashes takes one kernel with it, and
 Triton is imported once. This process has no threads, so it may fork. It ends when every kernel in REQUESTS
@@ -72,6 +72,7 @@ PAUSE_S = 0.1
 """Seconds after which this process looks whether there are more requests, and whether it has its parent."""
 
 _LENGTH = struct.Struct("<Q")
+_NICE = 10  # where cores are short the program comes first
 _WIDTH = 240  # of a message
 _ERROR = re.compile(r"(?<![A-Za-z])error:")
 
@@ -90,6 +91,10 @@ class Records:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._offset = 0
+
+    def rewind(self) -> None:
+        """Begin anew."""
         self._offset = 0
 
     def take(self) -> list[Any]:
@@ -168,6 +173,7 @@ class CompileServer:
         self._parent = parent
         self._forks: dict[int, Fork] = {}  # by pipe
         self._waiting: deque[Request] = deque()
+        self._late: set[int] = set()
         self._ended = False
         order, *rest = self._requests.take()
         self._order = CompileOrder(**order)
@@ -179,6 +185,7 @@ class CompileServer:
     def serve(self) -> None:
         """Until every request has its reply, or the program has ended."""
         signal.signal(signal.SIGTERM, self._end)
+        os.nice(_NICE)
         sys.path += [path for path in self._order.paths if path not in sys.path]
         self._poll.register(0, 0)  # that the pipe has ended is always told
         try:
@@ -233,6 +240,7 @@ class CompileServer:
         self._ended = self._ended or os.getppid() != self._parent
         for fork in self._forks.values():
             if time.monotonic() - fork.begun > LONGEST_S:
+                self._late.add(fork.number)
                 _end_group(fork.process)
 
     def _read(self, fork: Fork) -> None:
@@ -247,7 +255,8 @@ class CompileServer:
         try:
             reply: Reply = json.loads(fork.reply)
         except ValueError:
-            reply = {"why": f"the compiler was ended by {_cause(status)}"}
+            late = f"it took longer than {LONGEST_S:g} s" if fork.number in self._late else _cause(status)
+            reply = {"why": f"the compiler was ended: {late}"}
         self._say(number=fork.number, **reply)
 
     def _leave(self) -> NoReturn:
@@ -265,9 +274,9 @@ def _end_group(process: int) -> None:
         os.killpg(process, signal.SIGKILL)
 
 
-def remove(directory: str) -> None:
+def remove(directory: str, tries: int = 100) -> None:
     """Remove it, although a compiler that is about to end may write there once more."""
-    for _ in range(100):
+    for _ in range(tries):
         shutil.rmtree(directory, ignore_errors=True)
         if not os.path.lexists(directory):
             return
@@ -277,7 +286,7 @@ def remove(directory: str) -> None:
 def _cause(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
-        return f"itself, with status {code}"
+        return f"status {code}"
     return f"signal {-code} ({signal.strsignal(-code)})"
 
 
