@@ -38,7 +38,7 @@ FAULTS: dict[str, Any] = {
 def targets(device: torch.device, *, after: bool) -> list[tuple[type, str]]:
     """Between a lease and its assignment nobody could give the lease back."""
     session: type = CudaSession if device.type == "cuda" else HostSession
-    found = [(session, name) for name in ("begin", "run", "end", "finish")] + [(Holding, "keep")]
+    found = [(session, name) for name in ("begin", "run", "launch", "end", "finish")] + [(Holding, "keep")]
     own: list[tuple[type, str]] = [(Chunk, "__init__"), (HostSegment, "freeze")]
     own += [] if after else [(HostPool, "lease")]
     return found if device.type == "cuda" else found + own

@@ -305,7 +305,13 @@ def _compile(request: Request, order: CompileOrder) -> Reply:
     except RefusedError as error:
         return {"why": str(error)}
     except BaseException as error:
-        return {"why": one_line(f"{type(error).__name__}: {error}".replace(f"{order.directory}/", ""))}
+        return {"why": one_line(_said(error).replace(f"{order.directory}/", ""))}
+
+
+def _said(error: BaseException) -> str:
+    """An exception's text, and that of what caused it: Triton's own says no more than the line."""
+    cause = f"\n{type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ else ""
+    return f"{type(error).__name__}: {error}{cause}"
 
 
 def _file(request: Request, order: CompileOrder, ending: str) -> str:
