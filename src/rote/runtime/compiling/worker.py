@@ -185,7 +185,8 @@ class CompileServer:
     def serve(self) -> None:
         """Until every request has its reply, or the program has ended."""
         signal.signal(signal.SIGTERM, self._end)
-        os.nice(_NICE)
+        with suppress(OSError):
+            os.nice(_NICE)
         sys.path += [path for path in self._order.paths if path not in sys.path]
         self._poll.register(0, 0)  # that the pipe has ended is always told
         try:
