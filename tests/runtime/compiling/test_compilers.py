@@ -19,7 +19,7 @@ from tests.runtime.compiling.tools import COPIES, SLEEPS, Program, cpp, script, 
 
 from rote.base import read_compile_settings
 from rote.base.errors import InternalError
-from rote.runtime.compiling import Binary, CompileFailure, Compilers, KernelSource
+from rote.runtime.compiling import Binary, CompileFailure, Compilers, KernelSource, process
 from rote.runtime.compiling.process import CompileProcess
 from rote.runtime.compiling.worker import COMPILERS as NAMES
 from rote.runtime.compiling.worker import Records
@@ -269,6 +269,13 @@ def test_a_compiler_that_crashes_takes_one_kernel(compilers, tmp_path):
     text = COPIES.replace("for", 'case "$*" in *kernel_0*) kill -SEGV $PPID;; esac\nfor', 1)
     found = said(compilers(CXX=script(tmp_path, text)), cpp("a"), cpp("b"))
     assert found == ["the compiler was ended: signal 11 (Segmentation fault)", "compiled"]
+
+
+def test_a_compiler_that_takes_too_long(compilers, tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "LONGEST_S", 0.2)
+    note = tmp_path / "note"
+    found = said(compilers(CXX=script(tmp_path, SLEEPS), NOTE=str(note)), cpp("a"))
+    assert found == ["the compiler was ended: it took longer than 0.2 s"]
 
 
 def test_no_triton(tmp_path):

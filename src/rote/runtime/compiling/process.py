@@ -28,6 +28,9 @@ from .source import Binary, CompileFailure, KernelSource
 from .worker import Records, record, remove, write_whole
 
 _SCRIPT = str(Path(__file__).with_name("worker.py"))
+LONGEST_S = 300.0
+"""Seconds that a kernel may take; one that takes longer fails."""
+
 _FIRST = 3  # descriptors below are standard streams, also in a program that has closed its own
 
 Outcome = Binary | CompileFailure
@@ -207,6 +210,7 @@ def _order(settings: CompileSettings, workers: int, directory: str) -> dict[str,
         "directory": directory,
         "paths": [*_home_of_triton(), *[path for path in sys.path if os.path.isabs(path)]],
         "compiler": settings.compiler,
+        "longest_s": LONGEST_S,
     }
 
 

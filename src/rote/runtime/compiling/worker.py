@@ -65,9 +65,6 @@ from typing import Any, NamedTuple, NoReturn
 FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno")
 NATIVE = "-march=native"
 COMPILERS = ("g++", "c++", "clang++")
-LONGEST_S = 300.0
-"""Seconds after which the compiling of a kernel is ended."""
-
 PAUSE_S = 0.1
 """Seconds after which this process looks whether there are more requests, and whether it has its parent."""
 
@@ -146,12 +143,14 @@ class CompileOrder(NamedTuple):
         directory: Where to write; it is made here.
         paths: Where Triton and what it needs are found.
         compiler: The command of the C++ compiler; empty to look for one.
+        longest_s: Seconds after which the compiling of a kernel is ended.
     """
 
     workers: int
     directory: str
     paths: list[str]
     compiler: str
+    longest_s: float
 
 
 class Fork(NamedTuple):
@@ -240,7 +239,7 @@ class CompileServer:
                 self._read(self._forks[descriptor])
         self._ended = self._ended or os.getppid() != self._parent
         for fork in self._forks.values():
-            if time.monotonic() - fork.begun > LONGEST_S:
+            if time.monotonic() - fork.begun > self._order.longest_s:
                 self._late.add(fork.number)
                 _end_group(fork.process)
 
@@ -256,8 +255,9 @@ class CompileServer:
         try:
             reply: Reply = json.loads(fork.reply)
         except ValueError:
-            late = f"it took longer than {LONGEST_S:g} s" if fork.number in self._late else _cause(status)
-            reply = {"why": f"the compiler was ended: {late}"}
+            late = fork.number in self._late
+            cause = f"it took longer than {self._order.longest_s:g} s" if late else _cause(status)
+            reply = {"why": f"the compiler was ended: {cause}"}
         self._say(number=fork.number, **reply)
 
     def _leave(self) -> NoReturn:
