@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 
 import pytest
 import torch
@@ -51,6 +52,7 @@ def test_memory_of_others_may_move(backend, kernel):
     session.release()
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="there is no /proc/self/maps")
 def test_a_shared_object_is_unloaded_and_leaves_no_file(backend):
     binary = binary_of(source_for(backend))
     kernel = backend.load(binary)
