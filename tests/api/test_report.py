@@ -179,6 +179,6 @@ def test_text():
         == "  island: aten::item at a.py:1 (RT101), 2 times"
     )
     many = explain(report(recordings=(replace(RECORDING, islands=(), inputs=()),) * 20)).splitlines()
-    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 50
+    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 98
     limited = report(recordings=(RECORDING,), budget=5_000_000)
     assert explain(limited).splitlines()[1] == "budget: 2.5 of 5.0 MB held"

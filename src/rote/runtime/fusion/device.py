@@ -20,8 +20,8 @@ from .rules import NoKernelError
 from .triton import triton_source
 from .writing import Fusible
 
-SLICE = 32
-"""Trials of one slice of a proof: some milliseconds on a GPU."""
+HOST_SLICE, GPU_SLICE = 1 << 19, 1 << 29
+"""Elements that are tried between two calls: some milliseconds."""
 
 
 class DeviceKernels:
@@ -162,11 +162,11 @@ class Request:
             NoKernelError: A kernel was not compiled, or cannot be loaded.
         """
         self._load()
-        left = SLICE
+        left = HOST_SLICE if self._device.on_host else GPU_SLICE
         while self._probes and left > 0:
             probe, source = self._probes[0]
             if not self._device.is_known(probe):
-                left -= self._try(probe, source, left)
+                left -= probe.count * self._try(probe, source, max(1, left // probe.count))
             if self._device.is_known(probe):
                 self._refuses |= self._device.is_refused(probe)
                 self._probes.pop(0)
@@ -194,10 +194,11 @@ class Request:
         """Some trials of one proof; how many."""
         first, last = self._trial, min(self._trial + most, probe.trials)
         try:
-            self._held += [self._device.holds(probe, source, trial) for trial in range(first, last)]
+            found = [self._device.holds(probe, source, trial) for trial in range(first, last)]
+            self._held.append(torch.stack(found).all())
             self._trial = last
             if last == probe.trials:
-                equal = all([bool(each) for each in self._held])
+                equal = bool(torch.stack(self._held).all())
                 self._device.decide(probe, None if equal else "a kernel of it gives other bits")
         except Exception as error:  # the operator may not take such operands
             self._device.decide(probe, f"it could not be tried: {type(error).__name__}")

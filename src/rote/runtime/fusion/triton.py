@@ -82,7 +82,9 @@ def _type(dtype: torch.dtype) -> str:
 def _written(value: Value, count: int, block: int) -> str:
     if isinstance(value, Loaded):
         mask = " & ".join(["inside", *_within(value.within, count)])
-        return f"tl.load(p{value.tensor} + ({index_text(value.position, count, '//')}), {mask})"
+        index = index_text(value.position, count, "//")
+        block_of_it = index if value.position.terms else f"t * 0 + {index}"  # a mask needs a block
+        return f"tl.load(p{value.tensor} + ({block_of_it}), {mask})"
     if isinstance(value, (RealNumber, WholeNumber)):
         name = f"r{value.index}" if isinstance(value, RealNumber) else f"i{value.index}"
         return f"tl.full(({block},), {name}, {_through(value)}){_narrowed(value)}"

@@ -17,7 +17,7 @@ from ..backends.protocol import Session
 from .contest import FIRST_ROUND, NEVER, Contest
 from .tree import Node, Step
 
-WHILE_WAITING = 16
+WHILE_IDLE = 16
 """Replays between two looks at kernels that are being compiled."""
 
 FIRST_TIER = 2 * FIRST_ROUND
@@ -194,7 +194,7 @@ class Tiers:
         if self.open:
             return replays
         if self.waiting:
-            return replays + WHILE_WAITING
+            return replays + (WHILE_IDLE if all([each.idle for each in self.waiting]) else 1)
         return replays + FIRST_TIER if self._has_new(root) else NEVER
 
     def _has_new(self, root: Node) -> bool:
