@@ -104,7 +104,7 @@ def test_a_kernel_for_another_device_is_not_loaded(backend, binary):
 def test_what_is_no_kernel_is_not_loaded(backend, binary):
     with pytest.raises(EnvironmentError_, match="kernel scaled_sum cannot be loaded"):
         backend.load(replace(binary, code=b"nothing"))
-    with pytest.raises(EnvironmentError_, match="no function other"):
+    with pytest.raises(EnvironmentError_, match="kernel other cannot be loaded"):
         backend.load(replace(binary, symbol="other"))
 
 
@@ -164,6 +164,7 @@ def test_memory_of_its_results_is_used_again(bench, kernel, given):
         del current
         b.segments.append(b.session.end())
     b.finish()
+    assert b.backend.bytes_held() >= 4 * SIZE
     x.copy_(given(4)[0])
     b.replay()
     expected = x
@@ -193,24 +194,21 @@ def test_numbers_are_those_of_the_launch(bench, kernel, given):
     assert same(first, eager(x, y, 1.0, 1)) and same(second, eager(x, y, 3.0, -1))
 
 
-def test_it_may_write_only_what_its_session_has_made(bench, kernel, given):
+def test_it_may_not_write_what_it_reads(bench, kernel, given):
     b = bench()
-    x, y = given()
-    for kind in ("of others", "that it reads"):
-        with b.session.stream():
-            b.session.begin()
-            results = made(b.backend, b.session)
-            wrong = [torch.empty_like(x), results[1]] if kind == "of others" else results
-            read = results[0] if kind == "that it reads" else y
-            with pytest.raises(InternalError, match="to write a tensor that its session has not made"):
-                b.session.launch(kernel, [x, read], wrong, [1.0], [1])
-            b.session.abort()
+    x, _ = given()
+    with b.session.stream():
+        b.session.begin()
+        results = made(b.backend, b.session)
+        with pytest.raises(InternalError, match="it is to write memory that it reads"):
+            b.session.launch(kernel, [x, results[0]], results, [1.0], [1])
+        b.session.abort()
 
 
 def test_a_launch_needs_an_open_segment(bench, kernel, given):
     b = bench()
     x, y = given()
-    with pytest.raises(InternalError, match="no segment open"):
+    with pytest.raises(InternalError, match=r"no segment open|with no segment"):
         b.session.launch(kernel, [x, y], made(b.backend), [1.0], [1])
 
 

@@ -23,6 +23,7 @@ from .process import CompileProcess, Outcome
 from .source import CompileFailure, KernelSource
 
 _SHORTEST_S, _LONGEST_S = 0.001, 0.02
+_PATIENCE_S = 5.0
 
 
 class CompileProgress(NamedTuple):
@@ -85,6 +86,7 @@ class Compilers:
         self._outcomes: dict[KernelSource, Outcome] = {}
         self._waiting: deque[KernelSource] = deque()
         self._process: CompileProcess | None = None
+        self._leaving: list[CompileProcess] = []
 
     def submit(self, sources: Sequence[KernelSource]) -> Job:
         """Let sources be compiled, those that have not been submitted before. Does not wait."""
@@ -122,10 +124,13 @@ class Compilers:
         return Job(self, tuple(self._submitted)).wait(timeout_s)
 
     def close(self) -> None:
-        """End the processes. What they have not done fails; what is submitted from now on is compiled."""
+        """End what is at work, and wait a moment for that. What is not done fails; more can be submitted."""
+        if self._program != os.getpid():
+            return
         with self._lock:
             self._collect()
             self._fail("compiling was ended")
+            _wait(self._all_left, _PATIENCE_S)
 
     # ------------------------------------------------------------------ by whoever has the lock
 
@@ -138,10 +143,16 @@ class Compilers:
             self._hand_out()
         except Exception as error:
             self._fail(_line(error))
+        except BaseException:  # an interrupt: it is the caller's, and nothing may be lost
+            if self._process is not None:
+                self._process.rewind()
+            raise
         finally:
             self._lock.release()
 
     def _collect(self) -> None:
+        if self._leaving:
+            self._all_left()
         process = self._process
         if process is None:
             return
@@ -151,8 +162,7 @@ class Compilers:
             failed, others = process.left()
             self._outcomes.update({failure.source: failure for failure in failed})
             self._waiting.extendleft(reversed(others))
-            self._process = None
-            process.close()
+            self._leave(process)
 
     def _hand_out(self) -> None:
         if not self._waiting:
@@ -168,13 +178,21 @@ class Compilers:
 
     def _fail(self, why: str) -> None:
         """Nothing that waits or is being compiled will be."""
-        process, self._process = self._process, None
         self._waiting.clear()
         for source in list(self._submitted):
             if source not in self._outcomes:
                 self._outcomes[source] = CompileFailure(source, why)
-        if process is not None:
-            process.close()
+        if self._process is not None:
+            self._leave(self._process)
+
+    def _leave(self, process: CompileProcess) -> None:
+        self._leaving.append(process)
+        self._process = None
+        self._all_left()
+
+    def _all_left(self) -> bool:
+        self._leaving = [process for process in self._leaving if not process.has_left()]
+        return not self._leaving
 
 
 def _workers(settings: CompileSettings) -> int:

@@ -11,7 +11,6 @@ signals of a terminal. A program that waits for *any* child (``os.wait()``) may 
 from __future__ import annotations
 
 import base64
-import fcntl
 import importlib.util
 import os
 import secrets
@@ -29,6 +28,9 @@ from .source import Binary, CompileFailure, KernelSource
 from .worker import Records, record, remove, write_whole
 
 _SCRIPT = str(Path(__file__).with_name("worker.py"))
+LONGEST_S = 300.0
+"""Seconds that a kernel may take; one that takes longer fails."""
+
 _FIRST = 3  # descriptors below are standard streams, also in a program that has closed its own
 
 Outcome = Binary | CompileFailure
@@ -55,9 +57,9 @@ class CompileProcess:
 
     def __init__(self, settings: CompileSettings, workers: int) -> None:
         self._directory = os.path.join(tempfile.gettempdir(), f"rote-{os.getpid()}-{secrets.token_hex(8)}")
-        self._sources: dict[int, KernelSource] = {}  # given, and without an outcome
-        self._begun: dict[int, int] = {}  # of those, the processes at work on them
-        self._given = 0
+        self._sources: list[KernelSource] = []
+        self._begun: dict[int, int] = {}  # the processes at work on sources, by the sources' numbers
+        self._finished: set[int] = set()
         self._status: int | None = None
         self._requests, self._replies, self._alive = -1, -1, -1
         try:
@@ -93,9 +95,8 @@ class CompileProcess:
 
     def give(self, source: KernelSource) -> None:
         """Let it compile a source. It may have ended by now; then :meth:`left` has that source."""
-        number, self._given = self._given, self._given + 1
-        self._sources[number] = source
-        self._write(_request(number, source))
+        self._sources.append(source)
+        self._write(_request(len(self._sources) - 1, source))
 
     def take(self) -> list[Outcome]:
         """What has come out since the last time; :attr:`ended` tells whether more will."""
@@ -106,10 +107,14 @@ class CompileProcess:
             number: int = reply["number"]
             if "process" in reply:
                 self._begun[number] = reply["process"]
-                continue
-            self._begun.pop(number, None)
-            found.append(_outcome(self._sources.pop(number), reply))
+            else:
+                self._finished.add(number)
+                found.append(_outcome(self._sources[number], reply))
         return found
+
+    def rewind(self) -> None:
+        """Let :meth:`take` begin anew: somebody was interrupted before he had noted what it gave."""
+        self._read.rewind()
 
     @property
     def ended(self) -> bool:
@@ -119,20 +124,28 @@ class CompileProcess:
     def left(self) -> tuple[list[CompileFailure], list[KernelSource]]:
         """Of a process that has ended: what failed because of that, and what nobody has begun."""
         why = f"the compiling process ended ({_cause(self._status or 0)}) before the kernel was done"
-        nothing_begun = not self._begun and len(self._sources) == self._given
-        failed = [n for n in self._sources if n in self._begun or nothing_begun]
-        return (
-            [CompileFailure(self._sources[n], why) for n in failed],
-            [source for n, source in self._sources.items() if n not in failed],
-        )
+        idle = not (self._begun or self._finished)  # another one would do no better
+        failed: list[CompileFailure] = []
+        others: list[KernelSource] = []
+        for number, source in enumerate(self._sources):
+            if number in self._begun.keys() - self._finished or idle:
+                failed.append(CompileFailure(source, why))
+            elif number not in self._finished:
+                others.append(source)
+        return failed, others
 
-    def close(self) -> None:
-        """Let go of it: it ends by itself, and with it whatever it has not done."""
-        for process in self._begun.values() if self._status else ():
-            _end_orphans(process, session=self._child.pid)
-        if self._status:  # it did not come to this
-            remove(self._directory)
+    def has_left(self) -> bool:
+        """Let go of it, so that it ends with whatever it has not done; whether it has. May be repeated."""
         self._close()
+        if self._status is None:
+            self._status = self._child.poll()
+        if self._status is None:
+            return False
+        if os.path.lexists(self._directory):  # it was ended before it could do this itself
+            for number in self._begun.keys() - self._finished:
+                _end_orphans(self._begun[number], session=self._child.pid)
+            remove(self._directory, tries=5)
+        return True
 
     def _close(self) -> None:
         for descriptor in (self._requests, self._replies, self._alive):
@@ -169,7 +182,7 @@ def _nameless_file() -> int:
         with suppress(OSError):
             return _moved(os.memfd_create("rote"))
     with tempfile.TemporaryFile() as file:
-        return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST)
+        return _moved(os.dup(file.fileno()))
 
 
 def _pipe() -> tuple[int, int]:
@@ -186,7 +199,7 @@ def _moved(descriptor: int) -> int:
     if descriptor >= _FIRST:
         return descriptor
     try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST)
+        return _moved(os.dup(descriptor))
     finally:
         os.close(descriptor)
 
@@ -197,6 +210,7 @@ def _order(settings: CompileSettings, workers: int, directory: str) -> dict[str,
         "directory": directory,
         "paths": [*_home_of_triton(), *[path for path in sys.path if os.path.isabs(path)]],
         "compiler": settings.compiler,
+        "longest_s": LONGEST_S,
     }
 
 

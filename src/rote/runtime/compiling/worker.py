@@ -2,10 +2,10 @@
 
     python -I -S -B worker.py REQUESTS REPLIES PARENT
 
-REQUESTS and REPLIES are descriptors of two files without a name. Each is a row of records (:func:`record`):
-the first of REQUESTS says how to compile (:class:`CompileOrder`), each other one is a kernel; REPLIES gets a record
-when a kernel is begun, and one with what came out. Standard input is a pipe that nobody writes to: it ends
-when the program ends. PARENT is the number of the program's process.
+REQUESTS and REPLIES are descriptors of two files without a name. Each is a row of records (:func:`record`).
+The first of REQUESTS says how to compile (:class:`CompileOrder`), each other one is a kernel. REPLIES gets a
+record when a kernel is begun, and one with what came out. Standard input is a pipe that nobody writes to: it
+ends when the program ends. PARENT is the number of the program's process.
 
 A kernel is compiled in a fork of this process, so that a compiler that crashes takes one kernel with it, and
 Triton is imported once. This process has no threads, so it may fork. It ends when every kernel in REQUESTS
@@ -65,13 +65,11 @@ from typing import Any, NamedTuple, NoReturn
 FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno")
 NATIVE = "-march=native"
 COMPILERS = ("g++", "c++", "clang++")
-LONGEST_S = 300.0
-"""Seconds after which the compiling of a kernel is ended."""
-
 PAUSE_S = 0.1
 """Seconds after which this process looks whether there are more requests, and whether it has its parent."""
 
 _LENGTH = struct.Struct("<Q")
+_NICE = 10  # where cores are short the program comes first
 _WIDTH = 240  # of a message
 _ERROR = re.compile(r"(?<![A-Za-z])error:")
 
@@ -90,6 +88,10 @@ class Records:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._offset = 0
+
+    def rewind(self) -> None:
+        """Begin anew."""
         self._offset = 0
 
     def take(self) -> list[Any]:
@@ -141,12 +143,14 @@ class CompileOrder(NamedTuple):
         directory: Where to write; it is made here.
         paths: Where Triton and what it needs are found.
         compiler: The command of the C++ compiler; empty to look for one.
+        longest_s: Seconds after which the compiling of a kernel is ended.
     """
 
     workers: int
     directory: str
     paths: list[str]
     compiler: str
+    longest_s: float
 
 
 class Fork(NamedTuple):
@@ -168,6 +172,7 @@ class CompileServer:
         self._parent = parent
         self._forks: dict[int, Fork] = {}  # by pipe
         self._waiting: deque[Request] = deque()
+        self._late: set[int] = set()
         self._ended = False
         order, *rest = self._requests.take()
         self._order = CompileOrder(**order)
@@ -179,6 +184,8 @@ class CompileServer:
     def serve(self) -> None:
         """Until every request has its reply, or the program has ended."""
         signal.signal(signal.SIGTERM, self._end)
+        with suppress(OSError):
+            os.nice(_NICE)
         sys.path += [path for path in self._order.paths if path not in sys.path]
         self._poll.register(0, 0)  # that the pipe has ended is always told
         try:
@@ -232,7 +239,8 @@ class CompileServer:
                 self._read(self._forks[descriptor])
         self._ended = self._ended or os.getppid() != self._parent
         for fork in self._forks.values():
-            if time.monotonic() - fork.begun > LONGEST_S:
+            if time.monotonic() - fork.begun > self._order.longest_s:
+                self._late.add(fork.number)
                 _end_group(fork.process)
 
     def _read(self, fork: Fork) -> None:
@@ -247,7 +255,9 @@ class CompileServer:
         try:
             reply: Reply = json.loads(fork.reply)
         except ValueError:
-            reply = {"why": f"the compiler was ended by {_cause(status)}"}
+            late = fork.number in self._late
+            cause = f"it took longer than {self._order.longest_s:g} s" if late else _cause(status)
+            reply = {"why": f"the compiler was ended: {cause}"}
         self._say(number=fork.number, **reply)
 
     def _leave(self) -> NoReturn:
@@ -265,9 +275,9 @@ def _end_group(process: int) -> None:
         os.killpg(process, signal.SIGKILL)
 
 
-def remove(directory: str) -> None:
+def remove(directory: str, tries: int = 100) -> None:
     """Remove it, although a compiler that is about to end may write there once more."""
-    for _ in range(100):
+    for _ in range(tries):
         shutil.rmtree(directory, ignore_errors=True)
         if not os.path.lexists(directory):
             return
@@ -277,7 +287,7 @@ def remove(directory: str) -> None:
 def _cause(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
-        return f"itself, with status {code}"
+        return f"status {code}"
     return f"signal {-code} ({signal.strsignal(-code)})"
 
 
@@ -296,7 +306,13 @@ def _compile(request: Request, order: CompileOrder) -> Reply:
     except RefusedError as error:
         return {"why": str(error)}
     except BaseException as error:
-        return {"why": one_line(f"{type(error).__name__}: {error}".replace(f"{order.directory}/", ""))}
+        return {"why": one_line(_said(error).replace(f"{order.directory}/", ""))}
+
+
+def _said(error: BaseException) -> str:
+    """An exception's text, and that of what caused it: Triton's own says no more than the line."""
+    cause = f"\n{type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ else ""
+    return f"{type(error).__name__}: {error}{cause}"
 
 
 def _file(request: Request, order: CompileOrder, ending: str) -> str:

@@ -24,7 +24,7 @@ import torch
 from ....base import InternalError, MemoryShortageError
 from ...operators import tensors_in
 from ...pytorch import DispatchMode, leaves_lazy, resolve_lazily, undispatched, unseen_functions
-from ..protocol import OWNING, Aliases, LoadedKernel, first_line, is_shortage
+from ..protocol import OWNING, Aliases, LoadedKernel, check_apart, first_line, is_shortage
 from .kernels import HostKernel
 from .lowering import lower
 from .memory import HostMemory, idle_literals
@@ -142,7 +142,8 @@ class HostSession:
         reals: Sequence[float],
         integers: Sequence[int],
     ) -> None:
-        self._tape.check_made(given, made)
+        check_apart(kernel.source, given, made)
+        self._tape.check_made(made)
         kernel((*given, *made), reals, integers)
         self._tape.record_launch(kernel, given, made, reals, integers)
 

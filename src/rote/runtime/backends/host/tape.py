@@ -144,20 +144,17 @@ class Tape:
         self.entries.append(LaunchEntry(kernel, (*read, *written), *numbers, Modes.now()))
         self._storages.tick()
 
-    def check_made(self, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
-        """Compare what a launch is to write with what the session has made.
+    def check_made(self, made: Sequence[torch.Tensor]) -> None:
+        """Look whether the session has made what a launch is to write.
 
         Raises:
-            InternalError: It is memory of others, or it is read as well.
+            InternalError: It has not.
         """
-        read = {self._storages.key(tensor.untyped_storage()) for tensor in given}
-        for tensor in made:
-            storage = tensor.untyped_storage()
-            if self._storages.find(storage) is None or self._storages.key(storage) in read:
-                raise InternalError(
-                    "a kernel was to write a tensor that its session has not made, or that it reads as well. "
-                    "This is a bug in rote; please report it."
-                )
+        if any([self._storages.find(tensor.untyped_storage()) is None for tensor in made]):
+            raise InternalError(
+                "a kernel was to write a tensor that its session has not made. This is a bug in rote; please "
+                "report it."
+            )
 
     def _lift(self, operation: HostOperation, tensor: torch.Tensor) -> bool:
         storage = tensor.untyped_storage()

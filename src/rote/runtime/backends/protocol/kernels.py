@@ -98,6 +98,17 @@ def check_launch(
             _refuse(source, f"tensor {n} does not begin at a multiple of {ALIGNMENT} bytes as it should")
 
 
+def check_apart(source: KernelSource, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
+    """Compare the memory that a captured kernel is to read with that which it is to write.
+
+    Raises:
+        InternalError: A tensor that it writes shares memory with one that it reads.
+    """
+    read = {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
+    if any([tensor.numel() and tensor.untyped_storage().data_ptr() in read for tensor in made]):
+        _refuse(source, "it is to write memory that it reads")
+
+
 def _refuse(source: KernelSource, why: str) -> NoReturn:
     raise InternalError(
         f"kernel {source.name} was not launched: {why}. This is a bug in rote; please report it."

@@ -97,7 +97,9 @@ def _function(library: ctypes.CDLL, symbol: str) -> Callable[..., None]:
     try:
         found = library[symbol]
     except AttributeError as error:
-        raise EnvironmentError_(f"a compiled kernel has no function {symbol}") from error
+        raise EnvironmentError_(
+            f"kernel {symbol} cannot be loaded: it is not in the shared object"
+        ) from error
     found.argtypes = (POINTER(c_void_p), POINTER(c_double), POINTER(c_int64))
     found.restype = None
     return found
