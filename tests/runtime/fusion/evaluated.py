@@ -11,7 +11,15 @@ from torch import Tensor
 from rote.runtime.backends.host.kernels import HostKernel
 from rote.runtime.backends.protocol import Backend, LoadedKernel
 from rote.runtime.compiling import KernelSource
-from rote.runtime.fusion import Body, DeviceKernels, Fusible, NoKernelError, Position, Probe, Term
+from rote.runtime.fusion import (
+    Body,
+    DeviceKernels,
+    ElementPosition,
+    Fusible,
+    NoKernelError,
+    OperationProof,
+    Term,
+)
 from rote.runtime.fusion.body import Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
 from rote.runtime.fusion.device import KernelsOfProcess
 from rote.runtime.optimize import improving
@@ -37,7 +45,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def offsets(position: Position, count: int) -> Tensor:
+def offsets(position: ElementPosition, count: int) -> Tensor:
     """Where the element for each ``t`` lies."""
     found = torch.full((count,), position.start)
     for term in position.terms:
@@ -150,14 +158,11 @@ class EvaluatedKernels(DeviceKernels):
         self._bodies[source] = body
         return source
 
-    def probes(self, calculated: Iterable[Fusible]) -> list[Probe]:
+    def proofs(self, calculated: Iterable[Fusible]) -> list[OperationProof]:
         del calculated
         return []
 
-    def is_loaded(self, source: KernelSource) -> bool:
-        return source in self._bodies
-
-    def kernel(self, source: KernelSource) -> LoadedKernel:
+    def loaded(self, source: KernelSource) -> LoadedKernel:
         return EvaluatedKernel(source, self._bodies[source])
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from .functions import Function
-from .positions import Position, Term
+from .positions import ElementPosition, Term
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Loaded:
     """
 
     tensor: int
-    position: Position
+    position: ElementPosition
     dtype: torch.dtype
     within: tuple[Term, ...]
 

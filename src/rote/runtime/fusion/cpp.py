@@ -14,7 +14,7 @@ import torch
 from ..compiling import KernelSource, Language
 from .body import Body, Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
 from .elements import ELEMENTS
-from .positions import Position, Term
+from .positions import ElementPosition, Term
 
 NAME = "fused"
 
@@ -146,7 +146,7 @@ def digit_text(term: Term, count: int, divided: str) -> str:
     return text if term.span * term.size >= count else f"({text} % {term.size})"
 
 
-def index_text(position: Position, count: int, divided: str) -> str:
+def index_text(position: ElementPosition, count: int, divided: str) -> str:
     """Where an element lies, with the sign by which whole numbers are divided."""
     start, texts = position.start, list[str]()
     for term in position.terms:

@@ -1,12 +1,13 @@
 """The kernels of one device in this process: which operations are proved, and what is compiled and loaded.
 
-A process compiles each body once and proves each signature once. Nothing here waits: a :class:`Request` says
-whether everything is compiled, and proves in slices, so that no call takes long for it.
+A process compiles each body once and proves each signature once. Nothing here waits: a :class:`KernelRequest`
+says whether everything is compiled, and proves in slices, so that no call takes long for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -15,7 +16,7 @@ from ..backends.protocol import Backend, LoadedKernel
 from ..compiling import COMPILERS, Binary, Job, KernelSource
 from .body import Body
 from .cpp import cpp_source
-from .proofs import Probe, Signature, is_equal, probe_of
+from .proofs import OperationProof, Signature, is_equal, proof_of
 from .rules import NoKernelError
 from .triton import triton_source
 from .writing import Fusible
@@ -34,7 +35,7 @@ class DeviceKernels:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._verdicts: dict[Signature, str | None] = {}
-        self._loaded: dict[KernelSource, LoadedKernel] = {}
+        self._loaded: WeakValueDictionary[KernelSource, LoadedKernel] = WeakValueDictionary()
 
     @property
     def on_host(self) -> bool:
@@ -47,7 +48,7 @@ class DeviceKernels:
         try:
             each.alone()  # it may also be its layout that speaks against it
             if signature not in self._verdicts:
-                probe_of(each)
+                proof_of(each)
         except NoKernelError as why:
             return str(why)
         return self._verdicts.get(signature)
@@ -59,70 +60,60 @@ class DeviceKernels:
         major, minor = torch.cuda.get_device_capability(self._backend.device)
         return triton_source(body, aligned, 10 * major + minor)
 
-    def probes(self, calculated: Iterable[Fusible]) -> list[Probe]:
+    def proofs(self, calculated: Iterable[Fusible]) -> list[OperationProof]:
         """What is to be proved before kernels may calculate operations."""
-        found: dict[Signature, Probe] = {}
+        found: dict[Signature, OperationProof] = {}
         for each in calculated:
             signature = Signature.of(each)
             if signature not in self._verdicts and signature not in found:
-                probe = probe_of(each)
-                if probe is None:
+                proof = proof_of(each)
+                if proof is None:
                     self._verdicts[signature] = None
                 else:
-                    found[signature] = probe
+                    found[signature] = proof
         return list(found.values())
-
-    def kernel(self, source: KernelSource) -> LoadedKernel:
-        """A kernel that was asked for, and is compiled.
-
-        Raises:
-            NoKernelError: It is not compiled, or cannot be loaded.
-        """
-        found = self._loaded.get(source)
-        if found is None:
-            raise NoKernelError("a kernel is not compiled")
-        return found
 
     # ------------------------------------------------------------------ what a request does
 
-    def is_loaded(self, source: KernelSource) -> bool:
-        """Whether a kernel is compiled and loaded."""
-        return source in self._loaded
+    def loaded(self, source: KernelSource) -> LoadedKernel | None:
+        """A kernel, if it is compiled and loaded. It is unloaded when nobody holds it any more."""
+        return self._loaded.get(source)
 
-    def load(self, binary: Binary) -> None:
+    def load(self, binary: Binary) -> LoadedKernel:
         """Load a compiled kernel.
 
         Raises:
             NoKernelError: It cannot be loaded.
         """
         try:
-            self._loaded[binary.source] = self._backend.load(binary)
+            found = self._loaded[binary.source] = self._backend.load(binary)
         except RoteError as error:
             raise NoKernelError(str(error)) from error
+        return found
 
-    def is_known(self, probe: Probe) -> bool:
+    def is_known(self, proof: OperationProof) -> bool:
         """Whether it is decided whether kernels may calculate an operation."""
-        return probe.signature in self._verdicts
+        return proof.signature in self._verdicts
 
-    def is_refused(self, probe: Probe) -> bool:
+    def is_refused(self, proof: OperationProof) -> bool:
         """Whether kernels may not calculate an operation."""
-        return self._verdicts.get(probe.signature) is not None
+        return self._verdicts.get(proof.signature) is not None
 
-    def decide(self, probe: Probe, why: str | None) -> None:
+    def decide(self, proof: OperationProof, why: str | None) -> None:
         """Kernels may calculate an operation, or may not."""
-        self._verdicts[probe.signature] = why
+        self._verdicts[proof.signature] = why
 
-    def holds(self, probe: Probe, source: KernelSource, trial: int) -> torch.Tensor:
+    def holds(self, proof: OperationProof, kernel: LoadedKernel, trial: int) -> torch.Tensor:
         """One trial: whether kernel and operator give the same, as a tensor of one truth value."""
         device = self._backend.device
-        tensors = probe.elements(trial, device)
-        expected = probe.called(tensors)
+        tensors = proof.elements(trial, device)
+        expected = proof.called(tensors)
         found = torch.empty_like(expected)
-        self.kernel(source)([*probe.given(tensors), found], probe.written.reals, probe.written.integers)
+        kernel([*proof.given(tensors), found], proof.written.reals, proof.written.integers)
         return is_equal(expected, found)
 
 
-class Request:
+class KernelRequest:
     """Kernels that somebody waits for, and proofs of the operations that they calculate.
 
     Args:
@@ -135,11 +126,12 @@ class Request:
         self, device: DeviceKernels, sources: Iterable[KernelSource], calculated: Iterable[Fusible]
     ) -> None:
         self._device = device
-        self._probes = [
-            (probe, device.source(probe.written.body, _aligned(probe))) for probe in device.probes(calculated)
+        self._proofs = [
+            (proof, device.source(proof.written.body, _aligned(proof))) for proof in device.proofs(calculated)
         ]
-        needed = dict.fromkeys([*sources, *[source for _, source in self._probes]])
-        missing = [each for each in needed if not device.is_loaded(each)]
+        needed = dict.fromkeys([*sources, *[source for _, source in self._proofs]])
+        self._kernels = {each: found for each in needed if (found := device.loaded(each)) is not None}
+        missing = [each for each in needed if each not in self._kernels]
         self._job: Job | None = COMPILERS.get().submit(missing) if missing else None
         self._trial = 0
         self._held: list[torch.Tensor] = []
@@ -155,6 +147,17 @@ class Request:
         """Whether an operation that was asked about may not be calculated."""
         return self._refuses
 
+    def kernel(self, source: KernelSource) -> LoadedKernel:
+        """A kernel that was asked for, once :meth:`prove` has loaded it.
+
+        Raises:
+            NoKernelError: It is not there.
+        """
+        found = self._kernels.get(source)
+        if found is None:
+            raise NoKernelError("a kernel is not compiled")
+        return found
+
     def prove(self) -> bool:
         """Load what is compiled, and prove a slice of what is not proved; whether all is.
 
@@ -163,50 +166,51 @@ class Request:
         """
         self._load()
         left = HOST_SLICE if self._device.on_host else GPU_SLICE
-        while self._probes and left > 0:
-            probe, source = self._probes[0]
-            if not self._device.is_known(probe):
-                left -= probe.count * self._try(probe, source, max(1, left // probe.count))
-            if self._device.is_known(probe):
-                self._refuses |= self._device.is_refused(probe)
-                self._probes.pop(0)
+        while self._proofs and left > 0:
+            proof, source = self._proofs[0]
+            if not self._device.is_known(proof):
+                left -= proof.count * self._try(proof, source, max(1, left // proof.count))
+            if self._device.is_known(proof):
+                self._refuses |= self._device.is_refused(proof)
+                self._proofs.pop(0)
                 self._trial, self._held = 0, []
-        return not self._probes
+        return not self._proofs
 
     def _load(self) -> None:
         if self._job is None:
             return
-        probes = {source for _, source in self._probes}
+        proofs = {source for _, source in self._proofs}
         failed: dict[KernelSource, str] = {}
         for source, outcome in self._job.results().items():
             if isinstance(outcome, Binary):
-                self._device.load(outcome)
-            elif source not in probes:
+                self._kernels[source] = self._device.load(outcome)
+            elif source not in proofs:
                 raise NoKernelError(outcome.why)
             else:
                 failed[source] = outcome.why
         self._job = None
-        for probe, source in self._probes:
+        for proof, source in self._proofs:
             if source in failed:
-                self._device.decide(probe, failed[source])
+                self._device.decide(proof, failed[source])
 
-    def _try(self, probe: Probe, source: KernelSource, most: int) -> int:
+    def _try(self, proof: OperationProof, source: KernelSource, most: int) -> int:
         """Some trials of one proof; how many."""
-        first, last = self._trial, min(self._trial + most, probe.trials)
+        first, last = self._trial, min(self._trial + most, proof.trials)
         try:
-            found = [self._device.holds(probe, source, trial) for trial in range(first, last)]
+            kernel = self._kernels[source]
+            found = [self._device.holds(proof, kernel, trial) for trial in range(first, last)]
             self._held.append(torch.stack(found).all())
             self._trial = last
-            if last == probe.trials:
+            if last == proof.trials:
                 equal = bool(torch.stack(self._held).all())
-                self._device.decide(probe, None if equal else "a kernel of it gives other bits")
+                self._device.decide(proof, None if equal else "a kernel of it gives other bits")
         except Exception as error:  # the operator may not take such operands
-            self._device.decide(probe, f"it could not be tried: {type(error).__name__}")
+            self._device.decide(proof, f"it could not be tried: {type(error).__name__}")
         return last - first
 
 
-def _aligned(probe: Probe) -> list[bool]:
-    return [True] * (len(probe.written.body.reads) + 1)
+def _aligned(proof: OperationProof) -> list[bool]:
+    return [True] * (len(proof.written.body.reads) + 1)
 
 
 class KernelsOfProcess:

@@ -54,7 +54,7 @@ class Term(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Position:
+class ElementPosition:
     """Where the element of an operand lies that belongs to an element of the result.
 
     Attributes:
@@ -66,7 +66,7 @@ class Position:
     terms: tuple[Term, ...]
 
     @classmethod
-    def same(cls, count: int) -> Position:
+    def same(cls, count: int) -> ElementPosition:
         """An operand that lies like the result."""
         return cls(0, (Term(1, count, 1, 0, count),) if count > 1 else ())
 
@@ -106,7 +106,7 @@ def digits_of(shape: Sequence[int], stride: Sequence[int]) -> tuple[Digit, ...] 
 
 def aligned(
     digits: Sequence[Digit], rank: int, shape: Sequence[int], stride: Sequence[int], start: int
-) -> Position:
+) -> ElementPosition:
     """Where the elements of an operand lie, which is broadcast to a result.
 
     Args:
@@ -122,12 +122,12 @@ def aligned(
         own = dimension - missing
         step = stride[own] if own >= 0 and shape[own] != 1 else 0
         terms.append(Term(span, size, step, 0, size))
-    return Position(start, _joined(terms))
+    return ElementPosition(start, _joined(terms))
 
 
 def piece(
     digits: Sequence[Digit], dimension: int, low: int, stride: Sequence[int], size: int, start: int
-) -> Position:
+) -> ElementPosition:
     """Where the elements of one piece of a concatenation lie.
 
     Args:
@@ -144,10 +144,10 @@ def piece(
         else Term(span, full, stride[number], 0, full)
         for span, full, number in digits
     ]
-    return Position(start, _joined(terms))
+    return ElementPosition(start, _joined(terms))
 
 
-def behind(first: Position, second: Position, count: int) -> Position | None:
+def behind(first: ElementPosition, second: ElementPosition, count: int) -> ElementPosition | None:
     """Where an operand of ``p`` lies for the elements of ``q``.
 
     Args:
@@ -177,10 +177,10 @@ def behind(first: Position, second: Position, count: int) -> Position | None:
         start += here * block.step
         found += [term._replace(step=term.step // block.span * block.step) for term in inside]
     found.sort(key=lambda term: term.span, reverse=True)
-    return Position(start, _joined(found))
+    return ElementPosition(start, _joined(found))
 
 
-def digit_behind(position: Position, span: int, size: int) -> Term | None:
+def digit_behind(position: ElementPosition, span: int, size: int) -> Term | None:
     """The digit of the result that is one digit of a tensor, which is looked at from ``position``.
 
     Args:
@@ -208,7 +208,7 @@ def _inside(terms: Sequence[Term], span: int, size: int) -> list[Term] | None:
     return None if any([term.step % span for term in inside]) else inside
 
 
-def _blocks(position: Position, count: int) -> list[Term]:
+def _blocks(position: ElementPosition, count: int) -> list[Term]:
     """All digits of a tensor with ``count`` elements, those that add nothing as well, the slowest first."""
     found: list[Term] = []
     upper = count

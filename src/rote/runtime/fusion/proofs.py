@@ -86,7 +86,7 @@ def _kind(operand: Operand) -> Any:
 
 
 @dataclass(frozen=True)
-class Probe:
+class OperationProof:
     """A kernel of one operation, and the operation.
 
     Attributes:
@@ -133,14 +133,14 @@ class Probe:
         return self.operation.overload(*args, **kwargs)
 
 
-def probe_of(each: Fusible) -> Probe | None:
+def proof_of(each: Fusible) -> OperationProof | None:
     """What proves that a kernel may calculate an operation; None if there is nothing to prove.
 
     Raises:
         NoKernelError: It cannot be proved.
     """
     types = tuple([token.dtype for token in each.operation.tokens])
-    few = _probe(each, FEW, types)
+    few = _proof(each, FEW, types)
     steps = [value for value in few.written.body.values if isinstance(value, (Calculated, Converted))]
     if not steps or not few.written.body.reads:
         return None
@@ -154,7 +154,7 @@ def probe_of(each: Fusible) -> Probe | None:
         return few
     if types[0] is not torch.float32 or each.result.look.on_host:
         raise NoKernelError("its function is not defined to the bit, and not all operands can be tried")
-    return _probe(each, MANY, types)
+    return _proof(each, MANY, types)
 
 
 def is_equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -168,7 +168,7 @@ def is_equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (same | (one.isnan() & other.isnan())).all()
 
 
-def _probe(each: Fusible, count: int, types: tuple[torch.dtype, ...]) -> Probe:
+def _proof(each: Fusible, count: int, types: tuple[torch.dtype, ...]) -> OperationProof:
     """An operation alone, on tensors of one dimension."""
     on_host = each.result.look.on_host
     numbers = iter(range(len(types)))
@@ -187,7 +187,7 @@ def _probe(each: Fusible, count: int, types: tuple[torch.dtype, ...]) -> Probe:
     )
     written = Fusible(each.index, alone, result, (Digit(1, count, 0),), count).alone()
     trials = _ALL // count if count == MANY else 1
-    return Probe(Signature.of(each), alone, written, types, count, trials)
+    return OperationProof(Signature.of(each), alone, written, types, count, trials)
 
 
 def _common(operation: Operation) -> torch.dtype | None:

@@ -17,7 +17,7 @@ from ..program import Number, Operand, Operation, Origin, Token
 from .body import Body, Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
 from .elements import ELEMENTS, is_short
 from .functions import Function
-from .positions import Digit, Position, Term, aligned, behind, digit_behind, digits_of, piece
+from .positions import Digit, ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
 from .rules import NoKernelError, rule_for
 
 MOST_ELEMENTS = 2**31 - 1
@@ -142,7 +142,7 @@ class BodyWriter:
         self.on_host = on_host
         self._values: dict[Value, int] = {}
         self._types: list[torch.dtype] = []
-        self._known: dict[tuple[int, Position, tuple[Term, ...]], int] = {}
+        self._known: dict[tuple[int, ElementPosition, tuple[Term, ...]], int] = {}
         self._tensors: dict[tuple[Origin, torch.dtype], int] = {}
         self._reals: dict[Number, int] = {}
         self._integers: dict[Number, int] = {}
@@ -156,7 +156,7 @@ class BodyWriter:
             NoKernelError: There is no rule for this operation.
             ToMemoryError: The result of another one has to be in memory for it.
         """
-        self._stores[each.index] = self.result(each, Position.same(each.count), ())
+        self._stores[each.index] = self.result(each, ElementPosition.same(each.count), ())
 
     @property
     def tensors(self) -> int:
@@ -168,7 +168,7 @@ class BodyWriter:
         """The storages that it reads."""
         return {origin for origin, _ in self._tensors}
 
-    def result(self, each: Fusible, position: Position, within: tuple[Term, ...]) -> int:
+    def result(self, each: Fusible, position: ElementPosition, within: tuple[Term, ...]) -> int:
         """The result of an operation, for its element at a position."""
         key = (each.index, position, within)
         found = self._known.get(key)
@@ -180,7 +180,7 @@ class BodyWriter:
             self._covers.add(each.index)
         return found
 
-    def element(self, token: Token, position: Position, within: tuple[Term, ...]) -> int:
+    def element(self, token: Token, position: ElementPosition, within: tuple[Term, ...]) -> int:
         """An element of a tensor, by its position in the tensor's memory.
 
         Raises:
@@ -248,7 +248,7 @@ class _Calculation:
     """The calculation of one operation at one position; what a rule is given."""
 
     def __init__(
-        self, writer: BodyWriter, each: Fusible, position: Position, within: tuple[Term, ...]
+        self, writer: BodyWriter, each: Fusible, position: ElementPosition, within: tuple[Term, ...]
     ) -> None:
         self._writer = writer
         self._each = each
@@ -276,7 +276,7 @@ class _Calculation:
         relative = aligned(each.digits, each.rank, operand.shape, operand.stride, operand.offset)
         return self.converted(self._element(operand, relative, self._within), dtype)
 
-    def _element(self, token: Token, relative: Position, within: tuple[Term, ...]) -> int:
+    def _element(self, token: Token, relative: ElementPosition, within: tuple[Term, ...]) -> int:
         each = self._each
         position = behind(self._position, relative, each.count)
         if position is None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ..backends.protocol import ALIGNMENT, LoadedKernel
 from ..compiling import KernelSource
-from ..fusion import DeviceKernels, NoKernelError, Request, Written
+from ..fusion import DeviceKernels, KernelRequest, NoKernelError, Written
 from ..program import Origin
 from ..recording import Node
 from .anew import Place
@@ -55,7 +55,7 @@ class Fusing:
             )
             for kernel in self._schedule.kernels
         }
-        self._request = Request(self._device, self._sources.values(), self._schedule.calculated)
+        self._request = KernelRequest(self._device, self._sources.values(), self._schedule.calculated)
 
     @property
     def idle(self) -> bool:
@@ -97,7 +97,7 @@ class Fusing:
             LeftAloneError: One of them is not.
         """
         try:
-            return {kernel: self._device.kernel(source) for kernel, source in self._sources.items()}
+            return {kernel: self._request.kernel(source) for kernel, source in self._sources.items()}
         except NoKernelError as why:
             raise LeftAloneError(str(why)) from None
 

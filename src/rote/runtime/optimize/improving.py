@@ -21,7 +21,7 @@ from ..pytorch import plain_functions
 from ..recording import (
     CapturedStretch,
     ExactStretch,
-    Fused,
+    FusedOperations,
     KernelModes,
     Node,
     Recording,
@@ -130,7 +130,7 @@ class _Improvement:
         if not found.kernels:
             raise LeftAloneError("no kernel may calculate any of its operations")
         self._check_modes(list(self._modes().values()))
-        fused = Fused(len(found.kernels), fusing.distinct, len(found.calculated), found.refused)
+        fused = FusedOperations(len(found.kernels), fusing.distinct, len(found.calculated), found.refused)
         tiers.add(self._capture(fusing.short, found, fusing.loaded(), fused))
         tiers.arrived(fusing)
 
@@ -149,7 +149,7 @@ class _Improvement:
         short: ShortStretch,
         found: Schedule,
         kernels: Mapping[Written, LoadedKernel],
-        fused: Fused | None,
+        fused: FusedOperations | None,
     ) -> ExactStretch:
         """Capture what is left of the stretch, and hold its memory.
 

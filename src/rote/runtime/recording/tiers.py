@@ -44,7 +44,7 @@ class Removed:
 
 
 @dataclass(frozen=True)
-class Fused:
+class FusedOperations:
     """What kernels calculate of a stretch.
 
     Attributes:
@@ -80,7 +80,7 @@ class ExactStretch:
     removed: Removed
     session: Session
     kept: tuple[torch.UntypedStorage, ...]
-    fused: Fused | None = None
+    fused: FusedOperations | None = None
 
 
 class Waiting(Protocol):
