@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from tests.conformance.test_exact_tier import STATEMENTS, entries, interpreted, rows, soon, tier
-from tests.runtime.fusion import evaluated
 from torch import Tensor
 
 import rote
@@ -26,20 +24,7 @@ COMPILE_S = 120
 """The longest that a test waits for a compiler."""
 
 
-@pytest.fixture
-def _compiler(device: torch.device) -> None:
-    if device.type == "cpu" and shutil.which("c++") is None and shutil.which("g++") is None:
-        pytest.skip("there is no C++ compiler")
-    if device.type == "cuda":
-        pytest.importorskip("triton")
-
-
 compiled = pytest.mark.usefixtures("_compiler")
-
-
-@pytest.fixture
-def _evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluated.install(monkeypatch)
 
 
 def hurry(g: Graphed) -> None:
