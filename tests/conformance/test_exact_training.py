@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from tests.conformance.test_exact_tier import soon, tier
+from tests.conformance.test_exact_tier import entries, soon, steps, tier
 from tests.conformance.test_fused import compiled, hurry
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,7 +15,9 @@ from torch.nn import functional as F
 import rote
 from rote import Graphed
 from rote.api.report import TierReport
+from rote.runtime.engine.specialization import Specialization
 from rote.runtime.optimize import before
+from rote.runtime.recording import Recording
 from rote.testing import assert_same
 
 CALLS = 18
@@ -360,3 +362,106 @@ def test_a_step_that_the_host_decides(device):
     assert [each.reason for each in found.left] == [
         "it writes arguments or state, and the host reads values before it ends"
     ]
+
+
+# ---------------------------------------------------------------------- gradients taken outside
+
+
+class Layers(nn.Module):
+    """A forward whose results require grad: what is made of numbers alone is made once."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(4, 4).to(device), nn.Linear(4, 4).to(device)
+        self.norm = nn.BatchNorm1d(4).to(device)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = steps(self.first(x)) + torch.rand_like(x) * 0.01
+        z = self.norm(F.dropout(y * 2 + 1 - y, 0.3))
+        return self.second(z * y), z
+
+
+def walks(g: Graphed) -> Iterator[Specialization]:
+    """The keys of the backward passes."""
+    for entry in entries(g):
+        for backward in [each for recording in entry.recordings for each in recording.backwards()]:
+            yield from [walker._entry for walker in backward._walkers.values()]
+
+
+def recorded_walks(g: Graphed) -> list[Recording]:
+    return [recording for entry in walks(g) for recording in entry.recordings if recording.recorded]
+
+
+def hurry_all(g: Graphed) -> None:
+    hurry(g)
+    for recording in recorded_walks(g):
+        recording.improve_at(0)
+
+
+def taken_outside(
+    forward: Callable[[Tensor], Any],
+    layers: Layers,
+    device: torch.device,
+    g: Graphed | None,
+    losses: Callable[[Any], Tensor],
+    *,
+    several: int,
+) -> list[Any]:
+    """Steps of several calls each, whose backward passes come in another order; what they leave behind."""
+    generator = torch.Generator().manual_seed(2)
+    seen: list[Any] = []
+    for number in range(16):
+        if g is not None and number >= MADE:
+            hurry_all(g)
+        torch.manual_seed(number)
+        layers.zero_grad()
+        xs = [torch.randn(4, 4, generator=generator).to(device).requires_grad_() for _ in range(several)]
+        results = [forward(x) for x in xs]
+        found = [[each.detach().clone() for each in result] for result in results]
+        for result in reversed(results):
+            loss = losses(result)
+            loss.backward(retain_graph=True)
+            loss.backward()
+        gradients = [each.grad.clone() for each in (*xs, *layers.parameters()) if each.grad is not None]
+        seen.append(
+            (found, gradients, [each.clone() for each in layers.buffers()], torch.rand(2, device=device))
+        )
+        with torch.no_grad():
+            for each in layers.parameters():
+                each.sub_(each.grad * 0.01) if each.grad is not None else None
+    return seen
+
+
+@compiled
+@pytest.mark.parametrize("several", [1, 2])
+@pytest.mark.parametrize("losses", [lambda r: r[0].square().sum(), lambda r: r[0].sum() + r[1].exp().sum()])
+def test_gradients_taken_outside(device, several, losses):
+    plain, layers = Layers(device), Layers(device)
+    expected = taken_outside(plain, plain, device, None, losses, several=several)
+    g = rote.graph(layers, keep=True)
+    got = taken_outside(g, layers, device, g, losses, several=several)
+    for number, (mine, theirs) in enumerate(zip(got, expected, strict=True)):
+        assert_same(mine, theirs, f"step {number}")
+    tiers = [each.tier for each in g.report().recordings]
+    assert all([found is not None and found.used for found in tiers]), g.explain()
+    told = [why for found in tiers if found is not None for why in found.left]
+    told += [why for recording in recorded_walks(g) for _, why in recording.tiers.left]
+    assert not told and any([recording.tiers.exact for recording in recorded_walks(g)])
+
+
+def test_what_a_backward_has_saved_is_checked(device):
+    """As without an exact tier: parameters that are written between forward and backward are an error."""
+    layers = Layers(device)
+    g = rote.graph(layers, keep=True)
+    for number in range(MADE + 3):
+        if number == MADE:
+            soon(g)
+        g(torch.randn(4, 4, device=device))[0].sum().backward()
+    found = tier(g)
+    assert found is not None and found.used
+    result, _ = g(torch.randn(4, 4, device=device))
+    with torch.no_grad():
+        layers.second.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()

@@ -232,15 +232,20 @@ class Recapture:
         given = [self._whole(origin, dtype) for origin, dtype in kernel.reads]
         tokens = [operations[index].results[0] for index in kernel.stores]
         with torch.inference_mode(False), torch.no_grad():
-            made = [self._empty(token) for token in tokens]
+            made = [self._target(token) for token in tokens]
             _check_reach(kernel, given)
             flat = [_flat(each) for each in made]
             self._session.launch(self._kernels[kernel], given, flat, kernel.reals, kernel.integers)
         for token, tensor in zip(tokens, made, strict=True):
-            if token.origin in self._last:
+            if token.origin in self._last and not self._short.is_shown(token.origin):
                 self._own.setdefault(token.origin, tensor.untyped_storage())
 
-    def _empty(self, token: Token) -> torch.Tensor:
+    def _target(self, token: Token) -> torch.Tensor:
+        """Where a kernel stores a result: where others read it, or in memory that is made for it."""
+        if self._short.is_shown(token.origin):
+            if self._reach(token.origin) < self._short.effects.reach[token.origin]:
+                raise LeftAloneError("a storage has become smaller")
+            return self._tensor(token)
         options = {"dtype": token.dtype, "device": self._device}
         return self._session.run(_aten.empty_strided.default, (token.shape, token.stride), options)
 
@@ -253,11 +258,12 @@ class Recapture:
             self._own.setdefault(token.origin, result.untyped_storage())
 
     def _show(self, origin: Origin) -> None:
-        """Copy a storage to where others read it."""
-        target, source = self._outside[origin].storage, self._own[self._short.home(origin)]
-        nbytes = self._reach(origin)
-        if not nbytes:
+        """Copy a storage to where others read it, unless a kernel has stored it there."""
+        home, nbytes = self._short.home(origin), self._reach(origin)
+        stored = home not in self._own
+        if not nbytes or (stored and home == origin):
             return
+        target, source = self._outside[origin].storage, self._place(home).storage
         if source.nbytes() < nbytes:
             raise LeftAloneError("a storage has become smaller")
         self._session.run(_aten.copy_.default, (as_bytes(target, nbytes), as_bytes(source, nbytes)), {})
@@ -270,11 +276,7 @@ class Recapture:
         return self._tensor(operand) if type(operand) is Token else operand
 
     def _tensor(self, token: Token) -> torch.Tensor:
-        own = self._own.get(self._short.home(token.origin))
-        place = Place(own) if own is not None else self._outside.get(token.origin)
-        if place is None:
-            raise LeftAloneError("memory that it reads is gone")
-        storage, start = place
+        storage, start = self._place(self._short.home(token.origin))
         with torch.inference_mode(False):
             tensor = torch.empty(0, dtype=token.dtype, device=storage.device)
             offset = token.offset + start // tensor.itemsize
@@ -282,11 +284,14 @@ class Recapture:
 
     def _whole(self, origin: Origin, dtype: torch.dtype) -> torch.Tensor:
         """A storage as elements of one type."""
+        return _whole_of(self._place(origin), dtype)
+
+    def _place(self, origin: Origin) -> Place:
         own = self._own.get(origin)
         place = Place(own) if own is not None else self._outside.get(origin)
         if place is None:
             raise LeftAloneError("memory that it reads is gone")
-        return _whole_of(place, dtype)
+        return place
 
     # ------------------------------------------------------------------ lifetimes
 

@@ -120,7 +120,7 @@ class _Improvement:
         else:
             tiers.add(self._capture(short, Schedule.plain(short), {}, None))
         fusing = Fusing(node, short, outside, KERNELS.of(self._memory.holding.backend))
-        if fusing.schedule.kernels:
+        if fusing.saves:
             tiers.wait(fusing)
 
     def fuse(self, fusing: Fusing) -> None:
@@ -136,6 +136,8 @@ class _Improvement:
         found = fusing.schedule
         if not found.kernels:
             raise LeftAloneError("no kernel may calculate any of its operations")
+        if not fusing.saves:
+            raise LeftAloneError("with kernels it would launch as much as without")
         self._check_modes(list(self._modes().values()))
         fused = FusedOperations(len(found.kernels), fusing.distinct, len(found.calculated), found.refused)
         tiers.add(self._capture(fusing.short, found, fusing.loaded(), fused))
@@ -179,7 +181,9 @@ class _Improvement:
             raise
         plain = self._plain(steps)
         replaced = _replaced(plain, captured, anew)
-        return ExactStretch(node, steps, replaced, _removed(short), session, anew.kept, fused)
+        removed, stored = _removed(short), found.stored(short)
+        removed = replace(removed, after=removed.after - stored, shown=removed.shown - stored)
+        return ExactStretch(node, steps, replaced, removed, session, anew.kept, fused)
 
     def _plain(self, steps: list[Step]) -> list[Step]:
         """The steps as they were captured."""
@@ -192,9 +196,6 @@ class _Improvement:
 
     def _check_recording(self) -> None:
         recording, accesses = self._recording, self._recording.accesses
-        ends = [node.template for node in recording.root.walk()]
-        if any([end is not None and end.tracked for end in ends]) or recording.backwards():
-            raise LeftAloneError("backward may be called on its results")
         if accesses.written_arrays:
             raise LeftAloneError("it writes arrays made outside")
         if accesses.generators or self._memory.stands.by_number:

@@ -32,7 +32,7 @@ class KernelModes(NamedTuple):
     tracked: tuple[int, ...]
 
     @classmethod
-    def now(cls, operands: Sequence[torch.Tensor]) -> KernelModes:
+    def now(cls, operands: Sequence[torch.Tensor] = ()) -> KernelModes:
         """Those of this thread, for an operation on these tensors."""
         grad = torch.is_grad_enabled()
         modes = grad, torch.is_inference_mode_enabled(), torch.get_default_dtype()
