@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .injection import seed
+
 
 class Program(nn.Module):
     """A program under test.
@@ -128,7 +130,7 @@ PROGRAMS = [Dropout, Training, Islands, Shared, Chained, Backward]
 
 def make(kind: type[Program], device: torch.device) -> Program:
     """A program on a device; two of one kind are equal."""
-    torch.manual_seed(3)
+    seed(3, device)
     program = kind().to(device)
     program.prepare()
     return program

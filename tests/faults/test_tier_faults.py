@@ -20,7 +20,7 @@ from rote.runtime.backends.host.session import HostSession
 from rote.runtime.memory.holding import Holding
 from rote.testing import assert_pool_empty, assert_same
 
-from .injection import Injector
+from .injection import Injector, seed
 
 
 class OwnError(Exception):
@@ -94,9 +94,9 @@ def play(
             (entry,) = g._keys.entries.values()
             entry.recordings[0].improve_at(0)
             injector.arm(point, fault, after=after)
-        torch.manual_seed(number)
+        seed(number, device)
         expected = theirs(x), theirs.count.clone(), torch.rand(2), torch.rand(2, device=device)
-        torch.manual_seed(number)
+        seed(number, device)
         try:
             result = g(x)
         except KeyboardInterrupt:  # its call has come to its end
