@@ -75,7 +75,7 @@ class Injector:
 
 
 def seed(number: int, device: torch.device) -> None:
-    """Seed what programs draw from. ``torch.manual_seed`` writes a traceback for each kind of device there is."""
+    """Seed what programs draw from; ``torch.manual_seed`` writes a traceback for each kind of device."""
     torch.default_generator.manual_seed(number)
     if device.type == "cuda":
         torch.cuda.manual_seed(number)

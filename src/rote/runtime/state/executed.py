@@ -179,7 +179,7 @@ class ExecutedCode:
         """Note that code was entered; False if a later entry from elsewhere may have to be noted again."""
         if get_ident() != self._thread and not is_worker():
             return False  # another thread runs it
-        if is_own(entered.co_filename) and not entered.co_flags & inspect.CO_GENERATOR:  # most of what is entered
+        if is_own(entered.co_filename) and not entered.co_flags & inspect.CO_GENERATOR:  # most of it
             self._settled[identity(entered)] = entered
             return True
         followed, counts = self.followed, True
