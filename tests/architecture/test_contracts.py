@@ -96,7 +96,7 @@ before = state()
 import rote
 after = state()
 told = {
-    "changed": [f"{name}: {value} -> {after[name]}" for name, value in before.items() if after[name] != value],
+    "changed": [f"{name}: {was} -> {after[name]}" for name, was in before.items() if after[name] != was],
     "quantization": modules("rote.quant"),
     "texts": list(read),
 }

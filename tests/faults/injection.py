@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import torch
 
 
 class Injector:
@@ -72,10 +71,3 @@ class Injector:
     def _raise(self) -> None:
         self.error = self._fault()
         raise self.error
-
-
-def seed(number: int, device: torch.device) -> None:
-    """Seed what programs draw from; ``torch.manual_seed`` writes a traceback for each kind of device."""
-    torch.default_generator.manual_seed(number)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(number)

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+from tests.seeds import seed
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-
-from .injection import seed
 
 
 class Program(nn.Module):
@@ -130,7 +129,7 @@ PROGRAMS = [Dropout, Training, Islands, Shared, Chained, Backward]
 
 def make(kind: type[Program], device: torch.device) -> Program:
     """A program on a device; two of one kind are equal."""
-    seed(3, device)
+    seed(3)
     program = kind().to(device)
     program.prepare()
     return program

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.seeds import seed
 
 import rote
 from rote.base.errors import CaptureError
@@ -29,7 +30,7 @@ from rote.runtime.memory.holding import Holding
 from rote.runtime.recording.inputs import StaticInputs
 from rote.testing import assert_pool_empty, assert_same
 
-from .injection import Injector, seed
+from .injection import Injector
 from .programs import PROGRAMS, Prefixes, adopt, make, state
 
 LATER = 6
@@ -204,7 +205,7 @@ def _run(kind: Any, device: torch.device, injector: Injector, reference: _Refere
         with injector.paused():
             should, prefixes, written = reference.call(call)
         x = _input(device, call)
-        seed(call, device)
+        seed(call)
         try:
             out = ours.drive(parts, x)
         except BaseException as error:
@@ -232,7 +233,7 @@ def _run(kind: Any, device: torch.device, injector: Injector, reference: _Refere
 def _plain(program: Any, device: torch.device, call: int) -> tuple[Any, list[Any], Any]:
     """A plain call: its result, the states it goes through, the state after it."""
     x = _input(device, call)
-    seed(call, device)
+    seed(call)
     mode = Prefixes(lambda: _look(program, x))
     start = _look(program, x)
     with mode:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.seeds import seed
 
 import rote
 from rote.base.errors import CaptureError
@@ -20,7 +21,7 @@ from rote.runtime.backends.host.session import HostSession
 from rote.runtime.memory.holding import Holding
 from rote.testing import assert_pool_empty, assert_same
 
-from .injection import Injector, seed
+from .injection import Injector
 
 
 class OwnError(Exception):
@@ -94,9 +95,9 @@ def play(
             (entry,) = g._keys.entries.values()
             entry.recordings[0].improve_at(0)
             injector.arm(point, fault, after=after)
-        seed(number, device)
+        seed(number)
         expected = theirs(x), theirs.count.clone(), torch.rand(2), torch.rand(2, device=device)
-        seed(number, device)
+        seed(number)
         try:
             result = g(x)
         except KeyboardInterrupt:  # its call has come to its end
