@@ -132,12 +132,10 @@ class ExecutedCode:
         return stop
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "call":
+        if event != "call" or identity(frame.f_code) in self._settled:
             return
         followed = self.followed
-        if followed is not None and followed.at_work:
-            return
-        if identity(frame.f_code) not in self._settled:
+        if followed is None or not followed.at_work:
             self._note(frame.f_code, frame)
 
     def _start_monitoring(self) -> Callable[[], None] | None:
