@@ -37,11 +37,19 @@ class Program:
         """Its name in files of results and on the command line."""
         return f"{self.library}:{self.name}"
 
-    def start(self, wrap: Wrap, device: torch.device) -> Iterator[Any]:
-        """Import what it needs, and build it."""
+    def function(self) -> Callable[[Wrap, torch.device], Iterator[Any]]:
+        """Import what it needs, and find it.
+
+        Raises:
+            ImportError: A library is not there, or does not fit.
+        """
         if self.library in VISION and packages.missing():
-            raise ImportError(packages.missing())
-        return getattr(import_module(f".zoo.{self.library}", __package__), self.name)(wrap, device)
+            raise ImportError(f"there is no {packages.missing()}")
+        return getattr(import_module(f".zoo.{self.library}", __package__), self.name)
+
+    def start(self, wrap: Wrap, device: torch.device) -> Iterator[Any]:
+        """The calls of a new run."""
+        return self.function()(wrap, device)
 
 
 def programs() -> list[Program]:

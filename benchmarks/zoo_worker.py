@@ -1,17 +1,19 @@
-"""One program of the zoo, plain and graphed in turns, in this process: ``python -m benchmarks.zoo_worker KEY``.
+"""One program of the zoo, plain and graphed in turns: ``python -m benchmarks.zoo_worker KEY``.
 
-Both have random generators of their own, which begin at one seed: the state of the process's is exchanged
-when it is the other's turn. Of each call all that the program yields is compared, and the generators after
-each block. A time is that of whole calls, with what the program does between two of them: on the host it is
-the time of the processor, since others may use it too; on a GPU it is taken between two synchronisations.
+The two run in processes forked from this one, which has imported the library, so that neither sees what the other
+leaves in it; they take turns, a block of calls each. Both begin at one seed. Of each call all that the program
+yields is compared, and after each block the random generators. A time is that of whole calls, with what the
+program does between two of them: on the host it is the time of the process, since others may use the processor,
+too; on a GPU it is taken between two synchronisations.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
+import multiprocessing
 import os
+import pickle
 import random
 import resource
 import sys
@@ -21,6 +23,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy
@@ -36,94 +39,33 @@ BLOCK = 10
 WARM_UP = 50
 """Calls after which a program has to have settled."""
 KEPT_REASONS = 4
+FORK = multiprocessing.get_context("fork")
 
 
-@dataclass
-class Way:
-    """The program in one way of running it, with the random generators as it has left them."""
+@dataclass(frozen=True)
+class Block:
+    """What came of some calls.
 
-    start: Callable[[], Iterator[Any]]
-    device: torch.device
-    seconds: list[float] = field(default_factory=list[float])
-    error: BaseException | None = None
-    _items: Iterator[Any] | None = None
-    _random: tuple[Any, ...] | None = None
-
-    def block(self) -> list[Any]:
-        """Copies of what the next calls yield; fewer if one raises."""
-        set_random_state(self._random, self.device)
-        found: list[Any] = []
-        try:
-            if self._items is None:
-                self._items = self.start()
-            for _ in range(BLOCK):
-                start = now(self.device)
-                item = next(self._items)
-                self.seconds.append(now(self.device) - start)
-                found.append(copied(item))
-                del item  # a gradient that is held here would change what comes next
-        except Exception as error:
-            self.error = error
-        self._random = random_state(self.device)
-        return [*found, list(map(copied, self._random))]
-
-
-def measure(program: zoo_set.Program, device: torch.device, calls: int, seconds: float) -> dict[str, Any]:
-    """What became of one program.
-
-    Args:
-        program: The program.
-        device: Where it runs.
-        calls: How often it is called each way.
-        seconds: After which no block is begun.
+    Attributes:
+        seconds: Of each call.
+        items: Copies of what the calls yielded; behind them the state of the random generators.
+        counts: What the reports say so far.
+        failure: What was raised, as an outcome; empty if nothing was.
     """
-    graphs: list[Any] = []
 
-    def graphed(function: Callable[..., Any]) -> Any:
-        graphs.append(rote.graph(function))
-        return graphs[-1]
-
-    spare = Way(lambda: program.start(lambda function: function, device), device)
-    spare.block()  # what libraries import and set up once is no part of either time
-    plain = Way(lambda: program.start(lambda function: function, device), device)
-    ours = Way(lambda: program.start(graphed, device), device)
-    end = time.monotonic() + seconds
-    difference, early = "", Counts.of(graphs)
-    while len(plain.seconds) < calls and time.monotonic() < end:
-        expected = plain.block()
-        if plain.error is not None:
-            return broken(plain.error)
-        found = ours.block()
-        if ours.error is not None:
-            difference = difference or f"call {len(ours.seconds)} raised {first_line(ours.error)}"
-            break
-        difference = difference or different(found, expected, len(plain.seconds) - BLOCK)
-        if len(plain.seconds) == WARM_UP:
-            early = Counts.of(graphs)
-    return {
-        "outcome": "compared",
-        "equal": not difference,
-        "difference": difference[:400],
-        "calls": len(ours.seconds),
-        **times(plain.seconds, ours.seconds),
-        **Counts.of(graphs).since(early),
-    }
-
-
-def broken(error: BaseException) -> dict[str, Any]:
-    """The outcome of a program that does not run plainly."""
-    why = "cannot be imported" if isinstance(error, ImportError) else "does not run plainly"
-    where = "".join(traceback.format_exception(error)[-4:])
-    return {"outcome": why, "detail": first_line(error)[:300], "where": where[-1500:]}
+    seconds: list[float]
+    items: list[Any]
+    counts: Counts
+    failure: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Counts:
     """What the reports of all graphed callables of a program add up to."""
 
-    calls: int
-    replayed: int
-    reasons: Counter[tuple[str, str, str]]
+    calls: int = 0
+    replayed: int = 0
+    reasons: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
 
     @classmethod
     def of(cls, graphs: list[Any]) -> Counts:
@@ -152,6 +94,131 @@ class Counts:
             "replayed": round(replayed / calls, 4) if calls else 0.0,
             "reasons": late[:KEPT_REASONS],
         }
+
+
+class Way:
+    """The program in one way of running it, in a process of its own.
+
+    Args:
+        program: The program.
+        device: Where it runs.
+        graphed: Whether what it wraps is graphed.
+    """
+
+    def __init__(self, program: zoo_set.Program, device: torch.device, graphed: bool) -> None:
+        self._pipe, other = FORK.Pipe()
+        self._process = FORK.Process(target=serve, args=(other, program, device, graphed), daemon=True)
+        self._process.start()
+        other.close()
+
+    def block(self) -> Block:
+        """The next calls."""
+        self._pipe.send(None)
+        return pickle.loads(self._pipe.recv_bytes())
+
+    def stop(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.join()
+
+
+def serve(pipe: Connection, program: zoo_set.Program, device: torch.device, graphed: bool) -> None:
+    """Make a block of calls whenever one is asked for."""
+    graphs: list[Any] = []
+
+    def wrap(function: Callable[..., Any]) -> Any:
+        if not graphed:
+            return function
+        graphs.append(rote.graph(function))
+        return graphs[-1]
+
+    items: Iterator[Any] | None = None
+    while True:
+        try:
+            pipe.recv()
+        except EOFError:
+            os._exit(0)
+        seconds, found, failure = list[float](), list[Any](), dict[str, Any]()
+        try:
+            if items is None:
+                spare(program, device)
+                items = program.start(wrap, device)
+            for _ in range(BLOCK):
+                start = now(device)
+                item = next(items)
+                seconds.append(now(device) - start)
+                found.append(copied(item))
+                del item  # a gradient that is held here would change what comes next
+        except Exception as error:
+            failure = broken(error)
+        pipe.send_bytes(pickle.dumps(Block(seconds, [*found, copied(random_state(device))], Counts.of(graphs), failure)))
+
+
+def spare(program: zoo_set.Program, device: torch.device) -> None:
+    """Run the program for a while: what libraries import and set up once is no part of a time. Then seed."""
+    unused = program.start(lambda function: function, device)
+    for _ in range(BLOCK):
+        next(unused)
+    unused.close()
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)
+
+
+def measure(program: zoo_set.Program, device: torch.device, calls: int, seconds: float) -> dict[str, Any]:
+    """What became of one program.
+
+    Args:
+        program: The program.
+        device: Where it runs.
+        calls: How often it is called each way.
+        seconds: After which no block is begun.
+    """
+    try:
+        program.function()
+    except Exception as error:
+        return broken(error)
+    plain, ours = Way(program, device, False), Way(program, device, True)
+    try:
+        return compare(plain, ours, calls, time.monotonic() + seconds)
+    finally:
+        plain.stop()
+        ours.stop()
+
+
+def compare(plain: Way, ours: Way, calls: int, end: float) -> dict[str, Any]:
+    """Call both in turns, until there are enough calls or the time is up."""
+    difference, early, late = "", Counts(), Counts()
+    theirs, mine = list[float](), list[float]()
+    while len(mine) < calls and (time.monotonic() < end or len(mine) <= WARM_UP):
+        expected = plain.block()
+        if expected.failure:
+            return expected.failure
+        found = ours.block()
+        if found.failure:
+            failed = f"call {len(mine) + len(found.seconds)} raised {found.failure['detail']}"
+            return {**found.failure, "outcome": "compared", "equal": False, "difference": difference or failed}
+        difference = difference or different(found.items, expected.items, len(mine))
+        theirs += expected.seconds
+        mine += found.seconds
+        late = found.counts
+        early = late if len(mine) == WARM_UP else early
+    return {
+        "outcome": "compared",
+        "equal": not difference,
+        "difference": difference[:400],
+        "calls": len(mine),
+        **times(theirs, mine),
+        **late.since(early),
+    }
+
+
+def broken(error: BaseException) -> dict[str, Any]:
+    """The outcome of a program that does not run plainly."""
+    why = "cannot be imported" if isinstance(error, ImportError) else "does not run plainly"
+    where = "".join(traceback.format_exception(error)[-4:])
+    return {"outcome": why, "detail": first_line(error)[:300], "where": where[-1500:]}
 
 
 def times(plain: list[float], ours: list[float]) -> dict[str, Any]:
@@ -203,24 +270,10 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def random_state(device: torch.device) -> tuple[Any, ...]:
+def random_state(device: torch.device) -> list[Any]:
     """The state of all generators that programs draw from."""
-    cuda = torch.cuda.get_rng_state() if device.type == "cuda" else None
-    return torch.get_rng_state(), random.getstate(), numpy.random.get_state(), cuda
-
-
-def set_random_state(state: tuple[Any, ...] | None, device: torch.device) -> None:
-    """Set all of them, to those of seed 0 if there is no state yet."""
-    if state is None:
-        torch.manual_seed(0)
-        random.seed(0)
-        numpy.random.seed(0)
-        return
-    torch.set_rng_state(state[0])
-    random.setstate(state[1])
-    numpy.random.set_state(state[2])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state[3])
+    cuda = [torch.cuda.get_rng_state()] if device.type == "cuda" else []
+    return [torch.get_rng_state(), random.getstate(), numpy.random.get_state(), *cuda]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -237,7 +290,6 @@ def main(argv: list[str] | None = None) -> int:
     answer = measure(program, torch.device(options.device), options.calls, options.seconds)
     answers.write(json.dumps(answer))
     answers.close()
-    gc.freeze()
     return 0
 
 
