@@ -27,7 +27,12 @@ from rote.bench import machine
 from . import common, zoo_page, zoo_set
 
 ROOT = Path(__file__).resolve().parents[1]
-OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,7 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     device = torch.device(options.device)
     programs = zoo_set.chosen(options.only)
     if not programs:
-        print(f"--only {' '.join(options.only)} names nothing of: {' '.join(p.key for p in zoo_set.programs())}")
+        print(
+            f"--only {' '.join(options.only)} names nothing of: {' '.join(p.key for p in zoo_set.programs())}"
+        )
         return 2
     out: Path = options.out or zoo_page.RESULTS / common.folder_name(device) / "zoo.json"
     end, differs = time.monotonic() + options.limit, False
@@ -60,7 +67,14 @@ def main(argv: list[str] | None = None) -> int:
 def measure(program: zoo_set.Program, options: argparse.Namespace) -> dict[str, Any]:
     """The answer of a process of its own, or what became of that."""
     command = [sys.executable, "-m", f"{__package__}.zoo_worker", program.key, "--device", options.device]
-    command += ["--calls", str(options.calls), "--seconds", str(options.seconds), "--memory", str(options.memory)]
+    command += [
+        "--calls",
+        str(options.calls),
+        "--seconds",
+        str(options.seconds),
+        "--memory",
+        str(options.memory),
+    ]
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, **OFFLINE, "PYTHONPATH": paths}
     process = subprocess.Popen(
@@ -106,7 +120,11 @@ def merge(path: Path, device: torch.device, program: zoo_set.Program, entry: dic
     """Put one row into the file of results."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = rows(path) | {program.key: entry}
-    document = {"device": common.device_name(device), "versions": common.versions(), "rows": dict(sorted(found.items()))}
+    document = {
+        "device": common.device_name(device),
+        "versions": common.versions(),
+        "rows": dict(sorted(found.items())),
+    }
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(document, indent=1) + "\n")
     fresh.replace(path)  # or a kill at this moment would lose all
@@ -117,7 +135,10 @@ def summary(entry: dict[str, Any]) -> str:
     if entry["outcome"] != "compared":
         return f"{entry['outcome']}: {entry['detail']}"
     same = "equal" if entry["equal"] else f"DIFFERS: {entry['difference']}"
-    reasons = "; ".join(f"{each['code']} {each['message'].splitlines()[0]} ({each['where']}) x{each['count']}" for each in entry["reasons"][:2])
+    reasons = "; ".join(
+        f"{each['code']} {each['message'].splitlines()[0]} ({each['where']}) x{each['count']}"
+        for each in entry["reasons"][:2]
+    )
     return (
         f"{same}, {entry['calls']} calls of {entry['plain_us']} us, {entry['replayed']:.0%} replayed, "
         f"{entry.get('first')} then {entry.get('afterwards')} ({entry.get('late')}) of plain. {reasons}"
@@ -127,12 +148,18 @@ def summary(entry: dict[str, Any]) -> str:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo_run", description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="libraries, or library:function; default: all")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="libraries, or library:function; default: all"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--calls", type=int, default=300, help="of each program, each way")
     parser.add_argument("--seconds", type=float, default=60.0, help="for a program's calls")
-    parser.add_argument("--timeout", type=float, default=150.0, help="seconds after which a program is stopped")
-    parser.add_argument("--memory", type=float, default=8.0, help="GiB for a program on the host; 0 for no limit")
+    parser.add_argument(
+        "--timeout", type=float, default=150.0, help="seconds after which a program is stopped"
+    )
+    parser.add_argument(
+        "--memory", type=float, default=8.0, help="GiB for a program on the host; 0 for no limit"
+    )
     parser.add_argument("--limit", type=float, default=7200.0, help="seconds after which no program is begun")
     parser.add_argument("--resume", action="store_true", help="run what the file of results lacks")
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/<gpu or host>/zoo.json")

@@ -57,7 +57,10 @@ def programs() -> list[Program]:
     found: list[Program] = []
     for path in sorted(FOLDER.glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and [each.arg for each in node.args.args] == ["wrap", "device"]:
+            if isinstance(node, ast.FunctionDef) and [each.arg for each in node.args.args] == [
+                "wrap",
+                "device",
+            ]:
                 title = (ast.get_docstring(node) or node.name).partition("\n")[0]
                 found.append(Program(path.stem, node.name, title))
     return found

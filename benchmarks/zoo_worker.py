@@ -1,10 +1,10 @@
 """One program of the zoo, plain and graphed in turns: ``python -m benchmarks.zoo_worker KEY``.
 
-The two run in processes forked from this one, which has imported the library, so that neither sees what the other
-leaves in it; they take turns, a block of calls each. Both begin at one seed. Of each call all that the program
-yields is compared, and after each block the random generators. A time is that of whole calls, with what the
-program does between two of them: on the host it is the time of the process, since others may use the processor,
-too; on a GPU it is taken between two synchronisations.
+The two run in processes forked from this one, which has imported the library, so that neither sees what the
+other leaves in it; they take turns, a block of calls each. Both begin at one seed. Of each call all that the
+program yields is compared, and after each block the random generators. A time is that of whole calls, with
+what the program does between two of them: on the host it is the time of the process, since others may use the
+processor, too; on a GPU it is taken between two synchronisations.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class Counts:
         reasons = Counter[tuple[str, str, str]]()
         for reason in (reason for report in reports for reason in report.reasons):
             reasons[reason.code, reason.where, f"{reason.message}\n{reason.remedy}"] += reason.count
-        return cls(sum(report.calls for report in reports), sum(report.replayed for report in reports), reasons)
+        return cls(
+            sum(report.calls for report in reports), sum(report.replayed for report in reports), reasons
+        )
 
     def since(self, early: Counts) -> dict[str, Any]:
         """Shares after the warm-up, and the reasons that came most often since."""
@@ -152,7 +154,9 @@ def serve(pipe: Connection, program: zoo_set.Program, device: torch.device, grap
                 del item  # a gradient that is held here would change what comes next
         except Exception as error:
             failure = broken(error)
-        pipe.send_bytes(pickle.dumps(Block(seconds, [*found, copied(random_state(device))], Counts.of(graphs), failure)))
+        pipe.send_bytes(
+            pickle.dumps(Block(seconds, [*found, copied(random_state(device))], Counts.of(graphs), failure))
+        )
 
 
 def spare(program: zoo_set.Program, device: torch.device) -> None:
@@ -198,7 +202,12 @@ def compare(plain: Way, ours: Way, calls: int, end: float) -> dict[str, Any]:
         found = ours.block()
         if found.failure:
             failed = f"call {len(mine) + len(found.seconds)} raised {found.failure['detail']}"
-            return {**found.failure, "outcome": "compared", "equal": False, "difference": difference or failed}
+            return {
+                **found.failure,
+                "outcome": "compared",
+                "equal": False,
+                "difference": difference or failed,
+            }
         difference = difference or different(found.items, expected.items, len(mine))
         theirs += expected.seconds
         mine += found.seconds
@@ -224,7 +233,11 @@ def broken(error: BaseException) -> dict[str, Any]:
 def times(plain: list[float], ours: list[float]) -> dict[str, Any]:
     """Times over plain in the first calls, in those after them, and in the last third."""
     plain = plain[: len(ours)]
-    windows = {"first": slice(0, WARM_UP), "afterwards": slice(WARM_UP, None), "late": slice(-(len(ours) // 3), None)}
+    windows = {
+        "first": slice(0, WARM_UP),
+        "afterwards": slice(WARM_UP, None),
+        "late": slice(-(len(ours) // 3), None),
+    }
     found = {name: (sum(ours[part]), sum(plain[part])) for name, part in windows.items() if ours[part]}
     return {
         "plain_us": round(1e6 * sum(plain) / len(plain), 1) if plain else None,
@@ -235,7 +248,11 @@ def times(plain: list[float], ours: list[float]) -> dict[str, Any]:
 def different(found: list[Any], expected: list[Any], number: int) -> str:
     """The first difference of a block, empty if there is none."""
     for offset, (mine, other) in enumerate(zip(found, expected, strict=True)):
-        what = f"call {number + offset}" if offset < BLOCK else f"random generators after call {number + BLOCK - 1}"
+        what = (
+            f"call {number + offset}"
+            if offset < BLOCK
+            else f"random generators after call {number + BLOCK - 1}"
+        )
         try:
             assert_same(mine, other, what)
         except AssertionError as error:
@@ -300,7 +317,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--calls", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=60.0, help="after which no calls are begun")
-    parser.add_argument("--memory", type=float, default=0.0, help="GiB it may have on the host; 0 for no limit")
+    parser.add_argument(
+        "--memory", type=float, default=0.0, help="GiB it may have on the host; 0 for no limit"
+    )
     return parser.parse_args(argv)
 
 

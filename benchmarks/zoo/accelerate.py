@@ -37,7 +37,9 @@ def accumulation(wrap: Any, device: Any) -> Items:
 def evaluation(wrap: Any, device: Any) -> Items:
     """Evaluation of a prepared model, results gathered."""
     accelerator = Accelerator(cpu=torch.device(device).type == "cpu")
-    model = accelerator.prepare(torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4)))
+    model = accelerator.prepare(
+        torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4))
+    )
     model.eval()
 
     @wrap

@@ -35,7 +35,9 @@ def acquisition_gradients(wrap: Any, device: Any) -> Items:
 
 def sampled_bound(wrap: Any, device: Any) -> Items:
     """An upper confidence bound of two points at a time, by samples that are kept."""
-    bound = qUpperConfidenceBound(surrogate(device), beta=0.2, sampler=SobolQMCNormalSampler(torch.Size([16]), seed=1))
+    bound = qUpperConfidenceBound(
+        surrogate(device), beta=0.2, sampler=SobolQMCNormalSampler(torch.Size([16]), seed=1)
+    )
     value_of = wrap(torch.no_grad()(bound.forward))
     while True:
         yield value_of(torch.rand(3, 2, 2, dtype=torch.double).to(device))

@@ -16,10 +16,16 @@ Items = Iterator[Any]
 def network(device: Any, channels: int = 3) -> Any:
     torch.manual_seed(0)
     model = diffusers.UNet2DModel(
-        sample_size=16, in_channels=channels, out_channels=channels, layers_per_block=1, block_out_channels=(16, 32),
-        norm_num_groups=8, down_block_types=("DownBlock2D", "AttnDownBlock2D"),
-        up_block_types=("AttnUpBlock2D", "UpBlock2D"), attention_head_dim=8,
-    )  # fmt: skip
+        sample_size=16,
+        in_channels=channels,
+        out_channels=channels,
+        layers_per_block=1,
+        block_out_channels=(16, 32),
+        norm_num_groups=8,
+        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+        attention_head_dim=8,
+    )
     return model.to(device).eval()
 
 
@@ -55,7 +61,7 @@ def ddpm_step(wrap: Any, device: Any) -> Items:
 
 
 def euler_loop(wrap: Any, device: Any) -> Items:
-    """An Euler sampler with guidance; each denoising step is one function, and the sampler counts its steps."""
+    """An Euler sampler with guidance; a step is one function, and the sampler counts its steps."""
     model, scheduler = network(device), diffusers.EulerDiscreteScheduler()
 
     @wrap
@@ -94,10 +100,18 @@ def pipeline_with_a_graphed_network(wrap: Any, device: Any) -> Items:
 
 def autoencoder(wrap: Any, device: Any) -> Items:
     """AutoencoderKL: to latents, drawn from their distribution, and back."""
-    vae = diffusers.AutoencoderKL(
-        block_out_channels=(8, 16), norm_num_groups=4, latent_channels=4, sample_size=32,
-        down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2,
-    ).to(device).eval()  # fmt: skip
+    vae = (
+        diffusers.AutoencoderKL(
+            block_out_channels=(8, 16),
+            norm_num_groups=4,
+            latent_channels=4,
+            sample_size=32,
+            down_block_types=("DownEncoderBlock2D",) * 2,
+            up_block_types=("UpDecoderBlock2D",) * 2,
+        )
+        .to(device)
+        .eval()
+    )
 
     @wrap
     @torch.no_grad()

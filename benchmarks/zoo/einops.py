@@ -29,10 +29,18 @@ def mixer(wrap: Any, device: Any) -> Items:
         channels = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
         return [Residual(tokens), Residual(channels)]
 
-    model = nn.Sequential(
-        Rearrange("b c (h p) (w q) -> b (h w) (p q c)", p=8, q=8), nn.Linear(192, 16), *block(), *block(),
-        Reduce("b n c -> b c", "mean"), nn.Linear(16, 5),
-    ).to(device).eval()  # fmt: skip
+    model = (
+        nn.Sequential(
+            Rearrange("b c (h p) (w q) -> b (h w) (p q c)", p=8, q=8),
+            nn.Linear(192, 16),
+            *block(),
+            *block(),
+            Reduce("b n c -> b c", "mean"),
+            nn.Linear(16, 5),
+        )
+        .to(device)
+        .eval()
+    )
     forward = wrap(model)
     with torch.no_grad():
         while True:
@@ -50,7 +58,9 @@ def attention(wrap: Any, device: Any) -> Items:
         q, k, v = rearrange(qkv(x), "b n (three h d) -> three b h n d", three=3, h=4)
         places = torch.arange(x.shape[1], device=x.device)
         distance = rearrange(places, "i -> i 1") - rearrange(places, "j -> 1 j")
-        scores = einsum(q, k, "b h i d, b h j d -> b h i j") / 2 + repeat(bias[distance + 7], "i j -> h i j", h=4)
+        scores = einsum(q, k, "b h i d, b h j d -> b h i j") / 2 + repeat(
+            bias[distance + 7], "i j -> h i j", h=4
+        )
         y = out(rearrange(scores.softmax(-1) @ v, "b h n d -> b n (h d)"))
         loss = reduce((y - x).square(), "b n d -> b", "mean").sum()
         optimizer.zero_grad()

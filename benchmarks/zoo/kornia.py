@@ -29,10 +29,12 @@ def augmentations(wrap: Any, device: Any) -> Items:
     """Random augmentations of a batch and its masks in one sequence."""
     augment = wrap(
         K.AugmentationSequential(
-            K.RandomHorizontalFlip(p=0.5), K.RandomAffine(degrees=15.0, p=0.8), K.ColorJiggle(0.2, 0.2, 0.2, 0.1, p=0.8),
+            K.RandomHorizontalFlip(p=0.5),
+            K.RandomAffine(degrees=15.0, p=0.8),
+            K.ColorJiggle(0.2, 0.2, 0.2, 0.1, p=0.8),
             data_keys=["input", "mask"],
         )
-    )  # fmt: skip
+    )
     while True:
         yield augment(torch.rand(2, 3, 32, 32).to(device), torch.rand(2, 1, 32, 32).round().to(device))
 

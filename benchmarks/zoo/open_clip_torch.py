@@ -48,4 +48,7 @@ def contrastive_training(wrap: Any, device: Any) -> Items:
         return loss.detach()
 
     while True:
-        yield step(torch.randn(4, 3, 32, 32).to(device), torch.randint(1, 99, (4, 16)).to(device)), model.logit_scale
+        yield (
+            step(torch.randn(4, 3, 32, 32).to(device), torch.randint(1, 99, (4, 16)).to(device)),
+            model.logit_scale,
+        )

@@ -15,7 +15,13 @@ Items = Iterator[Any]
 
 def base(device: Any) -> Any:
     config = transformers.GPT2Config(
-        vocab_size=64, n_positions=32, n_embd=32, n_layer=2, n_head=4, use_cache=False, bos_token_id=1,
+        vocab_size=64,
+        n_positions=32,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        use_cache=False,
+        bos_token_id=1,
         eos_token_id=2,
     )
     return transformers.GPT2LMHeadModel(config).to(device)
@@ -23,7 +29,9 @@ def base(device: Any) -> Any:
 
 def low_rank_training(wrap: Any, device: Any) -> Items:
     """LoRA with dropout on the attention of a GPT-2, AdamW over what requires gradients."""
-    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["c_attn"], lora_dropout=0.05, task_type="CAUSAL_LM")
+    config = peft.LoraConfig(
+        r=4, lora_alpha=8, target_modules=["c_attn"], lora_dropout=0.05, task_type="CAUSAL_LM"
+    )
     model = peft.get_peft_model(base(device), config).train()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-3)

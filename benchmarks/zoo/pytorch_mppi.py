@@ -20,7 +20,9 @@ def controller(device: Any) -> Any:
     def cost(state: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         return state.square().sum(-1) + 0.1 * action.square().sum(-1)
 
-    return MPPI(step, cost, 2, torch.eye(1, device=device), num_samples=32, horizon=6, device=torch.device(device))
+    return MPPI(
+        step, cost, 2, torch.eye(1, device=device), num_samples=32, horizon=6, device=torch.device(device)
+    )
 
 
 def control(wrap: Any, device: Any) -> Items:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 import schedulefree
+import torch
 
 Items = Iterator[Any]
 

@@ -13,7 +13,9 @@ Items = Iterator[Any]
 
 def unet_training(wrap: Any, device: Any) -> Items:
     """A U-Net with a MobileNetV2 encoder, Dice loss, Adam, and scores by counts."""
-    model = smp.Unet("mobilenet_v2", encoder_weights=None, decoder_channels=(32, 16, 16, 8, 8), classes=1).to(device)
+    model = smp.Unet("mobilenet_v2", encoder_weights=None, decoder_channels=(32, 16, 16, 8, 8), classes=1).to(
+        device
+    )
     model.train()
     criterion = smp.losses.DiceLoss(mode="binary")
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -29,7 +31,10 @@ def unet_training(wrap: Any, device: Any) -> Items:
         return loss.detach(), smp.metrics.iou_score(*counts, reduction="micro")
 
     while True:
-        yield step(torch.rand(2, 3, 32, 32).to(device), torch.rand(2, 1, 32, 32).round().to(device)), model.segmentation_head
+        yield (
+            step(torch.rand(2, 3, 32, 32).to(device), torch.rand(2, 1, 32, 32).round().to(device)),
+            model.segmentation_head,
+        )
 
 
 def inference(wrap: Any, device: Any) -> Items:

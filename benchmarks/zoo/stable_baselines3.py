@@ -19,7 +19,9 @@ class Drift(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-10, 10, (4,), numpy.float32)
 
     def __init__(self, continuous: bool) -> None:
-        self.action_space = gymnasium.spaces.Box(-1, 1, (2,), numpy.float32) if continuous else gymnasium.spaces.Discrete(3)
+        self.action_space = (
+            gymnasium.spaces.Box(-1, 1, (2,), numpy.float32) if continuous else gymnasium.spaces.Discrete(3)
+        )
         self.at = numpy.zeros(4, numpy.float32)
         self.steps = 0
 
@@ -30,7 +32,9 @@ class Drift(gymnasium.Env):
 
     def step(self, action: Any) -> Any:
         self.steps += 1
-        self.at = numpy.clip(self.at * 0.9 + numpy.float32(numpy.sum(action)) * 0.1, -10, 10).astype(numpy.float32)
+        self.at = numpy.clip(self.at * 0.9 + numpy.float32(numpy.sum(action)) * 0.1, -10, 10).astype(
+            numpy.float32
+        )
         return self.at, float(-abs(self.at).sum()), False, self.steps >= 50, {}
 
 
@@ -41,14 +45,18 @@ def acting(wrap: Any, device: Any) -> Items:
     observation = numpy.zeros((1, 4), numpy.float32)
     while True:
         with torch.no_grad():
-            actions, values, log_probability = model.policy.forward(torch.as_tensor(observation, device=device))
+            actions, values, log_probability = model.policy.forward(
+                torch.as_tensor(observation, device=device)
+            )
         observation = numpy.clip(observation * 0.9 + actions.cpu().numpy() * 0.1, -1, 1).astype(numpy.float32)
         yield actions, values, log_probability
 
 
 def ppo_training(wrap: Any, device: Any) -> Items:
     """PPO's ``evaluate_actions`` graphed within its own ``train``."""
-    model = sb3.PPO("MlpPolicy", Drift(False), n_steps=32, batch_size=16, n_epochs=2, device=str(device), seed=0)
+    model = sb3.PPO(
+        "MlpPolicy", Drift(False), n_steps=32, batch_size=16, n_epochs=2, device=str(device), seed=0
+    )
     model.policy.evaluate_actions = wrap(model.policy.evaluate_actions)
     while True:
         model.learn(32, reset_num_timesteps=False)
@@ -57,7 +65,15 @@ def ppo_training(wrap: Any, device: Any) -> Items:
 
 def sac_training(wrap: Any, device: Any) -> Items:
     """SAC: a gradient step as a whole, which samples from the replay buffer by numpy."""
-    model = sb3.SAC("MlpPolicy", Drift(True), batch_size=16, learning_starts=10, buffer_size=200, device=str(device), seed=0)
+    model = sb3.SAC(
+        "MlpPolicy",
+        Drift(True),
+        batch_size=16,
+        learning_starts=10,
+        buffer_size=200,
+        device=str(device),
+        seed=0,
+    )
     model.learn(20)
     train = wrap(model.train)
     while True:
@@ -68,9 +84,19 @@ def sac_training(wrap: Any, device: Any) -> Items:
 def dqn_training(wrap: Any, device: Any) -> Items:
     """DQN learns four steps at a time, its networks graphed."""
     model = sb3.DQN(
-        "MlpPolicy", Drift(False), batch_size=16, learning_starts=4, buffer_size=200, train_freq=4, device=str(device), seed=0
+        "MlpPolicy",
+        Drift(False),
+        batch_size=16,
+        learning_starts=4,
+        buffer_size=200,
+        train_freq=4,
+        device=str(device),
+        seed=0,
     )
-    model.q_net.forward, model.q_net_target.forward = wrap(model.q_net.forward), wrap(model.q_net_target.forward)
+    model.q_net.forward, model.q_net_target.forward = (
+        wrap(model.q_net.forward),
+        wrap(model.q_net_target.forward),
+    )
     model.learn(8)
     while True:
         model.learn(4, reset_num_timesteps=False)

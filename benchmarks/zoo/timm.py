@@ -41,7 +41,7 @@ def efficient_network(wrap: Any, device: Any) -> Items:
 
 
 def training_recipe(wrap: Any, device: Any) -> Items:
-    """timm's recipe: mixup, soft targets, stochastic depth, AdamW, cosine schedule, average of the weights."""
+    """timm's recipe: mixup, soft targets, stochastic depth, AdamW, cosine schedule, averaged weights."""
     model = timm.create_model("test_resnet", num_classes=10, drop_path_rate=0.1).to(device).train()
     optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3, weight_decay=0.05)
     schedule = CosineLRScheduler(optimizer, t_initial=5_000, warmup_t=100, t_in_epochs=False)

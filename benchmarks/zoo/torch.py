@@ -126,11 +126,15 @@ def adamw_one_cycle(wrap: Any, device: Any) -> Items:
 
 
 def sgd_with_momentum(wrap: Any, device: Any) -> Items:
-    """SGD with momentum on a small convolutional network with batch norm; the learning rate falls each epoch."""
+    """SGD with momentum on convolutions with batch norm; the learning rate falls each epoch."""
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
         nn.Linear(8, 10),
-    ).to(device)  # fmt: skip
+    ).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20)
     data = [(torch.randn(8, 3, 16, 16).to(device), torch.randint(10, (8,)).to(device)) for _ in range(25)]
@@ -281,7 +285,9 @@ def ppo_update(wrap: Any, device: Any) -> Items:
 
 def sac_update(wrap: Any, device: Any) -> Items:
     """CleanRL's SAC: two critics, a target network, and a temperature that is tuned and read as a number."""
-    critics = nn.ModuleList(nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1)) for _ in range(2)).to(device)
+    critics = nn.ModuleList(
+        nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1)) for _ in range(2)
+    ).to(device)
     targets = copy.deepcopy(critics)
     actor = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 4)).to(device)
     log_alpha = torch.zeros(1, requires_grad=True, device=device)
@@ -302,7 +308,9 @@ def sac_update(wrap: Any, device: Any) -> Items:
         with torch.no_grad():
             next_action, log_probability = act(following)
             both = torch.cat([following, next_action], 1)
-            wanted = reward + 0.99 * (torch.min(*[target(both) for target in targets]) - alpha * log_probability)
+            wanted = reward + 0.99 * (
+                torch.min(*[target(both) for target in targets]) - alpha * log_probability
+            )
         loss = sum(F.mse_loss(critic(torch.cat([x, action], 1)), wanted) for critic in critics)
         critic_optimizer.zero_grad()
         loss.backward()
@@ -350,7 +358,9 @@ def dqn_with_target(wrap: Any, device: Any) -> Items:
             greedy = int(network(x[:1]).argmax())
         chosen = random.randrange(3) if random.random() < max(0.05, 1 - step / 100) else greedy
         action = torch.full((16,), chosen, device=device)
-        loss = train(x, action, *[row.to(device) for row in (torch.randn(16), torch.randn(16, 4), torch.zeros(16))])
+        loss = train(
+            x, action, *[row.to(device) for row in (torch.randn(16), torch.randn(16, 4), torch.zeros(16))]
+        )
         if step % 20 == 0:
             target.load_state_dict(network.state_dict())
         yield loss, chosen, network, target
@@ -431,7 +441,9 @@ def ensemble(wrap: Any, device: Any) -> Items:
 
 def nerf(wrap: Any, device: Any) -> Items:
     """NeRF: rays sampled at random depths, positional encoding, volume rendering, Adam with decay by hand."""
-    network = nn.Sequential(nn.Linear(27, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)).to(device)
+    network = nn.Sequential(nn.Linear(27, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)).to(
+        device
+    )
     optimizer = torch.optim.Adam(network.parameters(), lr=5e-4)
 
     def encode(x: Tensor, levels: int = 4) -> Tensor:

@@ -98,7 +98,13 @@ def sampled_neighbours(wrap: Any, device: Any) -> Items:
 
 def schnet_forces(wrap: Any, device: Any) -> Items:
     """SchNet: the energy of molecules of one size, and forces as its gradient."""
-    model = gnn.models.SchNet(hidden_channels=16, num_filters=16, num_interactions=2, num_gaussians=10).to(device).eval()
+
+    def pairs(positions: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+        found = torch.combinations(torch.arange(len(positions), device=positions.device)).T
+        found = torch.cat([found, found.flip(0)], 1)
+        return found, (positions[found[0]] - positions[found[1]]).norm(dim=-1)
+
+    model = gnn.models.SchNet(16, 16, 2, 10, interaction_graph=pairs).to(device).eval()
     numbers, molecule = torch.randint(1, 9, (8,)).to(device), torch.zeros(8, dtype=torch.long, device=device)
 
     @wrap

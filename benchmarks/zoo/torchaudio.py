@@ -16,7 +16,10 @@ Items = Iterator[Any]
 def spectrograms(wrap: Any, device: Any) -> Items:
     """Mel spectrograms in decibels, with masks of time and frequency as augmentation."""
     features = nn.Sequential(
-        T.MelSpectrogram(8_000, n_fft=256, n_mels=16), T.AmplitudeToDB(), T.FrequencyMasking(4), T.TimeMasking(4)
+        T.MelSpectrogram(8_000, n_fft=256, n_mels=16),
+        T.AmplitudeToDB(),
+        T.FrequencyMasking(4),
+        T.TimeMasking(4),
     ).to(device)
     look = wrap(features)
     while True:

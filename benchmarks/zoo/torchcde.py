@@ -30,9 +30,14 @@ def neural_cde(wrap: Any, device: Any) -> Items:
         coefficients = torchcde.hermite_cubic_coefficients_with_backward_differences(series)
         path = torchcde.CubicSpline(coefficients)
         z = torchcde.cdeint(
-            path, field, first(path.evaluate(path.interval[0])), path.interval, adjoint=False, method="rk4",
+            path,
+            field,
+            first(path.evaluate(path.interval[0])),
+            path.interval,
+            adjoint=False,
+            method="rk4",
             options={"step_size": 1.0},
-        )  # fmt: skip
+        )
         return z[:, -1]
 
     while True:

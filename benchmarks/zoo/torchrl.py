@@ -18,18 +18,26 @@ Items = Iterator[Any]
 
 def actor_and_critic(device: Any) -> tuple[Any, Any]:
     actor = ProbabilisticActor(
-        TensorDictModule(nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 3)), ["observation"], ["logits"]),
-        in_keys=["logits"], distribution_class=torch.distributions.Categorical, return_log_prob=True,
-    )  # fmt: skip
-    critic = ValueOperator(nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1)), in_keys=["observation"])
+        TensorDictModule(
+            nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 3)), ["observation"], ["logits"]
+        ),
+        in_keys=["logits"],
+        distribution_class=torch.distributions.Categorical,
+        return_log_prob=True,
+    )
+    critic = ValueOperator(
+        nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1)), in_keys=["observation"]
+    )
     return actor.to(device), critic.to(device)
 
 
 def batch(device: Any, *sizes: int) -> TensorDict:
     following = {
-        "observation": torch.randn(*sizes, 4), "reward": torch.randn(*sizes, 1),
-        "done": torch.zeros(*sizes, 1, dtype=torch.bool), "terminated": torch.zeros(*sizes, 1, dtype=torch.bool),
-    }  # fmt: skip
+        "observation": torch.randn(*sizes, 4),
+        "reward": torch.randn(*sizes, 1),
+        "done": torch.zeros(*sizes, 1, dtype=torch.bool),
+        "terminated": torch.zeros(*sizes, 1, dtype=torch.bool),
+    }
     return TensorDict({"observation": torch.randn(*sizes, 4), "next": following}, batch_size=sizes).to(device)
 
 

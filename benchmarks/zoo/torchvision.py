@@ -16,9 +16,13 @@ def classification(wrap: Any, device: Any) -> Items:
     """Preprocessing and a MobileNetV3, the five best labels."""
     model = torchvision.models.mobilenet_v3_small(num_classes=20).to(device).eval()
     prepare = v2.Compose(
-        [v2.Resize(48, antialias=True), v2.CenterCrop(40), v2.ToDtype(torch.float32, scale=True),
-         v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
-    )  # fmt: skip
+        [
+            v2.Resize(48, antialias=True),
+            v2.CenterCrop(40),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+        ]
+    )
 
     @wrap
     @torch.no_grad()
@@ -31,10 +35,20 @@ def classification(wrap: Any, device: Any) -> Items:
 
 def detection(wrap: Any, device: Any) -> Items:
     """Faster R-CNN, whose number of boxes depends on the image."""
-    model = torchvision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn(
-        weights=None, weights_backbone=None, num_classes=5, min_size=64, max_size=64, box_detections_per_img=10,
-        rpn_pre_nms_top_n_test=20, rpn_post_nms_top_n_test=10,
-    ).to(device).eval()  # fmt: skip
+    model = (
+        torchvision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn(
+            weights=None,
+            weights_backbone=None,
+            num_classes=5,
+            min_size=64,
+            max_size=64,
+            box_detections_per_img=10,
+            rpn_pre_nms_top_n_test=20,
+            rpn_post_nms_top_n_test=10,
+        )
+        .to(device)
+        .eval()
+    )
     detect = wrap(model)
     with torch.no_grad():
         while True:
@@ -67,7 +81,10 @@ def segmentation_training(wrap: Any, device: Any) -> Items:
         return loss.detach()
 
     while True:
-        yield step(torch.randn(2, 3, 64, 64).to(device), torch.randint(4, (2, 64, 64)).to(device)), model.classifier
+        yield (
+            step(torch.randn(2, 3, 64, 64).to(device), torch.randint(4, (2, 64, 64)).to(device)),
+            model.classifier,
+        )
         schedule.step()
 
 
@@ -75,9 +92,13 @@ def augmentation(wrap: Any, device: Any) -> Items:
     """Random crops, flips and jitter of a batch: v2 transforms draw from torch's generator on the host."""
     augment = wrap(
         v2.Compose(
-            [v2.RandomResizedCrop(32, antialias=True), v2.RandomHorizontalFlip(), v2.ColorJitter(0.4, 0.4, 0.4),
-             v2.RandomErasing(p=0.5)]
+            [
+                v2.RandomResizedCrop(32, antialias=True),
+                v2.RandomHorizontalFlip(),
+                v2.ColorJitter(0.4, 0.4, 0.4),
+                v2.RandomErasing(p=0.5),
+            ]
         )
-    )  # fmt: skip
+    )
     while True:
         yield augment(torch.rand(4, 3, 48, 48).to(device))

@@ -14,9 +14,18 @@ Items = Iterator[Any]
 
 def llama(device: Any, **more: Any) -> Any:
     config = tr.LlamaConfig(
-        vocab_size=128, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=None, pad_token_id=0, **more,
-    )  # fmt: skip
+        vocab_size=128,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        bos_token_id=1,
+        eos_token_id=None,
+        pad_token_id=0,
+        **more,
+    )
     return tr.LlamaForCausalLM(config).to(device).eval()
 
 
@@ -72,7 +81,12 @@ def generate_sampling(wrap: Any, device: Any) -> Items:
     while True:
         prompt = torch.randint(2, 128, (1, 8)).to(device)
         yield model.generate(
-            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=8, do_sample=True, top_k=20, top_p=0.9
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=8,
+            do_sample=True,
+            top_k=20,
+            top_p=0.9,
         )
 
 
@@ -82,13 +96,20 @@ def generate_beams(wrap: Any, device: Any) -> Items:
     model.forward = wrap(model.forward)
     while True:
         prompt = torch.randint(2, 128, (1, 8)).to(device)
-        yield model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=6, num_beams=4, do_sample=False)
+        yield model.generate(
+            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=6, num_beams=4, do_sample=False
+        )
 
 
 def bert_training(wrap: Any, device: Any) -> Items:
     """Fine-tuning BERT with AdamW and a linear schedule with warm-up."""
     config = tr.BertConfig(
-        vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, num_labels=3
+        vocab_size=128,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        num_labels=3,
     )
     model = tr.BertForSequenceClassification(config).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5)
@@ -113,7 +134,9 @@ def bert_training(wrap: Any, device: Any) -> Items:
 
 def bert_embeddings(wrap: Any, device: Any) -> Items:
     """Sentence embeddings: batches of texts padded to their longest, mean pooling."""
-    config = tr.BertConfig(vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+    config = tr.BertConfig(
+        vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
+    )
     model = tr.BertModel(config).to(device).eval()
 
     @wrap
@@ -132,11 +155,24 @@ def bert_embeddings(wrap: Any, device: Any) -> Items:
 
 def whisper(device: Any) -> Any:
     config = tr.WhisperConfig(
-        vocab_size=128, num_mel_bins=16, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_source_positions=50,
-        max_target_positions=32, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
-        suppress_tokens=None, begin_suppress_tokens=None,
-    )  # fmt: skip
+        vocab_size=128,
+        num_mel_bins=16,
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        max_source_positions=50,
+        max_target_positions=32,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
     return tr.WhisperForConditionalGeneration(config).to(device).eval()
 
 
@@ -149,7 +185,9 @@ def whisper_transcription(wrap: Any, device: Any) -> Items:
             encoded = encode(torch.randn(1, 16, 100).to(device))
             cache, token = None, torch.ones(1, 1, dtype=torch.long, device=device)
             for _ in range(10):
-                out = decode(encoder_outputs=encoded, decoder_input_ids=token, past_key_values=cache, use_cache=True)
+                out = decode(
+                    encoder_outputs=encoded, decoder_input_ids=token, past_key_values=cache, use_cache=True
+                )
                 cache, token = out.past_key_values, out.logits[:, -1:].argmax(-1)
                 yield token, out.logits
 
@@ -157,12 +195,25 @@ def whisper_transcription(wrap: Any, device: Any) -> Items:
 def clip_similarity(wrap: Any, device: Any) -> Items:
     """CLIP: images against texts, as probabilities."""
     config = tr.CLIPConfig(
-        text_config={"vocab_size": 99, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-                     "num_attention_heads": 4, "max_position_embeddings": 16, "eos_token_id": 98},
-        vision_config={"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-                       "image_size": 32, "patch_size": 8},
+        text_config={
+            "vocab_size": 99,
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "max_position_embeddings": 16,
+            "eos_token_id": 98,
+        },
+        vision_config={
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "image_size": 32,
+            "patch_size": 8,
+        },
         projection_dim=16,
-    )  # fmt: skip
+    )
     model = wrap(tr.CLIPModel(config).to(device).eval())
     ids = torch.randint(1, 98, (3, 8)).to(device)
     ids[:, -1] = 98
@@ -176,7 +227,12 @@ def clip_similarity(wrap: Any, device: Any) -> Items:
 def vit_classification(wrap: Any, device: Any) -> Items:
     """ViT, one image at a time, the label by its name."""
     config = tr.ViTConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        image_size=32,
+        patch_size=8,
     )
     model = tr.ViTForImageClassification(config).to(device).eval()
 
@@ -193,10 +249,18 @@ def vit_classification(wrap: Any, device: Any) -> Items:
 def wav2vec2_recognition(wrap: Any, device: Any) -> Items:
     """wav2vec2 with a CTC head, on clips of one length."""
     config = tr.Wav2Vec2Config(
-        vocab_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-        conv_dim=(16, 16), conv_stride=(5, 4), conv_kernel=(10, 8), num_feat_extract_layers=2,
-        num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4,
-    )  # fmt: skip
+        vocab_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        conv_dim=(16, 16),
+        conv_stride=(5, 4),
+        conv_kernel=(10, 8),
+        num_feat_extract_layers=2,
+        num_conv_pos_embeddings=16,
+        num_conv_pos_embedding_groups=4,
+    )
     model = wrap(tr.Wav2Vec2ForCTC(config).to(device).eval())
     with torch.no_grad():
         while True:
@@ -206,9 +270,13 @@ def wav2vec2_recognition(wrap: Any, device: Any) -> Items:
 
 def t5_training(wrap: Any, device: Any) -> Items:
     """T5 with Adafactor, forward graphed, the rest outside."""
-    config = tr.T5Config(vocab_size=64, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0)
+    config = tr.T5Config(
+        vocab_size=64, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0
+    )
     model = tr.T5ForConditionalGeneration(config).to(device).train()
-    optimizer = tr.Adafactor(model.parameters(), scale_parameter=True, relative_step=True, warmup_init=True, lr=None)
+    optimizer = tr.Adafactor(
+        model.parameters(), scale_parameter=True, relative_step=True, warmup_init=True, lr=None
+    )
     forward = wrap(model)
     while True:
         loss = forward(

@@ -13,7 +13,9 @@ Items = Iterator[Any]
 
 def codebook_training(wrap: Any, device: Any) -> Items:
     """A codebook that follows by moving averages while it trains, dead codes replaced."""
-    quantizer = VectorQuantize(dim=16, codebook_size=32, decay=0.9, threshold_ema_dead_code=1).to(device).train()
+    quantizer = (
+        VectorQuantize(dim=16, codebook_size=32, decay=0.9, threshold_ema_dead_code=1).to(device).train()
+    )
     quantize = wrap(quantizer)
     while True:
         found, codes, loss = quantize(torch.randn(2, 8, 16).to(device))

@@ -42,7 +42,11 @@ def generation(wrap: Any, device: Any) -> Items:
 def image_encoder(wrap: Any, device: Any) -> Items:
     """A vision transformer with alibi, memories and a gate."""
     encoder = Encoder(dim=32, depth=2, heads=4, attn_num_mem_kv=2, attn_gate_values=True, use_rmsnorm=True)
-    model = ViTransformerWrapper(image_size=32, patch_size=8, num_classes=5, attn_layers=encoder).to(device).eval()
+    model = (
+        ViTransformerWrapper(image_size=32, patch_size=8, num_classes=5, attn_layers=encoder)
+        .to(device)
+        .eval()
+    )
     forward = wrap(model)
     with torch.no_grad():
         while True:
