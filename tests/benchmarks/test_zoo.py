@@ -1,4 +1,4 @@
-"""The runner of the zoo says of each program what became of it, and the page shows that. No time is asserted."""
+"""The zoo says of each program what became of it, and the page shows that. No time is asserted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from benchmarks import zoo_page, zoo_run, zoo_set, zoo_worker
 
 CPU = torch.device("cpu")
@@ -127,14 +128,14 @@ def test_one_that_does_not_run(library: Any, body: str, outcome: str) -> None:
 def test_the_small_part_in_processes(tmp_path: Path) -> None:
     """What needs no other library, by the command; a program that takes too long is a row, too."""
     out = tmp_path / "zoo.json"
-    parts = ["torch:decode_with_a_position", "torch:maml_with_autograd", "torch:no_such"]
+    parts = ["torch:decode_with_a_position", "torch:ensemble", "torch:no_such"]
     assert zoo_run.main(["--device", "cpu", "--calls", "60", "--only", *parts, "--out", str(out)]) == 0
     assert (
         zoo_run.main(["--device", "cpu", "--timeout", "0.1", "--only", "torch:mamba", "--out", str(out)]) == 0
     )
     rows = json.loads(out.read_text())["rows"]
-    assert [*rows] == ["torch:decode_with_a_position", "torch:mamba", "torch:maml_with_autograd"]
-    assert rows["torch:mamba"]["outcome"] == "stopped" and rows["torch:maml_with_autograd"]["replayed"] > 0.5
+    assert [*rows] == ["torch:decode_with_a_position", "torch:ensemble", "torch:mamba"]
+    assert rows["torch:mamba"]["outcome"] == "stopped" and rows["torch:ensemble"]["replayed"] > 0.5
     assert all(row["equal"] for row in rows.values() if row["outcome"] == "compared")
     assert zoo_run.main(["--only", "no_such_library", "--out", str(out)]) == 2
 
