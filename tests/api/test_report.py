@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from rote.api.report import (
+    FusedReport,
     InputReport,
     IslandReport,
     LeftAloneReport,
@@ -68,6 +69,8 @@ RECORDING = RecordingReport(
         shown=1,
         outside=2,
         left=(LeftAloneReport("rand at a.py:2 draws random numbers", 4),),
+        fused=FusedReport(launches=3, distinct=2, operations=5, refused={"gelu: it gives other bits": 2}),
+        compiling=1,
         exact_us=6.0,
         plain_us=8.0,
     ),
@@ -139,6 +142,9 @@ def test_json():
                 "used": True, "before": 9, "after": 5, "shown": 1, "outside": 2,
                 "removed": {"dead": 3, "recomputed": 0, "constants": 2},
                 "left": [{"reason": "rand at a.py:2 draws random numbers", "operations": 4}],
+                "fused": {"launches": 3, "distinct": 2, "operations": 5,
+                          "refused": {"gelu: it gives other bits": 2}},
+                "compiling": 1,
                 "exact_us": 6.0, "plain_us": 8.0,
             },
         }],
@@ -155,6 +161,9 @@ def test_text():
         "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB "
         "(3.0 MB expected), 2 replays, 8.2 us each, 40.0 us plainly, walks back included",
         "  exact tier: 5 operations instead of 9 (3 dead, 2 constants); 6.0 us each, 8.0 us before",
+        "  fused: 5 operations into 3 launches of 2 kernels",
+        "  not fused: 2 gelu: it gives other bits",
+        "  kernels are being compiled, and proved in the next replays",
         "  left as captured: 4 operations, rand at a.py:2 draws random numbers",
         "  island: aten::item at a.py:1 (RT101)",
         "  args[1]: another tensor, in place, mutated at a.py:3",
@@ -170,6 +179,6 @@ def test_text():
         == "  island: aten::item at a.py:1 (RT101), 2 times"
     )
     many = explain(report(recordings=(replace(RECORDING, islands=(), inputs=()),) * 20)).splitlines()
-    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 50
+    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 98
     limited = report(recordings=(RECORDING,), budget=5_000_000)
     assert explain(limited).splitlines()[1] == "budget: 2.5 of 5.0 MB held"

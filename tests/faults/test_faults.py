@@ -48,7 +48,8 @@ def _shared(device: str) -> list[tuple[type, str]]:
 
 
 def _operations(device: str) -> list[tuple[type, str]]:
-    return [(CudaSession if device == "cuda" else HostSession, "run")]
+    session = CudaSession if device == "cuda" else HostSession
+    return [(session, "run"), (session, "launch")]
 
 
 def _allocations(device: str) -> list[tuple[type, str]]:

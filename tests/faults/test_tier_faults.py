@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.runtime.fusion import evaluated
 
 import rote
 from rote.base.errors import CaptureError
@@ -17,6 +18,7 @@ from rote.runtime.backends.cuda.session import CudaSession
 from rote.runtime.backends.host.pool import Chunk, HostPool
 from rote.runtime.backends.host.segment import HostSegment
 from rote.runtime.backends.host.session import HostSession
+from rote.runtime.compiling import COMPILERS
 from rote.runtime.memory.holding import Holding
 from rote.testing import assert_pool_empty, assert_same
 
@@ -38,10 +40,14 @@ FAULTS: dict[str, Any] = {
 def targets(device: torch.device, *, after: bool) -> list[tuple[type, str]]:
     """Between a lease and its assignment nobody could give the lease back."""
     session: type = CudaSession if device.type == "cuda" else HostSession
-    found = [(session, name) for name in ("begin", "run", "end", "finish")] + [(Holding, "keep")]
+    found = [(session, name) for name in ("begin", "run", "launch", "end", "finish")] + [(Holding, "keep")]
     own: list[tuple[type, str]] = [(Chunk, "__init__"), (HostSegment, "freeze")]
     own += [] if after else [(HostPool, "lease")]
     return found if device.type == "cuda" else found + own
+
+
+SHORTENED, FUSED = 4, 5
+"""The calls in which operations are left out, and in which kernels take the place of others."""
 
 
 class Branching(torch.nn.Module):
@@ -83,16 +89,19 @@ def play(
     fault: Any,
     *,
     after: bool,
+    at: int,
 ) -> None:
-    """Calls with the fault armed in that which makes the tier; each compared with eager."""
+    """Calls with the fault armed in the one that makes the tier (``at``); each compared with eager."""
     x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).abs().to(device)
     ours, theirs = kind(device), kind(device)
     injector.arm(None, fault)
     g, raised = rote.graph(ours, keep=True), False
     for number in range(12):
-        if number == 4:
+        if number in (SHORTENED, FUSED):
             (entry,) = g._keys.entries.values()
+            COMPILERS.get().wait(120)
             entry.recordings[0].improve_at(0)
+        if number == at:
             injector.arm(point, fault, after=after)
         torch.manual_seed(number)
         expected = theirs(x), theirs.count.clone(), torch.rand(2), torch.rand(2, device=device)
@@ -100,19 +109,20 @@ def play(
         try:
             result = g(x)
         except KeyboardInterrupt:  # its call has come to its end
-            assert fault is KeyboardInterrupt and number == 4
+            assert fault is KeyboardInterrupt and number == at
             raised, result = True, expected[0]
         found = result, ours.count.clone(), torch.rand(2), torch.rand(2, device=device)
         assert_same(found, expected, f"call {number}")
-        if number == 4:
+        if number == at:
             injector.stop()
     (recording,) = g.report().recordings
     tier = recording.tier
     assert tier is not None
     if point is None or raised:
-        assert tier.used and not tier.left
+        assert tier.used and not tier.left and tier.fused is not None
     else:
-        (left,) = tier.left  # the other stretch has its tier
+        (left,) = tier.left  # the other stretch has its tier, and this one what it had
+        assert tier.used or at == SHORTENED
         assert not isinstance(fault, type) or fault.__name__ in left.reason
     g.reset()
     del g, entry
@@ -122,13 +132,15 @@ def play(
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("kind", [Branching, Writing])
-def test_a_fault_at_every_point(device, kind, fault, after, monkeypatch):
+@pytest.mark.parametrize("at", [SHORTENED, FUSED])
+def test_a_fault_at_every_point(device, at, kind, fault, after, monkeypatch):
+    evaluated.install(monkeypatch)
     injector = Injector(monkeypatch, targets(device, after=after))
-    play(kind, device, injector, None, FAULTS[fault], after=after)
+    play(kind, device, injector, None, FAULTS[fault], after=after, at=at)
     points = list(injector.points)
     assert len(points) > 10
     for number, point in enumerate(points):
         try:
-            play(kind, device, injector, number, FAULTS[fault], after=after)
+            play(kind, device, injector, number, FAULTS[fault], after=after, at=at)
         except AssertionError as error:
             raise AssertionError(f"point {number} of {len(points)}, {point}: {error}") from error

@@ -103,7 +103,11 @@ UPSETS = [
         "w.upset(g, upset.contest, $n % 2 == 1)\nfor n in range(8):\n    out = w.call(g, w.tensor(n % 2), y)",
         3,
     ),
-    Move("w.upset(g, upset.optimise)\nfor n in range(5):\n    out = w.call(g, w.tensor(n % 2), y)", 4),
+    Move(
+        "for n in range(7):\n    if n % 2 == 0: w.upset(g, upset.optimise)\n"
+        "    out = w.call(g, w.tensor(n % 2), y)",
+        4,
+    ),
     Move("for n in range(10):\n    out = w.call(g, w.tensor(n + 9), y)\nw.upset(g, upset.wake)", 3),
     Move("w.upset(g, upset.wake)", 2),
 ]

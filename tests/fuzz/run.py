@@ -69,7 +69,9 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 def _chunk(options: argparse.Namespace, number: int, examples: int) -> dict[str, Any]:
     """Play one chunk, in a process of the pool: those are the ones that need torch."""
     import hypothesis
+    import pytest
     import torch
+    from tests.runtime.fusion import evaluated
 
     from rote.testing import poisoned
 
@@ -109,7 +111,8 @@ def _chunk(options: argparse.Namespace, number: int, examples: int) -> dict[str,
                 torch._dynamo.reset()
 
     try:
-        with poisoned():
+        with poisoned(), pytest.MonkeyPatch.context() as patch:
+            evaluated.install(patch)
             play()
     except BaseExceptionGroup as group:
         failures = [f"{type(error).__name__}: {error}" for error in group.exceptions]

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("hypothesis")
 
 from hypothesis import HealthCheck, given, seed, settings
+from tests.runtime.fusion import evaluated
 
 from .play import Tally, check_text
 from .scene import KINDS, scenes
@@ -30,6 +31,7 @@ are loaded, from which hypothesis takes constants: in a run of the whole suite t
 @pytest.mark.parametrize("kind", sorted(set(KINDS)))
 def test_graphed_equals_plain(device, kind, monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic algorithms ask for it
+    evaluated.install(monkeypatch)
     tally = Tally()
 
     @seed(0)  # the same scenes whatever the text of this test is

@@ -32,7 +32,8 @@ from ..runtime.arguments import (
     tracing,
 )
 from ..runtime.backends import PROCESS
-from ..runtime.engine import Answer, Ledger, Specialization, Subject, Timed, Umpire, strict_reasons
+from ..runtime.compiling import COMPILERS
+from ..runtime.engine import Answer, Ledger, Specialization, State, Subject, Timed, Umpire, strict_reasons
 from ..runtime.memory import Account, parse_size
 from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
 from ..runtime.pytorch import foreign_modes, is_kept_out
@@ -484,6 +485,45 @@ class Graphed:
     def explain(self) -> str:
         """Text: what replays, what does not, why, where, and what to do about it."""
         return explain(self.report(), len(self._bound))
+
+    def wait_until_optimized(self, timeout_s: float) -> bool:
+        """Wait for compilers, and say whether calls like the last one will not become faster any more.
+
+        Calls observe, record, prove and capture compiled kernels, and time them. So, before something is
+        measured::
+
+            for _ in range(2000):
+                if g.wait_until_optimized(timeout_s=60):
+                    break
+                g(*args)
+
+        Args:
+            timeout_s: The longest time to wait for compilers, in seconds.
+
+        Returns:
+            Whether such calls run plainly for good, or by recordings that are as they will stay: none has
+            kernels on their way, or two tiers of which it is not known which is faster, or has yet to be
+            looked at.
+
+        Raises:
+            MisuseError: The time is negative.
+        """
+        if timeout_s < 0:
+            text = f"wait_until_optimized: timeout_s={timeout_s!r} is negative; give 0 to look only"
+            raise MisuseError(text)
+        if not self._enabled:
+            return True
+        with self._lock:
+            last = next(reversed(self._keys.entries.values()), None)
+            bound = [known for _, ref in self._bound.values() if (known := ref()) is not None]
+        others = [each.wait_until_optimized(timeout_s) for each in bound]
+        if last is None:
+            return bool(others) and all(others)
+        tiers = [each.tiers for each in last.recordings if each.recorded]
+        if any([each.idle for one in tiers for each in one.waiting]) and not COMPILERS.get().wait(timeout_s):
+            return False
+        settled = last.life.state is State.EAGER or bool(tiers)
+        return settled and all(others) and all([each.final for each in tiers])
 
     def findings(self) -> Findings:
         """The obstacles to replays wholly from graphs, in the form of :func:`..check`."""

@@ -11,7 +11,15 @@ from ..runtime.memory import BUDGETS, Account
 from ..runtime.optimize import RULES
 from ..runtime.program import InputFacts
 from ..runtime.recording import Recording, Tiers
-from .report import InputReport, IslandReport, LeftAloneReport, OutputReport, RecordingReport, TierReport
+from .report import (
+    FusedReport,
+    InputReport,
+    IslandReport,
+    LeftAloneReport,
+    OutputReport,
+    RecordingReport,
+    TierReport,
+)
 
 
 def recording_reports(entries: Iterable[Specialization], account: Account) -> tuple[RecordingReport, ...]:
@@ -55,21 +63,41 @@ def _report(entry: Specialization, variant: Recording, nbytes: int) -> Recording
 def _tier(tiers: Tiers) -> TierReport | None:
     if not (tiers.exact or tiers.left or tiers.whole):
         return None
-    removed = [each.removed for each in tiers.stretches] + [each for _, each in tiers.whole]
+    removed = [each.removed for each in tiers.newest]
+    removed += [each for node, each in tiers.whole if all([node is not other.node for other in tiers.newest])]
     figures = tiers.contest.figures
     by_rule = Counter[str]()
     for each in removed:
         by_rule.update(each.by_rule)
+    fused = _fused(tiers)
+    saved = fused.operations - fused.launches if fused is not None else 0
     return TierReport(
         used=tiers.exact,
         before=sum(each.before for each in removed),
-        after=sum(each.after for each in removed),
+        after=sum(each.after for each in removed) - saved,
         removed={rule: by_rule[rule] for rule in RULES},
         shown=sum(each.shown for each in removed),
         outside=sum(each.outside for each in removed),
         left=tuple(LeftAloneReport(why, len(node.operations)) for node, why in tiers.left),
+        fused=fused,
+        compiling=len(tiers.waiting),
         exact_us=figures.replay_s * 1e6 if figures is not None else None,
         plain_us=figures.plain_s * 1e6 if figures is not None else None,
+    )
+
+
+def _fused(tiers: Tiers) -> FusedReport | None:
+    found = [each.fused for each in tiers.newest if each.fused is not None]
+    if not found:
+        return None
+    refused = Counter[str]()
+    for each in found:
+        refused.update(each.refused)
+    return FusedReport(
+        launches=sum(each.launches for each in found),
+        distinct=sum(each.distinct for each in found),
+        operations=sum(each.operations for each in found),
+        refused=dict(refused.most_common()),
     )
 
 

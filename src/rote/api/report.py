@@ -76,21 +76,41 @@ class LeftAloneReport:
 
 
 @dataclass(frozen=True)
+class FusedReport:
+    """Pointwise operations that kernels of rote's calculate, several at once, with the same bits.
+
+    Attributes:
+        launches: How often such a kernel is launched.
+        distinct: How many of them there are.
+        operations: Operations that they calculate.
+        refused: How many operations no kernel may calculate, by kind and reason: what is not proved to give
+            the same bits on this device runs alone.
+    """
+
+    launches: int
+    distinct: int
+    operations: int
+    refused: dict[str, int]
+
+
+@dataclass(frozen=True)
 class TierReport:
     """What stands in the place of what was captured, with the same bits (``numerics="exact"``).
 
     Attributes:
         used: Replays use it.
         before: Operations that launched something, in the stretches that could be looked at.
-        after: Operations that do now.
+        after: Operations and kernels that do now.
         removed: How many of them each rule has removed: ``dead``, ``recomputed`` (as a loop does),
             ``repeated``, ``copies``, ``constants`` (computed once).
         shown: Copies that were added, to where others read results.
         outside: Operations left that depend on parameters and other state alone. They are computed in every
             replay, since nobody can know that the contents are the same.
-        left: Stretches that stay as they were captured.
-        exact_us: Microseconds of a replay, if it was measured against what was captured.
-        plain_us: Microseconds of a replay of what was captured.
+        left: Stretches that stay as they were captured, or as they were before an attempt.
+        fused: What kernels calculate; None if they calculate nothing.
+        compiling: Stretches whose kernels are on their way.
+        exact_us: Microseconds of a replay, if it was measured against the tier before.
+        plain_us: Microseconds of a replay of the tier before.
     """
 
     used: bool
@@ -100,6 +120,8 @@ class TierReport:
     shown: int
     outside: int
     left: tuple[LeftAloneReport, ...]
+    fused: FusedReport | None = None
+    compiling: int = 0
     exact_us: float | None = None
     plain_us: float | None = None
 
@@ -322,8 +344,18 @@ def _explain_tier(tier: TierReport) -> list[str]:
         if tier.exact_us is not None and tier.plain_us is not None:
             times = f"; {tier.exact_us:.1f} us each, {tier.plain_us:.1f} us before"
         lines.append(f"  exact tier: {tier.after} operations instead of {tier.before} ({rules}){times}")
+    if tier.fused is not None:
+        launches, kernels = _counted(tier.fused.launches, "launch"), _counted(tier.fused.distinct, "kernel")
+        lines.append(f"  fused: {tier.fused.operations} operations into {launches} of {kernels}")
+        lines += [f"  not fused: {count} {what}" for what, count in tier.fused.refused.items()]
+    if tier.compiling:
+        lines.append("  kernels are being compiled, and proved in the next replays")
     lines += [f"  left as captured: {each.operations} operations, {each.reason}" for each in tier.left]
     return lines
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}{'es' if word.endswith('ch') else 's'}"
 
 
 def _explain_input(given: InputReport) -> str:

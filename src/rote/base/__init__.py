@@ -19,7 +19,14 @@ from .errors import (
 from .floats import bits_of, complex_of, float_bits, float_of
 from .location import NOWHERE, TORCH_NEEDS, Site, Sites, is_internal, is_own, traceback_site, user_site
 from .picture import NO_MATPLOTLIB
-from .settings import ENVIRONMENT, READERS, read_duquant, read_settings
+from .settings import (
+    ENVIRONMENT,
+    READERS,
+    CompileSettings,
+    read_compile_settings,
+    read_duquant,
+    read_settings,
+)
 from .stack import on_a_fresh_stack
 from .text import cut
 from .version import __version__

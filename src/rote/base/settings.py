@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 ENVIRONMENT = os.environ
@@ -35,6 +36,43 @@ def read_settings() -> Settings:
         disable=_flag("ROTE_DISABLE"),
         strict=_flag("ROTE_STRICT"),
         read_words=_flag("ROTE_READ_WORDS", default="1"),
+    )
+
+
+@dataclass(frozen=True)
+class CompileSettings:
+    """How kernels are compiled, by the environment.
+
+    Attributes:
+        most: ``ROTE_COMPILE_WORKERS``: how many kernels are compiled at once at most, 0 for none at all; None
+            if it says nothing.
+        compiler: ``CXX``: the command of the C++ compiler; empty if it says nothing.
+        variables: The environment of a process that compiles. Variables by which Triton and ``ptxas`` make
+            another kernel of the same text, or write elsewhere, are left out.
+    """
+
+    most: int | None
+    compiler: str
+    variables: Mapping[str, str]
+
+
+_TOOLS = frozenset({"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBDEVICE_PATH"})
+"""Where Triton's tools are, on machines where they are not with Triton."""
+
+_CHANGING = ("TRITON_", "PTXAS_OPTIONS", "DISABLE_PTXAS_OPT", "NVPTX_", "MLIR_", "LLVM_", "USE_IR_LOC")
+
+
+def read_compile_settings() -> CompileSettings:
+    """Read the environment now. What is no number counts as not set."""
+    most = os.environ.get("ROTE_COMPILE_WORKERS", "").strip()
+    return CompileSettings(
+        most=int(most) if most.isdecimal() else None,
+        compiler=os.environ.get("CXX", "").strip(),
+        variables={
+            name: value
+            for name, value in os.environ.items()
+            if name in _TOOLS or not name.startswith(_CHANGING)
+        },
     )
 
 

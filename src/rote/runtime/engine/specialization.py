@@ -197,7 +197,8 @@ class Specialization:
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)
-        improves = recording.replays + 1 >= recording.tiers.due and not recording.tiers.open
+        due = recording.replays + 1 >= recording.tiers.due
+        improves = due and recording.tiers.wants(recording.root)
         before = Before.of(recording, call) if improves else None
         try:
             done = replay(recording.root)
@@ -218,6 +219,8 @@ class Specialization:
         recording.count_replay()
         if improves:
             self._improve(recording, call, done.path, before)
+        elif due and not recording.tiers.open:
+            recording.improve_at(recording.tiers.following(recording.replays, recording.root))
         return Answer(value, REPLAYED, [], recording)
 
     def _improve(self, recording: Recording, call: Call, path: list[Any], before: Before | None) -> None:
@@ -227,7 +230,7 @@ class Specialization:
             nodes.append(nodes[-1].edges[value])
         improve(recording, nodes, call, before)
         if self.limits.keep:  # nothing is measured
-            recording.tiers.decide()
+            recording.settle_tiers()
         self._ledger.add_work(perf_counter() - began)
         recording.improve_at(recording.tiers.following(recording.replays, recording.root))
 

@@ -117,13 +117,11 @@ class Umpire:
             return NOT_MINE  # the replay is followed by a look at what could be optimised
         turn, due = contest.turn(recording.replays)
         if turn is Turn.LOST:
-            for session in tiers.drop(_lost(contest)):
-                if recording.memory is not None:
-                    recording.memory.holding.give_up(session)
+            recording.drop_tiers(_lost(contest))
         elif turn is Turn.NOTHING and contest.figures is not None and not contest.figures.lost:
-            tiers.decide()
+            recording.settle_tiers()
         if turn in (Turn.LOST, Turn.NOTHING):
-            recording.improve_at(tiers.following(due, recording.root) if tiers.decided else due)
+            recording.improve_at(due if tiers.open else tiers.following(recording.replays, recording.root))
             return NOT_MINE
         recording.improve_at(NEVER)
         tiers.use(exact=turn is Turn.REPLAY)

@@ -31,14 +31,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..backends.protocol import Backend, Segment, Session, raw_call
+from ..backends.protocol import Backend, LoadedKernel, Segment, Session, raw_call
 from ..capture import without_copies
+from ..fusion import Written
 from ..operators import tensors_of
 from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
 from ..pytorch import undispatched, unseen_functions
 from ..recording import KernelModes, Node
 from .before import Before, as_bytes
 from .effects import LeftAloneError
+from .regions import Item, Schedule
 from .shortening import ShortStretch
 
 _aten = torch.ops.aten
@@ -85,9 +87,13 @@ class Recapture:
         outside: Mapping[Origin, Place],
         backend: Backend,
         before: Before | None,
+        schedule: Schedule,
+        kernels: Mapping[Written, LoadedKernel],
     ) -> None:
         self._session = session
         self._short = short
+        self._schedule = schedule
+        self._kernels = kernels
         self._node = node
         self._modes = modes
         self._outside = outside
@@ -117,7 +123,10 @@ class Recapture:
                 for index in self._short.once:
                     self._operation(index, _run_now)
                     self._forget()
-                made = [self._segment(run.operations, run.shown) for run in self._short.runs]
+                made = [
+                    self._segment(items, run.shown)
+                    for items, run in zip(self._schedule.runs, self._short.runs, strict=True)
+                ]
             different = [each for each in (*shown, *changed) if not torch.equal(each.memory, each.was)]
         finally:  # nobody has read it meanwhile
             for each in (*shown, *changed):
@@ -156,13 +165,16 @@ class Recapture:
 
     # ------------------------------------------------------------------ segments
 
-    def _segment(self, operations: Sequence[int], shown: Sequence[Origin]) -> Segment | None:
+    def _segment(self, items: Sequence[Item], shown: Sequence[Origin]) -> Segment | None:
         """Capture one segment, which runs it."""
         session = self._session
         try:
-            session.begin(len(operations) + len(shown))
-            for index in operations:
-                self._operation(index, session.run)
+            session.begin(len(items) + len(shown))
+            for item in items:
+                if isinstance(item, Written):
+                    self._launch(item)
+                else:
+                    self._operation(item, session.run)
                 self._forget()
             for origin in shown:
                 self._show(origin)
@@ -189,6 +201,24 @@ class Recapture:
         if self._device.type != "cpu" and any([each.is_cpu for each in tensors_of(args, kwargs)]):
             func, args = without_copies(operation.facts, args, self._device, run)
         return run(func, args, kwargs)
+
+    def _launch(self, kernel: Written) -> None:
+        """Capture the launch of a kernel that calculates several operations."""
+        operations = self._short.effects.operations
+        given = [self._whole(origin, dtype) for origin, dtype in kernel.reads]
+        tokens = [operations[index].results[0] for index in kernel.stores]
+        with torch.inference_mode(False), torch.no_grad():
+            made = [self._empty(token) for token in tokens]
+            _check_reach(kernel, given)
+            flat = [_flat(each) for each in made]
+            self._session.launch(self._kernels[kernel], given, flat, kernel.reals, kernel.integers)
+        for token, tensor in zip(tokens, made, strict=True):
+            if token.origin in self._last:
+                self._own.setdefault(token.origin, tensor.untyped_storage())
+
+    def _empty(self, token: Token) -> torch.Tensor:
+        options = {"dtype": token.dtype, "device": self._device}
+        return self._session.run(_aten.empty_strided.default, (token.shape, token.stride), options)
 
     def _take(self, operation: Operation, result: torch.Tensor, token: Token) -> None:
         """Note the memory of a result that somebody reads."""
@@ -226,6 +256,14 @@ class Recapture:
             offset = token.offset + start // tensor.itemsize
             return tensor.set_(storage, offset, token.shape, token.stride)
 
+    def _whole(self, origin: Origin, dtype: torch.dtype) -> torch.Tensor:
+        """A storage as elements of one type."""
+        own = self._own.get(origin)
+        place = Place(own) if own is not None else self._outside.get(origin)
+        if place is None:
+            raise LeftAloneError("memory that it reads is gone")
+        return _whole_of(place, dtype)
+
     # ------------------------------------------------------------------ lifetimes
 
     def _steps(self) -> Iterator[Iterable[Origin]]:
@@ -233,9 +271,12 @@ class Recapture:
         short, touched = self._short, self._short.effects.touched
         for index in short.once:
             yield [short.home(token.origin) for token in touched[index].reads]
-        for run in short.runs:
-            for index in run.operations:
-                yield [short.home(token.origin) for token in touched[index].reads]
+        for items, run in zip(self._schedule.runs, short.runs, strict=True):
+            for item in items:
+                if isinstance(item, Written):
+                    yield [origin for origin, _ in item.reads]
+                else:
+                    yield [short.home(token.origin) for token in touched[item].reads]
             for origin in run.shown:
                 yield [short.home(origin)]
 
@@ -253,6 +294,26 @@ class Recapture:
         dead = [origin for origin in self._own if self._last[origin] == step]
         for origin in dead:
             del self._own[origin]
+
+
+def _whole_of(place: Place, dtype: torch.dtype) -> torch.Tensor:
+    """Memory from outside as elements of one type."""
+    storage, start = place
+    with torch.inference_mode(False):
+        tensor = torch.empty(0, dtype=dtype, device=storage.device)
+        count = (storage.nbytes() - start) // tensor.itemsize
+        return tensor.set_(storage, start // tensor.itemsize, (count,), (1,))
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.as_strided((tensor.numel(),), (1,), 0)
+
+
+def _check_reach(kernel: Written, given: Sequence[torch.Tensor]) -> None:
+    """A kernel gets addresses alone: what it reads has to be there."""
+    for most, tensor in zip(kernel.body.reach, given, strict=True):
+        if most >= tensor.numel():
+            raise LeftAloneError("memory that it reads has become smaller")
 
 
 def _run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

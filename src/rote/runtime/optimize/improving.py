@@ -13,13 +13,15 @@ from dataclasses import replace
 
 from ...base import COLLECTOR
 from ..arguments import TENSOR, Call, read_switches
-from ..backends.protocol import Segment, Session, first_line
+from ..backends.protocol import LoadedKernel, Segment, Session, first_line
+from ..fusion import KERNELS, Written
 from ..memory import BUDGETS
 from ..program import INPUT, Origin, named_inputs, replaced_kernels
 from ..pytorch import plain_functions
 from ..recording import (
     CapturedStretch,
     ExactStretch,
+    FusedOperations,
     KernelModes,
     Node,
     Recording,
@@ -30,11 +32,13 @@ from ..recording import (
 from .anew import CapturedAnew, Place, Recapture
 from .before import Before
 from .effects import Effects, LeftAloneError
+from .fusing import Fusing
+from .regions import Schedule
 from .shortening import RULES, ShortStretch, shorten
 
 
 def improve(recording: Recording, nodes: Sequence[Node], call: Call, before: Before | None) -> None:
-    """Optimise the stretches of a way that has just been replayed, each once.
+    """Optimise the stretches of a way just replayed: each once, and again when its kernels are there.
 
     Args:
         recording: The recording.
@@ -45,23 +49,29 @@ def improve(recording: Recording, nodes: Sequence[Node], call: Call, before: Bef
     memory, tiers = recording.memory, recording.tiers
     if memory is None:
         return
+    waiting = {id(each.node): each for each in tiers.waiting if isinstance(each, Fusing)}
     for number, node in enumerate(nodes):
-        if tiers.knows(node) or node.captured is None or not node.captured.segments:
+        fusing = waiting.get(id(node))
+        known = tiers.knows(node) or node.captured is None or not node.captured.segments
+        if known and fusing is None:
             continue
+        improvement = _Improvement(recording, memory, nodes[: number + 1], call, None if number else before)
         try:
             # A collection may destroy graphs, which spoils a capture. Tensors may be of the user's classes.
             with COLLECTOR.rests(), plain_functions():
-                made = _Improvement(
-                    recording, memory, nodes[: number + 1], call, None if number else before
-                ).make()
-            if isinstance(made, Removed):
-                tiers.keep_whole(node, made)
-            else:
-                tiers.add(made)
-        except LeftAloneError as why:
-            tiers.leave(node, str(why))
+                if fusing is None:
+                    improvement.shorten()
+                else:
+                    improvement.fuse(fusing)
         except Exception as error:
-            tiers.leave(node, f"{type(error).__name__}: {first_line(error)}")
+            why = str(error) if isinstance(error, LeftAloneError) else _told(error)
+            tiers.leave(node, why)
+            if fusing is not None:
+                tiers.arrived(fusing)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 class _Improvement:
@@ -82,33 +92,77 @@ class _Improvement:
         self._call = call
         self._before = before
 
-    def make(self) -> ExactStretch | Removed:
-        """Shorten the stretch, capture what is left, and hold its memory.
-
-        Returns:
-            The exact tier; only what there is where nothing can be removed.
+    def shorten(self) -> None:
+        """Leave out operations that give nothing new, and have the kernels of the others compiled.
 
         Raises:
-            LeftAloneError: It stays as it is.
+            LeftAloneError: The stretch stays as it is.
         """
         self._check_recording()
-        node, captured, steps = self._node, self._node.captured, self._node.steps
-        if captured is None or steps is None:
-            raise LeftAloneError("it is not recorded")
+        node, tiers = self._node, self._recording.tiers
+        captured, _ = self._captured()
         effects = Effects.of(node.operations, [each.modes.keys() for each in captured.segments], node.refused)
-        modes = {index: found for each in captured.segments for index, found in each.modes.items()}
+        modes = self._modes()
         if effects.changes and (len(self._way) > 1 or node.branch is not None):
             raise LeftAloneError("it writes arguments or state, and the host reads values before it ends")
         outside = self._outside()
         short = shorten(effects, modes, [origin for origin in effects.made if origin in outside])
-        if short.after >= short.before:
-            return replace(_removed(short), after=short.before)
         self._check_modes([modes[index] for index in effects.each()])
-        holding = self._memory.holding
+        if short.after >= short.before:
+            tiers.keep_whole(node, replace(_removed(short), after=short.before))
+        else:
+            tiers.add(self._capture(short, Schedule.plain(short), {}, None))
+        fusing = Fusing(node, short, outside, KERNELS.of(self._memory.holding.backend))
+        if fusing.schedule.kernels:
+            tiers.wait(fusing)
+
+    def fuse(self, fusing: Fusing) -> None:
+        """Capture the kernels, if they are there.
+
+        Raises:
+            LeftAloneError: There will be none.
+        """
+        tiers = self._recording.tiers
+        self._check_recording()
+        if not fusing.advance(self._outside()):
+            return
+        found = fusing.schedule
+        if not found.kernels:
+            raise LeftAloneError("no kernel may calculate any of its operations")
+        self._check_modes(list(self._modes().values()))
+        fused = FusedOperations(len(found.kernels), fusing.distinct, len(found.calculated), found.refused)
+        tiers.add(self._capture(fusing.short, found, fusing.loaded(), fused))
+        tiers.arrived(fusing)
+
+    def _captured(self) -> tuple[CapturedStretch, list[Step]]:
+        captured, steps = self._node.captured, self._node.steps
+        if captured is None or steps is None:
+            raise LeftAloneError("it is not recorded")
+        return captured, steps
+
+    def _modes(self) -> dict[int, KernelModes]:
+        captured, _ = self._captured()
+        return {index: found for each in captured.segments for index, found in each.modes.items()}
+
+    def _capture(
+        self,
+        short: ShortStretch,
+        found: Schedule,
+        kernels: Mapping[Written, LoadedKernel],
+        fused: FusedOperations | None,
+    ) -> ExactStretch:
+        """Capture what is left of the stretch, and hold its memory.
+
+        Raises:
+            LeftAloneError: It cannot be captured, gives other bits, or takes too much memory.
+        """
+        node, modes, outside, holding = self._node, self._modes(), self._outside(), self._memory.holding
+        captured, steps = self._captured()
         session = self._open()
         try:
-            recapture = Recapture(session, short, node, modes, outside, holding.backend, self._before)
-            anew = recapture.run()
+            anew = Recapture(
+                session, short, node, modes, outside, holding.backend, self._before, found, kernels
+            ).run()
             holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)
             if excess is not None:
@@ -116,9 +170,16 @@ class _Improvement:
         except BaseException:
             holding.give_up(session)
             raise
-        return ExactStretch(
-            node, steps, _replaced(steps, captured, anew), _removed(short), session, anew.kept
-        )
+        plain = self._plain(steps)
+        replaced = _replaced(plain, captured, anew)
+        return ExactStretch(node, steps, replaced, _removed(short), session, anew.kept, fused)
+
+    def _plain(self, steps: list[Step]) -> list[Step]:
+        """The steps as they were captured."""
+        for each in reversed(self._recording.tiers.stretches):
+            if each.node is self._node and each.exact is steps:
+                steps = each.plain
+        return steps
 
     # ------------------------------------------------------------------ what is left alone
 

@@ -16,7 +16,7 @@ import torch
 from ..arguments import TENSOR, Call, Target, address_of, has_branches, parts_of
 from ..autograd import Backward, Occupancy
 from ..autograd.graph import ParameterAliases
-from ..backends.protocol import Segment
+from ..backends.protocol import Segment, Session
 from ..memory import Holding
 from ..program import (
     OTHER,
@@ -169,6 +169,19 @@ class Recording:
         """After so many replays the general path looks at the tiers."""
         self.tiers.due = replays
         self.due = min(replays, self.compared)
+
+    def settle_tiers(self) -> None:
+        """What was optimised last stays."""
+        self._give_up(self.tiers.decide())
+
+    def drop_tiers(self, why: str) -> None:
+        """What was optimised last goes."""
+        self._give_up(self.tiers.drop(why))
+
+    def _give_up(self, sessions: Iterable[Session]) -> None:
+        for session in sessions:
+            if self.memory is not None:
+                self.memory.holding.give_up(session)
 
     def count_replay(self) -> None:
         """It was replayed."""

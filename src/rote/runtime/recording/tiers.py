@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from ..backends.protocol import Session
 from .contest import FIRST_ROUND, NEVER, Contest
 from .tree import Node, Step
+
+WHILE_IDLE = 64
+"""Replays between two looks at kernels that are being compiled."""
 
 FIRST_TIER = 2 * FIRST_ROUND
 """Replays before a recording is optimised: the first round against plain calls is over then."""
@@ -40,16 +44,34 @@ class Removed:
 
 
 @dataclass(frozen=True)
+class FusedOperations:
+    """What kernels calculate of a stretch.
+
+    Attributes:
+        launches: How often a kernel is launched.
+        distinct: How many kernels there are.
+        operations: Operations that they calculate.
+        refused: Operations that no kernel may calculate, by kind and reason.
+    """
+
+    launches: int
+    distinct: int
+    operations: int
+    refused: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class ExactStretch:
     """What may stand for the steps of one stretch.
 
     Attributes:
         node: The stretch.
-        plain: Its steps as they were captured.
+        plain: Its steps before: as they were captured, or those of an earlier exact stretch.
         exact: The steps that leave the same bits in the same memory.
         removed: What is missing from them.
         session: The capture of those.
         kept: Memory of what was computed once.
+        fused: What kernels calculate; None if each operation runs by itself.
     """
 
     node: Node
@@ -58,19 +80,39 @@ class ExactStretch:
     removed: Removed
     session: Session
     kept: tuple[torch.UntypedStorage, ...]
+    fused: FusedOperations | None = None
+
+
+class Waiting(Protocol):
+    """Kernels of a stretch that are being compiled and proved."""
+
+    @property
+    def node(self) -> Node:
+        """The stretch."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing can be done for it but wait."""
+        ...
 
 
 class Tiers:
     """The tiers of one recording.
 
+    A stretch may get one after another: first one without some of its operations, then one whose operations
+    are calculated by fewer kernels. A new one is a candidate until it has won the contest against the one
+    before.
+
     Attributes:
         due: Replays from which on the general path looks at them.
-        stretches: Those with an exact tier.
-        whole: Those from which nothing can be removed.
-        left: Those without, with the reason.
-        lost: Why there is no exact tier any more.
-        contest: Its replays, timed against those of the plain tier.
-        decided: That has said which one stays.
+        settled: Stretches with an exact tier that stays.
+        candidates: Those whose exact tier is new.
+        waiting: Kernels on their way.
+        whole: Stretches from which nothing can be removed.
+        left: Those without, or without kernels, with the reason.
+        lost: Why there are no further ones.
+        contest: Replays of the candidates, timed against those of the tier before.
     """
 
     def __init__(self) -> None:
@@ -80,12 +122,13 @@ class Tiers:
     def clear(self) -> None:
         """The recording is released; what was optimised with it is gone."""
         self.due = NEVER
-        self.stretches: list[ExactStretch] = []
+        self.settled: list[ExactStretch] = []
+        self.candidates: list[ExactStretch] = []
+        self.waiting: list[Waiting] = []
         self.whole: list[tuple[Node, Removed]] = []
         self.left: list[tuple[Node, str]] = []
         self.lost: str | None = None
         self.contest = Contest()
-        self.decided = False
 
     def knows(self, node: Node) -> bool:
         """Whether a stretch was looked at, as it is now."""
@@ -94,9 +137,9 @@ class Tiers:
         return found or any([node is other for other, _ in (*self.left, *self.whole)])
 
     def add(self, stretch: ExactStretch) -> None:
-        """A stretch has an exact tier, which replays use from now on."""
-        self.stretches.append(stretch)
-        self.contest, self.decided = Contest(), False
+        """A stretch has a new exact tier, which replays use from now on."""
+        self.candidates.append(stretch)
+        self.contest = Contest()
         stretch.node.steps = stretch.exact
 
     def keep_whole(self, node: Node, removed: Removed) -> None:
@@ -107,38 +150,79 @@ class Tiers:
         """A stretch stays as it is."""
         self.left.append((node, why))
 
+    def wait(self, kernels: Waiting) -> None:
+        """Kernels of a stretch are being compiled."""
+        self.waiting.append(kernels)
+
+    def arrived(self, kernels: Waiting) -> None:
+        """They are captured, or there will be none."""
+        self.waiting.remove(kernels)
+
+    @property
+    def stretches(self) -> list[ExactStretch]:
+        """The stretches with an exact tier, the newest of each last."""
+        return [*self.settled, *self.candidates]
+
+    @property
+    def newest(self) -> list[ExactStretch]:
+        """The newest exact tier of each stretch."""
+        return list({id(each.node): each for each in self.stretches}.values())
+
     @property
     def exact(self) -> bool:
         """Whether there is an exact tier."""
-        return bool(self.stretches)
+        return bool(self.settled or self.candidates)
 
     @property
     def open(self) -> bool:
         """Whether it is not known yet which tier is faster."""
-        return self.exact and not self.decided
+        return bool(self.candidates)
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing will change any more, as far as is known."""
+        return self.due == NEVER and not self.waiting and not self.open
+
+    def wants(self, root: Node) -> bool:
+        """Whether a look at the recording after a replay would find something to do."""
+        if self.open:
+            return False
+        return any([not each.idle for each in self.waiting]) or self._has_new(root)
 
     def following(self, replays: int, root: Node) -> int:
         """After how many replays the tiers are looked at again."""
         if self.open:
             return replays
-        more = any([node.steps is not None and not self.knows(node) for node in root.walk()])
-        return replays + FIRST_TIER if more and self.lost is None else NEVER
+        if self.waiting:
+            return replays + (WHILE_IDLE if all([each.idle for each in self.waiting]) else 1)
+        return replays + FIRST_TIER if self._has_new(root) else NEVER
+
+    def _has_new(self, root: Node) -> bool:
+        """Whether there are stretches that nobody has looked at."""
+        if self.lost is not None:
+            return False
+        return any([node.steps is not None and not self.knows(node) for node in root.walk()])
 
     def use(self, *, exact: bool) -> None:
-        """Replays use one of the tiers from now on."""
-        for each in self.stretches:
+        """Replays use the candidates from now on, or what was there before them."""
+        for each in self.candidates:
             now, then = (each.plain, each.exact) if exact else (each.exact, each.plain)
             if each.node.steps is now:
                 each.node.steps = then
 
-    def decide(self) -> None:
-        """The exact tier stays."""
-        self.decided = True
+    def decide(self) -> list[Session]:
+        """The candidates stay; returns the captures that nobody needs any more."""
+        nodes = {id(each.node) for each in self.candidates}
+        replaced = [each.session for each in self.settled if id(each.node) in nodes]
+        kept = [each for each in self.settled if id(each.node) not in nodes]
+        self.settled, self.candidates = [*kept, *self.candidates], []
+        return replaced
 
     def drop(self, why: str) -> list[Session]:
-        """The plain tier alone is used from now on; returns the captures that nobody needs any more."""
+        """What was there before the candidates is used from now on; returns the captures of those."""
         self.use(exact=False)
-        sessions = [each.session for each in self.stretches]
-        self.left += [(each.node, why) for each in self.stretches]
-        self.stretches, self.lost, self.decided = [], why, True
-        return sessions
+        dropped, self.candidates = self.candidates, []
+        self.left += [(each.node, why) for each in dropped]
+        if any([each.fused is None for each in dropped]):
+            self.lost = why
+        return [each.session for each in dropped]

@@ -20,7 +20,9 @@ from collections.abc import Hashable, Iterable, Mapping
 import torch
 
 from ....base import EnvironmentError_
+from ...compiling import Binary
 from ..protocol import OWNING, SHARED, Aliases, Backend, Capabilities, Sharing
+from .kernel import CudaKernel, Modules
 from .pool import Pool
 from .session import CudaSession
 from .stream import Streams
@@ -47,6 +49,7 @@ class CudaBackend(Backend):
         self._waiting: list[CudaSession] = []
         self._sessions: weakref.WeakSet[CudaSession] = weakref.WeakSet()
         self._workspaces = Workspaces()
+        self._modules = Modules(device)
 
     def open(
         self,
@@ -77,6 +80,10 @@ class CudaBackend(Backend):
         pool.keep(self.streams)
         self._shared[sharing.tenant] = pool
         return pool
+
+    def load(self, binary: Binary) -> CudaKernel:
+        """Load a cubin."""
+        return CudaKernel(self._modules, binary)
 
     def generator(self) -> torch.Generator:
         """The default generator of this device."""
@@ -138,6 +145,7 @@ class CudaBackend(Backend):
         """Let the allocator give back what it has cached, pools that no graph uses among it."""
         self._release_waiting()
         if not self.capturing:
+            self._modules.unload()
             torch.cuda.empty_cache()
 
     # ------------------------------------------------------------------ releasing
@@ -173,6 +181,7 @@ class CudaBackend(Backend):
                 pool.drop()
                 del self._shared[tenant]
         self._workspaces.leave(session.pools)
+        self._modules.unload()
         if not self._sessions:
             self._workspaces.clear()
 

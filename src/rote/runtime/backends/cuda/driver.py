@@ -1,4 +1,4 @@
-"""What is needed of the CUDA driver to put copies into a graph, by ctypes.
+"""What is needed of the CUDA driver to put copies into a graph and to launch compiled kernels, by ctypes.
 
 The driver and not the runtime: ``libcuda.so.1`` has one name wherever CUDA works, and an error of a driver
 call stays with the caller, where one of the runtime would come up in PyTorch's next check. No package is
@@ -29,7 +29,7 @@ from ctypes import (
     c_void_p,
 )
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 Node = int
 """Handle of a node in a graph."""
@@ -37,10 +37,20 @@ Node = int
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _AUTO_FREE_AND_PRIORITY = 1 | 8  # what PyTorch instantiates its graphs with
+_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 
 class DriverError(Exception):
-    """A driver call failed; nobody has to know but who called."""
+    """A driver call failed; nobody has to know but who called.
+
+    Attributes:
+        status: What the driver returned; 0 if it was not asked.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class CopyShape(ctypes.Structure):
@@ -88,6 +98,20 @@ class KernelShape(ctypes.Structure):
         return made
 
 
+class LaunchShape(NamedTuple):
+    """How a kernel is started.
+
+    Attributes:
+        blocks: How many.
+        threads: Of each.
+        shared: Shared memory of each, in bytes.
+    """
+
+    blocks: int
+    threads: int
+    shared: int
+
+
 class _EdgeData(ctypes.Structure):
     """``CUgraphEdgeData``: programmatic launches mark their edges."""
 
@@ -100,6 +124,9 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
     "cuModuleLoadData": (_HANDLES, c_char_p),
     "cuModuleGetFunction": (_HANDLES, c_void_p, c_char_p),
+    "cuModuleUnload": (c_void_p,),
+    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
+    "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, _HANDLES, c_void_p),
     "cuGraphCreate": (_HANDLES, c_uint),
     "cuGraphDestroy": (c_void_p,),
     "cuGraphGetNodes": (c_void_p, _HANDLES, _SIZE),
@@ -139,7 +166,7 @@ class Driver:
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)
         if status:
-            raise DriverError(f"{name} returned {status}")
+            raise DriverError(f"{name} returned {status}", status)
 
     def context(self) -> c_void_p:
         """The current context; a :class:`DriverError` if this thread has none yet."""
@@ -173,11 +200,42 @@ class Driver:
 
     def load(self, text: str, name: str) -> c_void_p:
         """A kernel of a program in PTX, compiled for the current device; it is never unloaded."""
-        module, found = c_void_p(), c_void_p()
+        return self.function(self.load_module(text.encode()), name)
+
+    def load_module(self, image: bytes) -> c_void_p:
+        """A module of the current context: PTX, or a cubin."""
+        module = c_void_p()
         with self.relaxed():
-            self._call("cuModuleLoadData", byref(module), text.encode())
-        self._call("cuModuleGetFunction", byref(found), module, name.encode())
+            self._call("cuModuleLoadData", byref(module), image)
+        return module
+
+    def unload(self, module: c_void_p) -> None:
+        """Unload a module of the current context. None of its kernels may be running, nor be in a graph."""
+        with self.relaxed():
+            self._call("cuModuleUnload", module)
+
+    def function(self, module: c_void_p, name: str) -> c_void_p:
+        """A kernel of a module."""
+        found = c_void_p()
+        with self.relaxed():
+            self._call("cuModuleGetFunction", byref(found), module, name.encode())
         return found
+
+    def allow_shared(self, function: c_void_p, nbytes: int) -> None:
+        """Let a kernel be launched with that much shared memory; 48 KiB need no leave."""
+        self._call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, nbytes)
+
+    def launch_kernel(self, function: c_void_p, shape: LaunchShape, stream: int, parameters: Any) -> None:
+        """Launch a kernel on a stream, or into the graph that is captured there.
+
+        Args:
+            function: The kernel.
+            shape: How many programs.
+            stream: Its handle.
+            parameters: An array of their addresses; they are read before this returns.
+        """
+        grid = shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared
+        self._call("cuLaunchKernel", function, *grid, stream, parameters, None)
 
     def new_graph(self) -> c_void_p:
         """An empty graph."""

@@ -43,8 +43,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ....base import CaptureError, InternalError, MemoryShortageError
-from ..protocol import CopyingSegment, first_line, is_shortage, raw_call
-from .driver import driver
+from ...pytorch import undispatched, unseen_functions
+from ..protocol import CopyingSegment, LoadedKernel, check_apart, first_line, is_shortage, raw_call
+from .driver import OUT_OF_MEMORY, DriverError, driver
+from .kernel import CudaKernel
 from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
 from .pool import Pool
 from .torch_private import stop_routing
@@ -111,6 +113,7 @@ class CudaSession:
         self._idle: list[torch.cuda.CUDAGraph] = []  # empty or aborted; they keep the pool's handle valid
         self._generators = generators
         self._segments: list[CudaSegment] = []
+        self._kernels: set[CudaKernel] = set()  # those that the graphs launch stay loaded
         self._graph: torch.cuda.CUDAGraph | None = None
         self._operations = 0
         self._keeps = False
@@ -153,6 +156,35 @@ class CudaSession:
             raise
         self._operations += 1
         return out
+
+    def launch(
+        self,
+        kernel: LoadedKernel,
+        given: Sequence[torch.Tensor],
+        made: Sequence[torch.Tensor],
+        reals: Sequence[float] = (),
+        integers: Sequence[int] = (),
+    ) -> None:
+        """Capture a launch of a compiled kernel.
+
+        Raises:
+            CaptureError: CUDA refused it.
+            MemoryShortageError: There was no memory for it; nothing of the segment has run.
+            InternalError: No segment is open, or the tensors or numbers are not those of the kernel.
+        """
+        if self._graph is None:
+            raise InternalError("a kernel was captured with no segment open")
+        if not isinstance(kernel, CudaKernel) or kernel.device != self._backend.device:
+            raise InternalError(f"kernel {kernel.source.name} was not loaded by the backend of the device")
+        self._kernels.add(kernel)
+        try:
+            with unseen_functions(), undispatched():  # tensors are only looked at
+                check_apart(kernel.source, given, made)
+                kernel.run((*given, *made), reals, integers)
+        except DriverError as error:
+            refusal = MemoryShortageError if error.status == OUT_OF_MEMORY else CaptureError
+            raise refusal(f"kernel {kernel.source.name} cannot be captured: {error}") from error
+        self._operations += 1
 
     def end(self) -> CudaSegment | None:
         """Close the segment and run it once, so that its results are in memory.
@@ -278,6 +310,7 @@ class CudaSession:
         for graph in self._idle:
             graph.reset()
         self._segments, self._idle = [], []
+        self._kernels.clear()
         self._backend.forget(self)
 
     def stream(self) -> AbstractContextManager[Any]:

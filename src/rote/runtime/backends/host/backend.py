@@ -6,7 +6,9 @@ from collections.abc import Hashable, Mapping
 
 import torch
 
+from ...compiling import Binary
 from ..protocol import OWNING, SHARED, Aliases, Backend, Capabilities, Sharing
+from .kernels import HostKernel
 from .operations import Catalog
 from .pool import HostPool
 from .session import HostSession
@@ -35,6 +37,10 @@ class HostBackend(Backend):
         del generators  # a replay draws from every generator as the plain operations do
         # No slab is needed: chunks are freed singly.
         return HostSession(self.pool, self._catalog, aliases, exclusive=exclusive, tenant=sharing.tenant)
+
+    def load(self, binary: Binary) -> HostKernel:
+        """Load a shared object."""
+        return HostKernel(binary)
 
     def leave_call(self) -> None:
         """Poison shared memory if the pool was asked to."""

@@ -13,14 +13,17 @@ import torch
 
 from ...operators import PLAIN_VALUES
 from .program import ReplayStep, Store
-from .tape import Product, TapeEntry, TapePlace
+from .tape import Entry, LaunchEntry, Product, TapePlace
 
 Bound = Callable[[TapePlace], torch.Tensor]
 """The tensor at a place."""
 
 
-def lower(entry: TapeEntry, tensor: Bound) -> ReplayStep:
+def lower(entry: Entry, tensor: Bound) -> ReplayStep:
     """The step that repeats an entry."""
+    if isinstance(entry, LaunchEntry):
+        tensors = [_thaw(each, tensor) for each in entry.tensors]
+        return ReplayStep(entry.kernel.bound(tensors, entry.reals, entry.integers), (), {})
     operation, products = entry.operation, entry.products
     if entry.literal is not None:
         return ReplayStep(tensor(products[0].place).copy_, (entry.literal,), {})

@@ -19,7 +19,7 @@ from ....base import CaptureError
 from .forms import Form
 from .pool import HostPool, Lease, aligned
 from .storages import Block
-from .tape import TapeEntry, TapePlace
+from .tape import Entry, LaunchEntry, TapePlace
 from .torch_private import negative_view
 
 
@@ -111,11 +111,11 @@ def arrange(blocks: Sequence[Block]) -> tuple[list[int], int]:
     return offsets, end
 
 
-def idle_literals(entries: Sequence[TapeEntry]) -> dict[Block, torch.Tensor]:
+def idle_literals(entries: Sequence[Entry]) -> dict[Block, torch.Tensor]:
     """The literals that are dead and were never written to, by block: constants for good."""
     found: dict[Block, torch.Tensor] = {}
     for entry in entries:
-        if entry.literal is not None:
+        if not isinstance(entry, LaunchEntry) and entry.literal is not None:
             block = entry.products[0].place.block
             if not block.rewritten and block.storage() is None:
                 found[block] = entry.literal

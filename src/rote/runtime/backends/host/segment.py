@@ -11,7 +11,7 @@ from ....base import InternalError
 from ...pytorch import undispatched, unseen_functions
 from ..protocol import CopyingSegment
 from .program import Program
-from .tape import TapeEntry
+from .tape import Entry
 from .torch_private import mode_counters
 
 
@@ -20,7 +20,7 @@ class HostSegment:
 
     __slots__ = ("_dispatches", "_functions", "_program", "entries", "operations")
 
-    def __init__(self, entries: Sequence[TapeEntry]) -> None:
+    def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries  # empty once the recording is finished
         self.operations = len(entries)
         self._program: Program = _unfinished

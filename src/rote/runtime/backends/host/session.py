@@ -14,17 +14,18 @@ generators are where the plain callable would have left them. What they made cou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
 
 import torch
 
-from ....base import MemoryShortageError
+from ....base import InternalError, MemoryShortageError
 from ...operators import tensors_in
 from ...pytorch import DispatchMode, leaves_lazy, resolve_lazily, undispatched, unseen_functions
-from ..protocol import OWNING, Aliases, first_line, is_shortage
+from ..protocol import OWNING, Aliases, LoadedKernel, check_apart, first_line, is_shortage
+from .kernels import HostKernel
 from .lowering import lower
 from .memory import HostMemory, idle_literals
 from .operations import Catalog
@@ -34,7 +35,7 @@ from .refusals import check_call, check_operation
 from .segment import HostSegment
 from .states import SessionState, SessionStep, after
 from .storages import Block, SessionStorages
-from .tape import Tape, TapeEntry, look_at
+from .tape import Entry, LaunchEntry, Tape, look_at
 from .torch_private import OpOverload, mode_counters
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -114,6 +115,38 @@ class HostSession:
             _unseen(self._tape.record, operation, args, kwargs, operands, given, out)
         return out
 
+    def launch(
+        self,
+        kernel: LoadedKernel,
+        given: Sequence[torch.Tensor],
+        made: Sequence[torch.Tensor],
+        reals: Sequence[float] = (),
+        integers: Sequence[int] = (),
+    ) -> None:
+        """Run a compiled kernel, and capture that into the open segment.
+
+        Raises:
+            InternalError: No segment is open, or the tensors or numbers are not those of the kernel.
+        """
+        if self.state is not _OPEN:
+            self.state = after(self.state, SessionStep.RUN)
+        if not isinstance(kernel, HostKernel):
+            raise InternalError(f"kernel {kernel.source.name} was not loaded by the backend of the host")
+        _unseen(self._launch, kernel, given, made, reals, integers)
+
+    def _launch(
+        self,
+        kernel: HostKernel,
+        given: Sequence[torch.Tensor],
+        made: Sequence[torch.Tensor],
+        reals: Sequence[float],
+        integers: Sequence[int],
+    ) -> None:
+        check_apart(kernel.source, given, made)
+        self._tape.check_made(made)
+        kernel((*given, *made), reals, integers)
+        self._tape.record_launch(kernel, given, made, reals, integers)
+
     def end(self) -> HostSegment | None:
         """Close the open segment; None if it captured no operation."""
         self.state = after(self.state, SessionStep.END)
@@ -187,7 +220,9 @@ def _unseen(call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
 
 
-def _is_constant(entry: TapeEntry, constants: dict[Block, torch.Tensor]) -> bool:
+def _is_constant(entry: Entry, constants: dict[Block, torch.Tensor]) -> bool:
+    if isinstance(entry, LaunchEntry):
+        return False
     return entry.literal is not None and entry.products[0].place.block in constants
 
 

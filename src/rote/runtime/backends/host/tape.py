@@ -26,9 +26,11 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
+from ....base import InternalError
 from ...operators import Facts
 from ..protocol import OWNING, Aliases
 from .forms import Form, form_of
+from .kernels import HostKernel
 from .operations import HostOperation, walk, with_tensors
 from .program import Modes
 from .refusals import check_tensor
@@ -68,11 +70,28 @@ class TapeEntry(NamedTuple):
     literal: torch.Tensor | None = None
 
 
+class LaunchEntry(NamedTuple):
+    """One captured launch of a compiled kernel.
+
+    Attributes:
+        tensors: Those that it reads, then those that it writes, as places or aliases.
+    """
+
+    kernel: HostKernel
+    tensors: tuple[TapePlace | torch.Tensor, ...]
+    reals: tuple[float, ...]
+    integers: tuple[int, ...]
+    modes: Modes
+
+
+Entry = TapeEntry | LaunchEntry
+
+
 class Tape:
     """The operations of one segment."""
 
     def __init__(self, storages: SessionStorages, aliases: Aliases = OWNING) -> None:
-        self.entries: list[TapeEntry] = []
+        self.entries: list[Entry] = []
         self._storages = storages
         self._keep = aliases.keep
         self._aliases: dict[tuple[Any, ...], torch.Tensor] = {}
@@ -106,6 +125,36 @@ class Tape:
             _note_writes(facts, frozen, options)
         self.entries.append(TapeEntry(operation, frozen, options, made, Modes.now()))
         self._storages.tick()
+
+    def record_launch(
+        self,
+        kernel: HostKernel,
+        given: Sequence[torch.Tensor],
+        made: Sequence[torch.Tensor],
+        reals: Sequence[float],
+        integers: Sequence[int],
+    ) -> None:
+        """Write down a launch that has just run; :meth:`check_made` has seen what it wrote."""
+        written = [self._held(tensor) for tensor in made]
+        for each in written:
+            for place in places(each):
+                place.block.rewritten = True
+        read = [self._held(tensor) for tensor in given]
+        numbers = tuple(reals), tuple(integers)
+        self.entries.append(LaunchEntry(kernel, (*read, *written), *numbers, Modes.now()))
+        self._storages.tick()
+
+    def check_made(self, made: Sequence[torch.Tensor]) -> None:
+        """Look whether the session has made what a launch is to write.
+
+        Raises:
+            InternalError: It has not.
+        """
+        if any([self._storages.find(tensor.untyped_storage()) is None for tensor in made]):
+            raise InternalError(
+                "a kernel was to write a tensor that its session has not made. This is a bug in rote; please "
+                "report it."
+            )
 
     def _lift(self, operation: HostOperation, tensor: torch.Tensor) -> bool:
         storage = tensor.untyped_storage()

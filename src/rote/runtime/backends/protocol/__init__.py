@@ -16,6 +16,7 @@ from .base import (
     Sharing,
     unwaited,
 )
+from .kernels import ALIGNMENT, LoadedKernel, check_apart, check_kernel, check_launch
 from .shortage import first_line, is_shortage
 from .timing import Timing
 from .torch_private import raw_call

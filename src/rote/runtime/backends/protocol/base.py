@@ -21,7 +21,9 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from ...compiling import Binary
 from .aliases import OWNING, Aliases
+from .kernels import LoadedKernel
 from .timing import Timing
 
 
@@ -145,6 +147,30 @@ class Session(Protocol):
         """
         ...
 
+    def launch(
+        self,
+        kernel: LoadedKernel,
+        given: Sequence[torch.Tensor],
+        made: Sequence[torch.Tensor],
+        reals: Sequence[float] = (),
+        integers: Sequence[int] = (),
+    ) -> None:
+        """Capture a launch of a compiled kernel into the open segment.
+
+        Args:
+            kernel: Loaded by this backend. The session holds it until it is released.
+            given: Tensors that it only reads.
+            made: Tensors that it writes whole. This session has made them (``empty_strided``), and none
+                shares memory with one that is given.
+            reals: Its real numbers.
+            integers: Its integers.
+
+        Raises:
+            CaptureError: The device refused the launch. The open segment is lost; call ``abort``.
+            InternalError: The tensors or numbers are not those of the kernel; nothing was launched.
+        """
+        ...
+
     def end(self) -> Segment | None:
         """Close the open segment, whose results are in memory then; None if it captured no operation.
 
@@ -236,6 +262,15 @@ class Backend:
             generators: Generators, besides the default one, that the callable draws from.
             sharing: With which recordings memory is shared, if not ``exclusive``.
             aliases: How the recording holds tensors that it did not make.
+        """
+        raise NotImplementedError
+
+    def load(self, binary: Binary) -> LoadedKernel:
+        """Make a compiled kernel ready to run on this device. It is unloaded with its last holder.
+
+        Raises:
+            EnvironmentError_: It cannot be loaded here.
+            InternalError: It was compiled for another device.
         """
         raise NotImplementedError
 

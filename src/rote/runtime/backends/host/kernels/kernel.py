@@ -1,0 +1,111 @@
+"""Compiled kernels on the host: shared objects, called by ctypes.
+
+A shared object is loaded from a file that is removed at once. It has a name that no other had: the loader
+takes what it has loaded under the same name, whatever lies there now (``/proc/self/fd/N`` of a file in memory
+is such a name, so it will not do). It is unloaded when nobody holds the kernel any more; tapes hold theirs.
+A call lets go of the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, c_double, c_int64, c_void_p
+from typing import Any, NamedTuple
+
+import torch
+
+from .....base import EnvironmentError_
+from ....compiling import Binary
+from ...protocol import check_kernel, check_launch
+
+_HOST = torch.device("cpu")
+
+
+class HostKernel:
+    """A shared object with one function.
+
+    Args:
+        binary: The shared object.
+
+    Raises:
+        EnvironmentError_: It cannot be written, or loaded.
+    """
+
+    def __init__(self, binary: Binary) -> None:
+        check_kernel(binary.source, 0)
+        self.source = binary.source
+        library = _loaded(binary)
+        self._function: Callable[..., None] = _function(library, binary.symbol)
+        weakref.finalize(self, _unload, library._handle).atexit = False
+
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], reals: Sequence[float] = (), integers: Sequence[int] = ()
+    ) -> None:
+        """Run it now; see :class:`...protocol.LoadedKernel`."""
+        check_launch(self.source, _HOST, tensors, reals, integers)
+        self.bound(tensors, reals, integers)()
+
+    def bound(
+        self, tensors: Sequence[torch.Tensor], reals: Sequence[float], integers: Sequence[int]
+    ) -> HostLaunch:
+        """What runs it with these, any number of times. Nothing is checked."""
+        return HostLaunch(
+            self,
+            self._function,
+            tuple(tensors),
+            (c_double * len(reals))(*reals),
+            (c_int64 * len(integers))(*integers),
+            c_void_p * len(tensors),
+        )
+
+
+class HostLaunch(NamedTuple):
+    """A call of a kernel with everything bound.
+
+    Attributes:
+        kernel: Held, so that it stays loaded.
+        addresses: Makes an array of the tensors' addresses.
+    """
+
+    kernel: HostKernel
+    function: Callable[..., None]
+    tensors: tuple[torch.Tensor, ...]
+    reals: Any
+    integers: Any
+    addresses: Callable[..., Any]
+
+    def __call__(self) -> None:
+        """Call it. Tensors are where they are now: memory of others may have been moved."""
+        addresses = self.addresses(*[tensor.data_ptr() for tensor in self.tensors])
+        self.function(addresses, self.reals, self.integers)
+
+
+def _loaded(binary: Binary) -> ctypes.CDLL:
+    try:
+        with tempfile.NamedTemporaryFile(prefix="rote-", suffix=".so") as file:
+            file.write(binary.code)
+            file.flush()
+            return ctypes.CDLL(file.name)
+    except OSError as error:
+        raise EnvironmentError_(f"kernel {binary.source.name} cannot be loaded: {error}") from error
+
+
+def _function(library: ctypes.CDLL, symbol: str) -> Callable[..., None]:
+    try:
+        found = library[symbol]
+    except AttributeError as error:
+        raise EnvironmentError_(
+            f"kernel {symbol} cannot be loaded: it is not in the shared object"
+        ) from error
+    found.argtypes = (POINTER(c_void_p), POINTER(c_double), POINTER(c_int64))
+    found.restype = None
+    return found
+
+
+def _unload(handle: int) -> None:
+    close = ctypes.CDLL(None).dlclose
+    close.argtypes = (c_void_p,)
+    close(handle)

@@ -1,0 +1,13 @@
+"""Regions of pointwise operations as one kernel, equal to the bit."""
+
+from __future__ import annotations
+
+from .body import Body
+from .cpp import cpp_source
+from .device import KERNELS, DeviceKernels, KernelRequest
+from .groups import plan_group
+from .positions import ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
+from .proofs import OperationProof, Signature, is_equal, proof_of
+from .rules import NoKernelError
+from .triton import triton_source
+from .writing import Fusible, Written

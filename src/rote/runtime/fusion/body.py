@@ -1,0 +1,141 @@
+"""The body of a kernel as data: what it computes for one element, without addresses and numbers.
+
+Equal bodies are compiled once. The values of a body stand in the order in which they are computed; a value
+names its operands by their place in it. Numbers of Python's are parameters, never part of a body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .functions import Function
+from .positions import ElementPosition, Term
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An element of a tensor.
+
+    Attributes:
+        tensor: Which one of those that the kernel reads.
+        position: Where it lies.
+        dtype: Its type.
+        within: The digits within whose bounds it may be looked at; anything stands for it elsewhere.
+    """
+
+    tensor: int
+    position: ElementPosition
+    dtype: torch.dtype
+    within: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class RealNumber:
+    """A real number: a parameter.
+
+    Attributes:
+        index: Which one.
+        dtype: The type to which it is rounded.
+    """
+
+    index: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class WholeNumber:
+    """A whole number or a truth value: a parameter.
+
+    Attributes:
+        index: Which one.
+        dtype: The type in which it is taken.
+    """
+
+    index: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Calculated:
+    """What a function gives for values of one type.
+
+    Attributes:
+        function: The function.
+        operands: Its operands, as places of values.
+        dtype: The type of what it gives.
+    """
+
+    function: Function
+    operands: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A value in another type, rounded to the nearest one.
+
+    Attributes:
+        operand: The place of the value.
+        dtype: The type.
+    """
+
+    operand: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Picked:
+    """One of several values, by a digit.
+
+    Attributes:
+        digit: The digit.
+        highs: For each value but the last one, the first value of the digit that is behind it.
+        operands: The places of the values.
+        dtype: Their type.
+    """
+
+    digit: Term
+    highs: tuple[int, ...]
+    operands: tuple[int, ...]
+    dtype: torch.dtype
+
+
+Value = Loaded | RealNumber | WholeNumber | Calculated | Converted | Picked
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a kernel computes.
+
+    Attributes:
+        count: How many elements each of its results has.
+        reads: The types of the tensors that it reads.
+        values: What is computed for one element, in order.
+        stores: The places of its results; each lies without gaps, and its elements come in the order in which
+            they lie.
+        reals: How many real numbers it takes.
+        integers: How many whole numbers it takes.
+    """
+
+    count: int
+    reads: tuple[torch.dtype, ...]
+    values: tuple[Value, ...]
+    stores: tuple[int, ...]
+    reals: int
+    integers: int
+
+    @property
+    def writes(self) -> tuple[torch.dtype, ...]:
+        """The types of its results."""
+        return tuple([self.values[place].dtype for place in self.stores])
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """Of each tensor that it reads, the last element that it may look at."""
+        most = [0] * len(self.reads)
+        for value in self.values:
+            if isinstance(value, Loaded):
+                most[value.tensor] = max(most[value.tensor], value.position.reach)
+        return tuple(most)

@@ -1,0 +1,232 @@
+"""The kernels of one device in this process: which operations are proved, and what is compiled and loaded.
+
+A process compiles each body once and proves each signature once. Nothing here waits: a :class:`KernelRequest`
+says whether everything is compiled, and proves in slices, so that no call takes long for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from weakref import WeakValueDictionary
+
+import torch
+
+from ...base import RoteError
+from ..backends.protocol import Backend, LoadedKernel
+from ..compiling import COMPILERS, Binary, Job, KernelSource
+from .body import Body
+from .cpp import cpp_source
+from .proofs import OperationProof, Signature, is_equal, proof_of
+from .rules import NoKernelError
+from .triton import triton_source
+from .writing import Fusible
+
+HOST_SLICE, GPU_SLICE = 1 << 19, 1 << 29
+"""Elements that are tried between two calls: some milliseconds."""
+
+
+class DeviceKernels:
+    """The kernels of one device.
+
+    Args:
+        backend: The device.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._verdicts: dict[Signature, str | None] = {}
+        self._loaded: WeakValueDictionary[KernelSource, LoadedKernel] = WeakValueDictionary()
+
+    @property
+    def on_host(self) -> bool:
+        """The device is the host."""
+        return self._backend.device.type == "cpu"
+
+    def refusal(self, each: Fusible) -> str | None:
+        """Why no kernel may calculate an operation; None as long as nothing speaks against it."""
+        signature = Signature.of(each)
+        try:
+            each.alone()  # it may also be its layout that speaks against it
+            if signature not in self._verdicts:
+                proof_of(each)
+        except NoKernelError as why:
+            return str(why)
+        return self._verdicts.get(signature)
+
+    def source(self, body: Body, aligned: Sequence[bool]) -> KernelSource:
+        """The text of a kernel for this device."""
+        if self.on_host:
+            return cpp_source(body, aligned)
+        major, minor = torch.cuda.get_device_capability(self._backend.device)
+        return triton_source(body, aligned, 10 * major + minor)
+
+    def proofs(self, calculated: Iterable[Fusible]) -> list[OperationProof]:
+        """What is to be proved before kernels may calculate operations."""
+        found: dict[Signature, OperationProof] = {}
+        for each in calculated:
+            signature = Signature.of(each)
+            if signature not in self._verdicts and signature not in found:
+                proof = proof_of(each)
+                if proof is None:
+                    self._verdicts[signature] = None
+                else:
+                    found[signature] = proof
+        return list(found.values())
+
+    # ------------------------------------------------------------------ what a request does
+
+    def loaded(self, source: KernelSource) -> LoadedKernel | None:
+        """A kernel, if it is compiled and loaded. It is unloaded when nobody holds it any more."""
+        return self._loaded.get(source)
+
+    def load(self, binary: Binary) -> LoadedKernel:
+        """Load a compiled kernel.
+
+        Raises:
+            NoKernelError: It cannot be loaded.
+        """
+        try:
+            found = self._loaded[binary.source] = self._backend.load(binary)
+        except RoteError as error:
+            raise NoKernelError(str(error)) from error
+        return found
+
+    def is_known(self, proof: OperationProof) -> bool:
+        """Whether it is decided whether kernels may calculate an operation."""
+        return proof.signature in self._verdicts
+
+    def is_refused(self, proof: OperationProof) -> bool:
+        """Whether kernels may not calculate an operation."""
+        return self._verdicts.get(proof.signature) is not None
+
+    def decide(self, proof: OperationProof, why: str | None) -> None:
+        """Kernels may calculate an operation, or may not."""
+        self._verdicts[proof.signature] = why
+
+    def holds(self, proof: OperationProof, kernel: LoadedKernel, trial: int) -> torch.Tensor:
+        """One trial: whether kernel and operator give the same, as a tensor of one truth value."""
+        device = self._backend.device
+        tensors = proof.elements(trial, device)
+        expected = proof.called(tensors, trial)
+        found = torch.empty_like(expected)
+        kernel([*proof.given(tensors), found], proof.written.reals, proof.written.integers)
+        return is_equal(expected, found)
+
+
+class KernelRequest:
+    """Kernels that somebody waits for, and proofs of the operations that they calculate.
+
+    Args:
+        device: The kernels of the device.
+        sources: The kernels.
+        calculated: The operations.
+    """
+
+    def __init__(
+        self, device: DeviceKernels, sources: Iterable[KernelSource], calculated: Iterable[Fusible]
+    ) -> None:
+        self._device = device
+        self._proofs = [
+            (proof, device.source(proof.written.body, _aligned(proof))) for proof in device.proofs(calculated)
+        ]
+        needed = dict.fromkeys([*sources, *[source for _, source in self._proofs]])
+        self._kernels = {each: found for each in needed if (found := device.loaded(each)) is not None}
+        missing = [each for each in needed if each not in self._kernels]
+        self._job: Job | None = COMPILERS.get().submit(missing) if missing else None
+        self._trial = 0
+        self._held: list[torch.Tensor] = []
+        self._refuses = False
+
+    @property
+    def compiled(self) -> bool:
+        """Whether nothing of it is being compiled any more."""
+        return self._job is None or self._job.done
+
+    @property
+    def refuses(self) -> bool:
+        """Whether an operation that was asked about may not be calculated."""
+        return self._refuses
+
+    def kernel(self, source: KernelSource) -> LoadedKernel:
+        """A kernel that was asked for, once :meth:`prove` has loaded it.
+
+        Raises:
+            NoKernelError: It is not there.
+        """
+        found = self._kernels.get(source)
+        if found is None:
+            raise NoKernelError("a kernel is not compiled")
+        return found
+
+    def prove(self) -> bool:
+        """Load what is compiled, and prove a slice of what is not proved; whether all is.
+
+        Raises:
+            NoKernelError: A kernel was not compiled, or cannot be loaded.
+        """
+        self._load()
+        left = HOST_SLICE if self._device.on_host else GPU_SLICE
+        while self._proofs and left > 0:
+            proof, source = self._proofs[0]
+            if not self._device.is_known(proof):
+                left -= proof.count * self._try(proof, source, max(1, left // proof.count))
+            if self._device.is_known(proof):
+                self._refuses |= self._device.is_refused(proof)
+                self._proofs.pop(0)
+                self._trial, self._held = 0, []
+        return not self._proofs
+
+    def _load(self) -> None:
+        if self._job is None:
+            return
+        proofs = {source for _, source in self._proofs}
+        failed: dict[KernelSource, str] = {}
+        for source, outcome in self._job.results().items():
+            if isinstance(outcome, Binary):
+                self._kernels[source] = self._device.load(outcome)
+            elif source not in proofs:
+                raise NoKernelError(outcome.why)
+            else:
+                failed[source] = outcome.why
+        self._job = None
+        for proof, source in self._proofs:
+            if source in failed:
+                self._device.decide(proof, failed[source])
+
+    def _try(self, proof: OperationProof, source: KernelSource, most: int) -> int:
+        """Some trials of one proof; how many."""
+        first, last = self._trial, min(self._trial + most, proof.trials)
+        try:
+            kernel = self._kernels[source]
+            found = [self._device.holds(proof, kernel, trial) for trial in range(first, last)]
+            self._held.append(torch.stack(found).all())
+            self._trial = last
+            if last == proof.trials:
+                equal = bool(torch.stack(self._held).all())
+                self._device.decide(proof, None if equal else "a kernel of it gives other bits")
+        except Exception as error:  # the operator may not take such operands
+            self._device.decide(proof, f"it could not be tried: {type(error).__name__}")
+        return last - first
+
+
+def _aligned(proof: OperationProof) -> list[bool]:
+    return [True] * (len(proof.written.body.reads) + 1)
+
+
+class KernelsOfProcess:
+    """The kernels of each device, made when first asked for."""
+
+    def __init__(self, make: Callable[[Backend], DeviceKernels] = DeviceKernels) -> None:
+        self._make = make
+        self._devices: dict[torch.device, DeviceKernels] = {}
+
+    def of(self, backend: Backend) -> DeviceKernels:
+        """The kernels of a device."""
+        found = self._devices.get(backend.device)
+        if found is None:
+            found = self._devices[backend.device] = self._make(backend)
+        return found
+
+
+KERNELS = KernelsOfProcess()
+"""The one place where kernels are kept: what is proved of a device holds for the whole process."""

@@ -1,0 +1,133 @@
+"""Which kernels calculate a group of operations.
+
+A group is a set of operations that may run one after the other at one place. Those whose results somebody
+needs outside are stored, and each is calculated from what lies in memory before the group. Results of one
+number of elements are stored by one kernel, whether they have to do with each other or not: where kernels are
+small, a launch is what costs. What has to be in memory in between makes a second level of kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..program import Origin
+from .rules import NoKernelError
+from .writing import BodyWriter, Fusible, ToMemoryError, Written
+
+MOST_VALUES = 128
+"""Values of one kernel."""
+MOST_TENSORS = 24
+"""Tensors that one kernel takes."""
+
+Home = Callable[[Origin], Origin]
+"""The storage that has the contents of a storage."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A result that is stored.
+
+    Attributes:
+        each: The operation.
+        loads: The storages that it is calculated from.
+        values: How many values that takes.
+    """
+
+    each: Fusible
+    loads: frozenset[Origin]
+    values: int
+
+
+def plan_group(
+    group: Sequence[Fusible], needed: Collection[int], home: Home, *, on_host: bool
+) -> list[Written | Fusible]:
+    """The kernels of a group, in order; an operation alone where a kernel would be that operation.
+
+    Args:
+        group: The operations, in order.
+        needed: Those whose results are needed outside of the group.
+        home: The storage that has the contents of a storage.
+        on_host: The kernels are for the host.
+
+    Raises:
+        NoKernelError: Some operation cannot be written.
+    """
+    return _Planning(group, needed, home, on_host).run()
+
+
+class _Planning:
+    """Plans one group."""
+
+    def __init__(self, group: Sequence[Fusible], needed: Collection[int], home: Home, on_host: bool) -> None:
+        self._group = group
+        self._made = {each.result.origin: each for each in group}
+        self._needed = needed
+        self._home = home
+        self._on_host = on_host
+        self._in_memory: set[int] = set()
+
+    def run(self) -> list[Written | Fusible]:
+        stored = self._settle()
+        found: list[Written | Fusible] = []
+        for kernel in self._kernels(stored):
+            written = self._write(kernel)
+            alone = len(kernel) == 1 and written.covers == frozenset({kernel[0].each.index})
+            found.append(kernel[0].each if alone else written)
+        return found
+
+    def _settle(self) -> list[Stored]:
+        """What is stored, once it is known what has to be in memory."""
+        while True:
+            try:
+                return [
+                    self._measure(each)
+                    for each in self._group
+                    if each.index in self._needed or each.index in self._in_memory
+                ]
+            except ToMemoryError as why:
+                if why.index in self._in_memory:
+                    raise NoKernelError("an operand has no position that a kernel can write") from None
+                self._in_memory.add(why.index)
+
+    def _writer(self) -> BodyWriter:
+        return BodyWriter(self._made, self._home, self._in_memory, on_host=self._on_host)
+
+    def _measure(self, each: Fusible) -> Stored:
+        writer = self._writer()
+        writer.store(each)
+        if writer.size > MOST_VALUES or writer.tensors > MOST_TENSORS:
+            inside = [self._made.get(self._home(token.origin)) for token in each.operation.tokens]
+            known = [one.index for one in inside if one is not None and one.index not in self._in_memory]
+            if not known:
+                raise NoKernelError("it takes too many tensors")
+            raise ToMemoryError(max(known))
+        return Stored(each, frozenset(writer.loads), writer.size)
+
+    def _write(self, kernel: Sequence[Stored]) -> Written:
+        writer = self._writer()
+        for stored in kernel:
+            writer.store(stored.each)
+        return writer.finish(kernel[0].each.count)
+
+    def _kernels(self, stored: Iterable[Stored]) -> list[list[Stored]]:
+        """Results by the kernels that store them, in an order in which these may run."""
+        levels: dict[Origin, int] = {}
+        kernels: dict[tuple[int, int], list[list[Stored]]] = {}
+        for each in stored:
+            before = [levels[origin] + 1 for origin in each.loads if origin in levels]
+            level = levels[each.each.result.origin] = max(before, default=0)
+            open_ones = kernels.setdefault((level, each.each.count), [[]])
+            if open_ones[-1] and not _fits(open_ones[-1], each):
+                open_ones.append([])
+            open_ones[-1].append(each)
+        return [
+            kernel for _, found in sorted(kernels.items(), key=lambda item: item[0][0]) for kernel in found
+        ]
+
+
+def _fits(kernel: Sequence[Stored], more: Stored) -> bool:
+    """Whether a kernel stays small with another result."""
+    loads = more.loads.union(*[each.loads for each in kernel])
+    values = more.values + sum([each.values for each in kernel])
+    return values <= MOST_VALUES and len(loads) + len(kernel) + 1 <= MOST_TENSORS

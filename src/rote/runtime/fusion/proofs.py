@@ -1,0 +1,257 @@
+"""Whether a kernel calculates an operation as PyTorch does, to the bit.
+
+Each operation is held against the operator itself, alone, before a kernel may calculate it: the operator and
+a kernel of this one operation are given the same elements, on the device, in this process, so under its
+versions and settings. A result is equal if its bits are, or if both are no number: which one of the many a
+NaN is depends on the order of operands, and PyTorch's own kernels differ in that between the middle and the
+end of a tensor.
+
+*Proved* means one of two things:
+
+- all of its functions are defined to the bit (:mod:`.functions`), and its roundings stay where they are. Then
+what
+  is to be shown is that compilers have used the right instructions and PyTorch's kernels do what the rule
+  says; elements that would show another one are tried: zeros with signs, infinities, NaN, the smallest and
+  the largest numbers and their neighbours, ties, all exponents.
+- it has one operand, all values of which were tried: 65,536 of 16 bits anywhere, and all 2**32 of 32 bits on
+a GPU.
+
+What is only tried, on all those elements but not on all there are, is not proved, and not used.
+
+A kernel that calculates several operations calculates each as it does alone: no compiler may put two
+roundings into one (``-ffp-contract=off``, no fusion of products and sums in Triton), and a value is rounded
+to its type wherever PyTorch would have stored it.
+
+PyTorch calculates most elements of a tensor as vectors, and what is left behind them one by one; on the host
+by other functions. So 65,536 elements are tried twice, side by side, and apart from one another, for which
+there are no vectors: on the host that told ``maximum`` of zeros with signs and ``rsqrt`` of 16 bits apart.
+
+**What this does not see.** An operator whose result depends on where an element lies in some other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..program import NEW, Look, Number, Operand, Operation, Token
+from .body import Calculated, Converted
+from .elements import is_short
+from .positions import Digit
+from .rules import NoKernelError, common_type, is_number
+from .writing import Fusible, Written
+
+FEW = 1 << 16
+"""Elements of one trial; all values of 16 bits."""
+MANY = 1 << 22
+"""Elements of one of the trials of all values of 32 bits."""
+_ALL = 1 << 32
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a proof is about: an operator, the types of its operands and result, its numbers and options.
+
+    Attributes:
+        name: The operator.
+        operands: Its operands; the type for a tensor.
+        named: The same by name.
+        result: The type of its result.
+    """
+
+    name: str
+    operands: tuple[Any, ...]
+    named: tuple[tuple[str, Any], ...]
+    result: torch.dtype
+
+    @classmethod
+    def of(cls, each: Fusible) -> Signature:
+        """What has to be proved of an operation."""
+        operation = each.operation
+        operands = tuple([_kind(operand) for operand in operation.operands])
+        named = tuple([(name, _kind(operand)) for name, operand in operation.named if name not in _LAYOUT])
+        return cls(operation.name, operands, named, each.result.dtype)
+
+
+_LAYOUT = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking"})
+"""Options that say where elements lie, not what they are."""
+
+
+def _kind(operand: Operand) -> Any:
+    if isinstance(operand, Token):
+        return (operand.dtype, not operand.shape)
+    return tuple([_kind(each) for each in operand]) if type(operand) is tuple else operand
+
+
+@dataclass(frozen=True)
+class OperationProof:
+    """A kernel of one operation, and the operation.
+
+    Attributes:
+        signature: What it is to prove.
+        operation: The operation, on tensors of one dimension.
+        written: The kernel.
+        types: The types of the tensors that both are given.
+        count: Elements of each.
+        trials: How many times they are given others, or the same in another layout.
+    """
+
+    signature: Signature
+    operation: Operation
+    written: Written
+    types: tuple[torch.dtype, ...]
+    count: int
+    trials: int
+
+    def elements(self, trial: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """The tensors of one trial."""
+        if self.count == MANY:
+            start = trial * self.count - (_ALL >> 1)
+            bits = torch.arange(start, start + self.count, dtype=torch.int64, device=device)
+            return (bits.to(torch.int32).view(self.types[0]),)
+        if len(self.types) == 1 and is_short(self.types[0]):
+            bits = torch.arange(-FEW // 2, FEW // 2, dtype=torch.int32).to(torch.int16)
+            return (bits.view(self.types[0]).to(device),)
+        return tuple([each.to(device) for each in _hard(self.types)])
+
+    def given(self, tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """The tensors in the order in which the kernel takes them."""
+        return [tensors[origin[1]] for origin, _ in self.written.reads]
+
+    def called(self, tensors: tuple[torch.Tensor, ...], trial: int) -> torch.Tensor:
+        """What the operator gives; in the second trial of few elements they lie apart."""
+        spread = self.count == FEW and trial == 1
+        rest = iter([torch.stack((each, each), 1)[:, 0] for each in tensors] if spread else tensors)
+
+        def leaf(operand: Operand) -> Any:
+            if isinstance(operand, Token):
+                return next(rest)
+            return operand.value if isinstance(operand, Number) else operand
+
+        args, kwargs = self.operation.arguments(leaf)
+        return self.operation.overload(*args, **kwargs)
+
+
+def proof_of(each: Fusible) -> OperationProof | None:
+    """What proves that a kernel may calculate an operation; None if there is nothing to prove.
+
+    Raises:
+        NoKernelError: It cannot be proved.
+    """
+    types = tuple([token.dtype for token in each.operation.tokens])
+    few = _proof(each, FEW, types)
+    steps = [value for value in few.written.body.values if isinstance(value, (Calculated, Converted))]
+    if not steps or not few.written.body.reads:
+        return None
+    if _common(each.operation) is not _common(few.operation):
+        raise NoKernelError("a tensor without dimensions has another type")
+    if all([value.function.exact for value in steps if isinstance(value, Calculated)]):
+        return few
+    if len(types) != 1:
+        raise NoKernelError("it has several operands, and its function is not defined to the bit")
+    if is_short(types[0]):
+        return few
+    if types[0] is not torch.float32 or each.result.look.on_host:
+        raise NoKernelError("its function is not defined to the bit, and not all operands can be tried")
+    return _proof(each, MANY, types)
+
+
+def is_equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Whether two tensors have the same bits, or both no number, as a tensor of one truth value."""
+    if one.dtype is not other.dtype or one.shape != other.shape:
+        return torch.zeros((), dtype=torch.bool, device=one.device)
+    if not one.dtype.is_floating_point:
+        return (one == other).all()
+    as_bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[one.itemsize]
+    same = one.view(as_bits) == other.view(as_bits)
+    return (same | (one.isnan() & other.isnan())).all()
+
+
+def _proof(each: Fusible, count: int, types: tuple[torch.dtype, ...]) -> OperationProof:
+    """An operation alone, on tensors of one dimension."""
+    on_host = each.result.look.on_host
+    numbers = iter(range(len(types)))
+
+    def flat(operand: Operand) -> Operand:
+        if isinstance(operand, Token):
+            return _token(next(numbers), operand.dtype, count, on_host)
+        return tuple([flat(one) for one in operand]) if type(operand) is tuple else operand
+
+    operation = each.operation
+    result = _token(-1, each.result.dtype, count, on_host)
+    alone = operation._replace(
+        operands=tuple([flat(operand) for operand in operation.operands]),
+        named=tuple([(name, flat(operand)) for name, operand in operation.named if name not in _LAYOUT]),
+        results=(result,),
+    )
+    written = Fusible(each.index, alone, result, (Digit(1, count, 0),), count).alone()
+    trials = _ALL // count if count == MANY else 2
+    return OperationProof(Signature.of(each), alone, written, types, count, trials)
+
+
+def _common(operation: Operation) -> torch.dtype | None:
+    """The common type of all tensors and numbers. A tensor without dimensions counts less in it."""
+    operands = [*operation.tokens, *[number for number in operation.numbers if is_number(number)]]
+    return common_type(operands) if operands else None
+
+
+def _token(number: int, dtype: torch.dtype, count: int, on_host: bool) -> Token:
+    return Token((NEW, number), Look(dtype, (count,), (1,), on_host), 0)
+
+
+# ---------------------------------------------------------------------- elements that are hard
+
+
+def _hard(types: tuple[torch.dtype, ...]) -> Iterator[torch.Tensor]:
+    """Elements for each operand: all pairs of special ones, then any bits, then neighbours of one another."""
+    generator = torch.Generator().manual_seed(0)
+    first: torch.Tensor | None = None
+    for number, dtype in enumerate(types):
+        found = _any_bits(dtype, generator)
+        special = _special(dtype)
+        side = 1 << 7
+        special = special.repeat(-(-side // len(special)))[:side]
+        pairs = special.repeat_interleave(side) if number % 2 else special.repeat(side)
+        found[: side * side] = pairs
+        if first is not None and first.dtype is dtype:
+            near = slice(side * side, 2 * side * side)
+            found[near] = _neighbours(first[near], generator)
+        first = found if first is None else first
+        yield found
+
+
+def _any_bits(dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    if dtype is torch.bool:
+        return torch.randint(2, (FEW,), generator=generator).to(torch.bool)
+    width = torch.empty(0, dtype=dtype).itemsize
+    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
+    halves = torch.randint(-(1 << 31), 1 << 31, (2, FEW), generator=generator)
+    bits = (halves[0] << 32) ^ (halves[1] & 0xFFFFFFFF)
+    return bits.to(whole).view(dtype)
+
+
+def _special(dtype: torch.dtype) -> torch.Tensor:
+    if dtype is torch.bool:
+        return torch.tensor([False, True])
+    if not dtype.is_floating_point:
+        bounds = torch.iinfo(dtype)
+        values = [0, 1, 2, 3, 7, 64, 100, bounds.max, bounds.max - 1, bounds.min, bounds.min + 1]
+        return torch.tensor([*values, *([-1, -2, -100] if bounds.min else [])], dtype=dtype)
+    limits = torch.finfo(dtype)
+    base = [0.0, 1.0, 2.0, 3.0, 0.5, 1 / 3, 0.1, 7.0, 100.0, 65504.0, 1e-3, 88.0, 104.0, 20.0, float("inf")]
+    base += [limits.max, limits.tiny, limits.smallest_normal, limits.eps, 1 + limits.eps, 1 - limits.eps / 2]
+    base += [limits.tiny * limits.eps, limits.tiny * 3 * limits.eps, limits.tiny * 0.5, limits.max / 2]
+    values = torch.tensor(base, dtype=torch.float64).to(dtype)
+    return torch.cat([values, -values, torch.tensor([float("nan")], dtype=dtype)])
+
+
+def _neighbours(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The same elements, or ones a few bits beside them."""
+    if values.dtype is torch.bool:
+        return values
+    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.itemsize]
+    by = torch.randint(-2, 3, values.shape, generator=generator).to(whole)
+    return (values.view(whole) + by).view(values.dtype)

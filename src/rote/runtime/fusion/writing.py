@@ -1,0 +1,354 @@
+"""Writes operations into the body of a kernel.
+
+An operand that an operation of the same group makes is calculated where it is needed, in the kernel that
+needs it, so that it need not be in memory; twice, if two kernels need it. Where it has to be in memory all
+the same, because its position is no sum of digits or too much would be calculated again, the kernel loads it,
+and another one that runs before stores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..program import Number, Operand, Operation, Origin, Token
+from .body import Body, Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
+from .elements import ELEMENTS, is_short
+from .functions import Function
+from .positions import Digit, ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
+from .rules import NoKernelError, rule_for
+
+MOST_ELEMENTS = 2**31 - 1
+"""Elements are counted in 32 bits, and so are places in memory."""
+_EXACT_IN_DOUBLE = 2**53
+"""Whole numbers up to here are real ones of 64 bits."""
+
+
+class ToMemoryError(Exception):
+    """The result of an operation has to be in memory.
+
+    Args:
+        index: The operation.
+    """
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"operation {index}")
+        self.index = index
+
+
+@dataclass(frozen=True)
+class Fusible:
+    """An operation that a kernel can calculate.
+
+    Attributes:
+        index: Its place among the operations.
+        operation: The operation.
+        result: What it makes.
+        digits: The dimensions of that, as they lie.
+        count: How many elements that has.
+    """
+
+    index: int
+    operation: Operation
+    result: Token
+    digits: tuple[Digit, ...]
+    count: int
+
+    @classmethod
+    def of(cls, index: int, operation: Operation) -> Fusible:
+        """What is known of an operation.
+
+        Raises:
+            NoKernelError: A kernel cannot calculate it.
+        """
+        result = operation.results[0] if operation.structure == "one" else None
+        if rule_for(operation) is None or not isinstance(result, Token):
+            raise NoKernelError("there is no rule for it")
+        digits = digits_of(result.shape, result.stride)
+        if digits is None or result.offset or 0 in result.shape:
+            raise NoKernelError("its result has gaps, or no elements")
+        count = 1
+        for digit in digits:
+            count *= digit.size
+        if count > MOST_ELEMENTS:
+            raise NoKernelError("its result has too many elements")
+        tokens = [*operation.tokens, result]
+        if any(
+            [token.dtype not in ELEMENTS or token.look.on_host is not result.look.on_host for token in tokens]
+        ):
+            raise NoKernelError("its operands have types that are not known, or lie on another device")
+        return cls(index, operation, result, digits, count)
+
+    def alone(self) -> Written:
+        """The kernel that calculates this operation and no other.
+
+        Raises:
+            NoKernelError: There is none.
+        """
+        writer = BodyWriter({}, lambda origin: origin, (), on_host=self.result.look.on_host)
+        writer.store(self)
+        return writer.finish(self.count)
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions its result has."""
+        return len(self.result.shape)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A kernel's body, and what it is for.
+
+    Attributes:
+        body: The body.
+        reads: The memory that it reads: a storage, looked at as elements of one type.
+        stores: The operations whose results it stores.
+        reals: Its real numbers.
+        integers: Its whole numbers.
+        covers: The operations that it calculates.
+    """
+
+    body: Body
+    reads: tuple[tuple[Origin, torch.dtype], ...]
+    stores: tuple[int, ...]
+    reals: tuple[float, ...]
+    integers: tuple[int, ...]
+    covers: frozenset[int]
+
+
+class BodyWriter:
+    """Writes one kernel.
+
+    Args:
+        group: The operations that may be calculated in it, by the storage that each makes.
+        home: The storage that has the contents of a storage.
+        in_memory: Operations of the group whose results are loaded.
+        on_host: The kernel is one of the host.
+    """
+
+    def __init__(
+        self,
+        group: Mapping[Origin, Fusible],
+        home: Callable[[Origin], Origin],
+        in_memory: Collection[int],
+        *,
+        on_host: bool,
+    ) -> None:
+        self._group = group
+        self._home = home
+        self._in_memory = in_memory
+        self.on_host = on_host
+        self._values: dict[Value, int] = {}
+        self._types: list[torch.dtype] = []
+        self._known: dict[tuple[int, ElementPosition, tuple[Term, ...]], int] = {}
+        self._tensors: dict[tuple[Origin, torch.dtype], int] = {}
+        self._reals: dict[Number, int] = {}
+        self._integers: dict[Number, int] = {}
+        self._covers: set[int] = set()
+        self._stores: dict[int, int] = {}
+
+    def store(self, each: Fusible) -> None:
+        """Have the result of an operation calculated and stored.
+
+        Raises:
+            NoKernelError: There is no rule for this operation.
+            ToMemoryError: The result of another one has to be in memory for it.
+        """
+        self._stores[each.index] = self.result(each, ElementPosition.same(each.count), ())
+
+    @property
+    def tensors(self) -> int:
+        """How many tensors the kernel takes."""
+        return len(self._tensors) + len(self._stores)
+
+    @property
+    def loads(self) -> set[Origin]:
+        """The storages that it reads."""
+        return {origin for origin, _ in self._tensors}
+
+    def result(self, each: Fusible, position: ElementPosition, within: tuple[Term, ...]) -> int:
+        """The result of an operation, for its element at a position."""
+        key = (each.index, position, within)
+        found = self._known.get(key)
+        if found is None:
+            rule = rule_for(each.operation)
+            if rule is None:
+                raise NoKernelError("there is no rule for it")
+            found = self._known[key] = rule(_Calculation(self, each, position, within))
+            self._covers.add(each.index)
+        return found
+
+    def element(self, token: Token, position: ElementPosition, within: tuple[Term, ...]) -> int:
+        """An element of a tensor, by its position in the tensor's memory.
+
+        Raises:
+            ToMemoryError: Some operation's result has to be in memory for it.
+        """
+        origin = self._home(token.origin)
+        made = self._group.get(origin)
+        if made is not None and made.index not in self._in_memory:
+            if made.result.dtype is not token.dtype:  # the bits are looked at as another type
+                raise ToMemoryError(made.index)
+            return self.result(made, position, within)
+        if position.reach > MOST_ELEMENTS:
+            raise NoKernelError("an operand lies too far from the begin of its memory")
+        tensor = self._tensors.setdefault((origin, token.dtype), len(self._tensors))
+        return self.value(Loaded(tensor, position, token.dtype, within))
+
+    def value(self, value: Value) -> int:
+        """The place of a value; equal ones are one."""
+        place = self._values.setdefault(value, len(self._values))
+        if place == len(self._types):
+            self._types.append(value.dtype)
+        return place
+
+    def type_of(self, place: int) -> torch.dtype:
+        """The type of a value."""
+        return self._types[place]
+
+    @property
+    def size(self) -> int:
+        """How many values it has."""
+        return len(self._types)
+
+    def number(self, number: Number, dtype: torch.dtype) -> int:
+        """A number of Python's in a type."""
+        if dtype.is_floating_point:
+            if number.kind is int and abs(number.value) > _EXACT_IN_DOUBLE:
+                raise NoKernelError("a whole number has more bits than a real one")
+            index = self._reals.setdefault(number, len(self._reals))
+            return self.value(RealNumber(index, dtype))
+        if number.kind is float:
+            raise NoKernelError("a real number is taken as a whole one")
+        index = self._integers.setdefault(number, len(self._integers))
+        return self.value(WholeNumber(index, dtype))
+
+    def finish(self, count: int) -> Written:
+        """The kernel, without values that nothing needs."""
+        values = list(self._values)
+        needed = _needed(values, self._stores.values())
+        places = {was: now for now, was in enumerate(needed)}
+        loaded = [value.tensor for value in map(values.__getitem__, needed) if isinstance(value, Loaded)]
+        tensors = {was: now for now, was in enumerate(sorted(set(loaded)))}
+        reads = [each for number, each in enumerate(self._tensors) if number in tensors]
+        body = Body(
+            count=count,
+            reads=tuple([dtype for _, dtype in reads]),
+            values=tuple([_renumbered(values[was], places, tensors) for was in needed]),
+            stores=tuple([places[each] for each in self._stores.values()]),
+            reals=len(self._reals),
+            integers=len(self._integers),
+        )
+        reals = tuple([float(each.value.real) for each in self._reals])
+        integers = tuple([int(each.value.real) for each in self._integers])
+        return Written(body, tuple(reads), tuple(self._stores), reals, integers, frozenset(self._covers))
+
+
+class _Calculation:
+    """The calculation of one operation at one position; what a rule is given."""
+
+    def __init__(
+        self, writer: BodyWriter, each: Fusible, position: ElementPosition, within: tuple[Term, ...]
+    ) -> None:
+        self._writer = writer
+        self._each = each
+        self._position = position
+        self._within = within
+
+    @property
+    def operation(self) -> Operation:
+        return self._each.operation
+
+    @property
+    def result(self) -> torch.dtype:
+        return self._each.result.dtype
+
+    @property
+    def on_host(self) -> bool:
+        return self._writer.on_host
+
+    def operand(self, operand: Operand, dtype: torch.dtype) -> int:
+        if isinstance(operand, Number):
+            return self._writer.number(operand, dtype)
+        if not isinstance(operand, Token):
+            raise NoKernelError("an operand is neither a tensor nor a real number")
+        each = self._each
+        relative = aligned(each.digits, each.rank, operand.shape, operand.stride, operand.offset)
+        return self.converted(self._element(operand, relative, self._within), dtype)
+
+    def _element(self, token: Token, relative: ElementPosition, within: tuple[Term, ...]) -> int:
+        each = self._each
+        position = behind(self._position, relative, each.count)
+        if position is None:
+            raise ToMemoryError(each.index)
+        return self._writer.element(token, position, within)
+
+    def converted(self, value: int, dtype: torch.dtype) -> int:
+        writer = self._writer
+        was = writer.type_of(value)
+        if was is dtype:
+            return value
+        if was.is_floating_point and not dtype.is_floating_point and dtype is not torch.bool:
+            raise NoKernelError("it makes whole numbers of real ones")
+        if (is_short(dtype) and was is not torch.float32) or (is_short(was) and dtype is not torch.float32):
+            value = self.converted(value, torch.float32)
+        return writer.value(Converted(value, dtype))
+
+    def calculated(self, function: Function, operands: Sequence[int], dtype: torch.dtype) -> int:
+        if not (function.cpp if self.on_host else function.triton):
+            raise NoKernelError(f"{function.name} is not known on this device")
+        return self._writer.value(Calculated(function, tuple(operands), dtype))
+
+    def picked(self, pieces: Sequence[Token], dimension: int) -> int:
+        each = self._each
+        found = [digit for digit in each.digits if digit.dimension == dimension]
+        if len(pieces) == 1 or not found:
+            raise NoKernelError("its pieces are not along a dimension of its result")
+        digit = digit_behind(self._position, found[0].span, found[0].size)
+        if digit is None:
+            raise ToMemoryError(each.index)
+        places: list[int] = []
+        highs: list[int] = []
+        low = 0
+        for token in pieces:
+            size = token.shape[dimension]
+            if not size:
+                continue
+            relative = piece(each.digits, dimension, low, token.stride, size, token.offset)
+            within = (*self._within, digit._replace(low=low, high=low + size))
+            places.append(self._element(token, relative, within))
+            low += size
+            highs.append(low)
+        if len(places) == 1:
+            return places[0]
+        return self._writer.value(Picked(digit, tuple(highs[:-1]), tuple(places), self.result))
+
+
+def _needed(values: Sequence[Value], stores: Collection[int]) -> list[int]:
+    """The values that the stored ones are made of, in order."""
+    found, rest = set[int](), list(stores)
+    while rest:
+        place = rest.pop()
+        if place not in found:
+            found.add(place)
+            rest += _operands_of(values[place])
+    return sorted(found)
+
+
+def _operands_of(value: Value) -> tuple[int, ...]:
+    if isinstance(value, Converted):
+        return (value.operand,)
+    return value.operands if isinstance(value, (Calculated, Picked)) else ()
+
+
+def _renumbered(value: Value, places: Mapping[int, int], tensors: Mapping[int, int]) -> Value:
+    """A value by other places of values and tensors."""
+    if isinstance(value, Loaded):
+        return replace(value, tensor=tensors[value.tensor])
+    if isinstance(value, Converted):
+        return replace(value, operand=places[value.operand])
+    if isinstance(value, (Calculated, Picked)):
+        return replace(value, operands=tuple([places[each] for each in value.operands]))
+    return value

@@ -1,0 +1,106 @@
+"""The kernels of one stretch, from its operations to where they can be captured.
+
+Kernels are written from what is known, and compiled; meanwhile the operations in them are compiled alone, to
+be proved. If one of those is refused, kernels are written without it, and so on until nothing is refused: the
+refusals are known from then on, to all stretches of the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..backends.protocol import ALIGNMENT, LoadedKernel
+from ..compiling import KernelSource
+from ..fusion import DeviceKernels, KernelRequest, NoKernelError, Written
+from ..program import Origin
+from ..recording import Node
+from .anew import Place
+from .effects import LeftAloneError
+from .regions import Schedule, schedule
+from .shortening import ShortStretch
+
+
+class Fusing:
+    """Kernels of one stretch, on their way.
+
+    Args:
+        node: The stretch.
+        short: What is left of it.
+        outside: The memory that is there besides what the stretch makes.
+        device: The kernels of the device.
+
+    Attributes:
+        node: The stretch.
+        short: What is left of it.
+    """
+
+    def __init__(
+        self, node: Node, short: ShortStretch, outside: Mapping[Origin, Place], device: DeviceKernels
+    ) -> None:
+        self.node = node
+        self.short = short
+        self._device = device
+        self._plan(outside)
+
+    def _plan(self, outside: Mapping[Origin, Place]) -> None:
+        self._schedule = schedule(self.short, self._device.refusal, on_host=self._device.on_host)
+        made = self.short.effects.made
+        self._sources: dict[Written, KernelSource] = {
+            kernel: self._device.source(
+                kernel.body,
+                [
+                    *[origin in made or _is_aligned(outside.get(origin)) for origin, _ in kernel.reads],
+                    *[True] * len(kernel.stores),
+                ],
+            )
+            for kernel in self._schedule.kernels
+        }
+        self._request = KernelRequest(self._device, self._sources.values(), self._schedule.calculated)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing can be done for it but wait."""
+        return not self._request.compiled
+
+    def advance(self, outside: Mapping[Origin, Place]) -> bool:
+        """Do some of what is to be done; whether the kernels can be captured.
+
+        Raises:
+            LeftAloneError: There will be no kernels.
+        """
+        if self.idle:
+            return False
+        try:
+            if not self._request.prove():
+                return False
+        except NoKernelError as why:
+            raise LeftAloneError(str(why)) from None
+        if self._request.refuses:
+            self._plan(outside)
+            return False
+        return True
+
+    @property
+    def schedule(self) -> Schedule:
+        """What is captured."""
+        return self._schedule
+
+    @property
+    def distinct(self) -> int:
+        """How many kernels have a text of their own."""
+        return len(set(self._sources.values()))
+
+    def loaded(self) -> dict[Written, LoadedKernel]:
+        """The kernels, once :meth:`advance` has said that they are there.
+
+        Raises:
+            LeftAloneError: One of them is not.
+        """
+        try:
+            return {kernel: self._request.kernel(source) for kernel, source in self._sources.items()}
+        except NoKernelError as why:
+            raise LeftAloneError(str(why)) from None
+
+
+def _is_aligned(place: Place | None) -> bool:
+    return place is not None and (place.storage.data_ptr() + place.start) % ALIGNMENT == 0

@@ -1,0 +1,292 @@
+"""Kernels that calculate several operations: the bits of eager before, while and after they are used."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tests.conformance.test_exact_tier import STATEMENTS, entries, interpreted, rows, soon, tier
+from tests.runtime.fusion import evaluated
+from torch import Tensor
+
+import rote
+from rote import Graphed
+from rote.runtime.compiling import COMPILERS
+from rote.testing import assert_same
+
+pytest.importorskip("hypothesis")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+COMPILE_S = 120
+"""The longest that a test waits for a compiler."""
+
+
+@pytest.fixture
+def _compiler(device: torch.device) -> None:
+    if device.type == "cpu" and shutil.which("c++") is None and shutil.which("g++") is None:
+        pytest.skip("there is no C++ compiler")
+    if device.type == "cuda":
+        pytest.importorskip("triton")
+
+
+compiled = pytest.mark.usefixtures("_compiler")
+
+
+@pytest.fixture
+def _evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated.install(monkeypatch)
+
+
+def hurry(g: Graphed) -> None:
+    """The next replay is followed by whatever there is to do; what is compiled is waited for."""
+    COMPILERS.get().wait(COMPILE_S)
+    soon(g)
+
+
+def play(fn: Callable[..., Any], calls: list[tuple[Any, ...]], **options: Any) -> Graphed:
+    """Each call compared with eager; from the fourth on there is always time for what is to be done."""
+    g = rote.graph(fn, **options)
+    for number, args in enumerate(calls):
+        if number >= 3:
+            hurry(g)
+        assert_same(g(*args), fn(*args), f"call {number}")
+    return g
+
+
+def chain(x: Tensor) -> Tensor:
+    y = (x * 2 + 1).clamp(min=-3) - x
+    z = y @ x
+    return torch.where(z > 0, z * 0.5, -z).to(torch.bfloat16).float() + y
+
+
+@compiled
+@pytest.mark.parametrize("keep", [False, True])
+def test_kernels_take_the_place_of_operations(device, keep):
+    g = play(chain, rows(device, 40), keep=keep)
+    found = tier(g)
+    assert found is not None and found.used and not found.left and not found.compiling, g.explain()
+    assert found.fused is not None and found.fused.launches == 2 and not found.fused.refused
+    assert found.fused.operations == 11 and found.after == found.before - 9 + found.shown
+    assert "fused: 11 operations into 2 launches of 2 kernels" in g.explain()
+    assert g.report().replayed == 38 and g.wait_until_optimized(timeout_s=0)
+
+
+@compiled
+def test_who_measures_can_wait(device):
+    g = rote.graph(chain)
+    for args in rows(device, 2000):
+        if g.wait_until_optimized(timeout_s=COMPILE_S):
+            break
+        assert_same(g(*args), chain(*args), "result")
+    assert g.wait_until_optimized(timeout_s=0)
+    found = tier(g)
+    assert found is not None and found.fused is not None
+
+
+def test_a_time_that_is_none():
+    g = rote.graph(chain)
+    with pytest.raises(rote.MisuseError, match=r"timeout_s=-1 is negative; give 0 to look only"):
+        g.wait_until_optimized(timeout_s=-1)
+    assert not g.wait_until_optimized(timeout_s=0)  # nothing is recorded
+    assert rote.graph(chain, enabled=False).wait_until_optimized(timeout_s=0)
+
+
+@compiled
+def test_equal_parts_are_compiled_once(device):
+    def layers(x: Tensor) -> Tensor:
+        for scale in (0.5, 0.25, 2.0):
+            x = (x @ x) * scale + 1 - scale
+        return x
+
+    g = play(layers, rows(device))
+    found = tier(g)
+    assert found is not None and found.fused is not None
+    assert (found.fused.launches, found.fused.distinct) == (3, 1), g.explain()
+
+
+@compiled
+def test_what_is_not_proved_runs_alone(device, monkeypatch):
+    from rote.runtime.fusion import device as kernels
+
+    monkeypatch.setattr(kernels, "is_equal", lambda one, other: torch.tensor(one.dtype is torch.bool))
+    monkeypatch.setattr("rote.runtime.optimize.improving.KERNELS", kernels.KernelsOfProcess())
+    g = play(chain, rows(device))
+    found = tier(g)
+    assert found is not None and found.fused is None, g.explain()
+    assert "no kernel may calculate any of its operations" in [each.reason for each in found.left]
+
+
+# ---------------------------------------------------------------------- programs
+
+
+def own_writes(x: Tensor) -> Tensor:
+    total = torch.zeros(4, 4, device=x.device) + x
+    for step in range(3):
+        total.add_(x * step + 1)
+        total[0].mul_(0.5)
+        x = total * 2 + x
+    return x + total
+
+
+def written_argument(x: Tensor) -> Tensor:
+    y = x * 2 + 1
+    x.add_(1)
+    return y * x + x * 3
+
+
+def with_islands(x: Tensor) -> Tensor:
+    y = x * 3 + 1
+    found = y[y > 0.1]
+    return found.sum() * (x - 1) + y * 2
+
+
+def branching(x: Tensor) -> Tensor:
+    y = x * 2 + x
+    if x.sum() > 0:
+        return y * 3 + 1
+    return (y - 1) * (y + 1)
+
+
+def drawn(x: Tensor) -> Tensor:
+    y = x * 2 + 1
+    noise = torch.rand_like(x)
+    z = y * 3 - 1
+    return z + noise * 2 + torch.rand_like(x)
+
+
+def shared(x: Tensor) -> tuple[Tensor, ...]:
+    y = x * 2 + 1
+    return y, y[0], y.t(), y.t() * 3 + y, x
+
+
+def broadcast(x: Tensor) -> tuple[Tensor, ...]:
+    scale = x.sum(0, keepdim=True) * 0.5 + 1
+    rows = x[:, :2] * scale[:, 2:] - 1
+    return torch.cat((rows * 2, x[:, 2:] + scale[:, 2:], rows), 1) * 2, scale - 1
+
+
+def half_precision(x: Tensor) -> Tensor:
+    y = x.to(torch.bfloat16)
+    return ((y * 1.7 + y) / 3 - y.float()) * y
+
+
+def in_modes(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        y = (x * 2 + 1).clone() - x
+    return y.clone() * 3 + 1
+
+
+PROGRAMS = [
+    own_writes,
+    written_argument,
+    with_islands,
+    branching,
+    drawn,
+    shared,
+    broadcast,
+    half_precision,
+    in_modes,
+]
+
+
+def both(fn: Callable[..., Any], device: torch.device, **options: Any) -> Graphed:
+    """Calls with changing values, each from the same random state; what is left in the argument as well."""
+    g = rote.graph(fn, keep=True, **options)
+    for number, (x,) in enumerate(rows(device, 14)):
+        if number >= 3:
+            hurry(g)
+        if number == 9:
+            x[0, 0] = float("inf")
+        mine, theirs = x.clone(), x.clone()
+        torch.manual_seed(number)
+        got = g(mine)
+        torch.manual_seed(number)
+        expected = fn(theirs)
+        assert_same(got, expected, f"call {number}")
+        assert_same(mine, theirs, f"argument of call {number}")
+    return g
+
+
+@compiled
+@pytest.mark.parametrize("fn", PROGRAMS)
+def test_programs(device, fn):
+    g = both(fn, device)
+    tiers = [each.tier for each in g.report().recordings if each.tier is not None]
+    assert any([each.fused is not None for each in tiers]), g.explain()
+    assert not [each for found in tiers for each in found.left if "equal" in each.reason], g.explain()
+
+
+def test_programs_checked(_evaluated):
+    for fn in PROGRAMS:
+        both(fn, torch.device("cpu"), verify=1)
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns", "every other"])
+def test_random_programs(_evaluated, layout):
+    used = [0, 0]
+    device = torch.device("cpu")
+
+    def argument(seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        if layout == "columns":
+            return torch.randn(3, 3, generator=generator).t()
+        if layout == "every other":
+            return torch.randn(3, 6, generator=generator)[:, ::2]
+        return torch.randn(3, 3, generator=generator)
+
+    @settings(max_examples=30, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(STATEMENTS, min_size=3, max_size=8).map(tuple), st.integers(2, 3), st.booleans())
+    def law(program, turns: int, inference: bool) -> None:
+        w = torch.linspace(-1, 1, 9, device=device).reshape(3, 3)
+        fn = interpreted(program, turns, w)
+        g = rote.graph(fn, keep=True)
+        with torch.inference_mode(inference):
+            for number in range(8):
+                x, y = argument(number), argument(10 + number)
+                if number >= 3:
+                    soon(g)
+                if number == 6:
+                    w.data.mul_(1.5)
+                for args in ((x, y), (x, x)):
+                    try:
+                        expected = fn(*args)
+                    except RuntimeError:  # memory that overlaps cannot be written
+                        return
+                    assert_same(g(*args), expected, f"call {number}")
+        tiers = [each.tier for each in g.report().recordings if each.tier is not None]
+        used[0] += 1
+        used[1] += any([each.fused is not None for each in tiers])
+        told = [each.reason for found in tiers for each in found.left]
+        assert not [why for why in told if "Error" in why or "equal" in why]
+        g.reset()
+
+    law()
+    assert used[1] > 0.3 * used[0], used
+
+
+def test_recordings_that_go_take_their_kernels_along(_evaluated):
+    g = play(chain, rows(torch.device("cpu")))
+    assert g.report().bytes_held > 0
+    for entry in entries(g):
+        for recording in entry.recordings:
+            recording.evict("a test took its memory")
+    assert g.report().bytes_held == 0
+    for number, args in enumerate(rows(torch.device("cpu"))):
+        hurry(g)
+        assert_same(g(*args), chain(*args), f"call {number}")
+    found = tier(g)
+    assert found is not None and found.fused is not None
+
+
+def test_a_wrong_kernel_is_found_by_the_self_check(_evaluated, monkeypatch):
+    g = play(chain, rows(torch.device("cpu"), 8), verify=1)
+    monkeypatch.setitem(evaluated.FUNCTIONS, "multiply", torch.add)
+    (x,) = rows(torch.device("cpu"), 1)[0]
+    with pytest.raises(rote.VerificationError, match=r'or its exact tier is wrong, .* numerics="plain" does'):
+        g(x)
+    assert_same(g(x), chain(x), "the call afterwards")

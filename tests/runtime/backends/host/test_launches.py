@@ -1,0 +1,75 @@
+"""Launches of compiled kernels on the host's tape."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+
+import pytest
+import torch
+from tests.conformance.kernels import SIZE, binary_of, eager, source_for
+
+from rote.base.errors import InternalError
+from rote.runtime.backends.host import HostBackend
+
+
+@pytest.fixture
+def backend():
+    return HostBackend()
+
+
+@pytest.fixture
+def kernel(backend):
+    return backend.load(binary_of(source_for(backend)))
+
+
+def test_it_may_write_only_what_its_session_has_made(backend, kernel):
+    session = backend.open(exclusive=False)
+    session.begin()
+    others = torch.empty(SIZE), torch.empty(SIZE, dtype=torch.int64)
+    with pytest.raises(InternalError, match="a tensor that its session has not made"):
+        session.launch(kernel, [torch.ones(SIZE), torch.ones(SIZE)], others, [1.0], [1])
+    session.release()
+
+
+def test_memory_of_others_may_move(backend, kernel):
+    """As with operations, a replay reads where the storage is then."""
+    x, y = torch.ones(SIZE), torch.ones(SIZE)
+    session = backend.open(exclusive=False)
+    session.begin()
+    results = [
+        session.run(torch.ops.aten.empty.memory_format, ([SIZE],), {"dtype": dtype})
+        for dtype in (torch.float32, torch.int64)
+    ]
+    session.launch(kernel, [x, y], results, [2.0], [3])
+    segment = session.end()
+    session.finish()
+    x.untyped_storage().resize_(4096 * SIZE)
+    x.fill_(5.0)
+    segment.replay()
+    assert torch.equal(results[0], eager(x, y, 2.0, 3)[0])
+    session.release()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="there is no /proc/self/maps")
+def test_a_shared_object_is_unloaded_and_leaves_no_file(backend):
+    binary = binary_of(source_for(backend))
+    kernel = backend.load(binary)
+    place = ctypes.cast(kernel._function, ctypes.c_void_p).value or 0
+
+    def lines():
+        with open("/proc/self/maps") as file:
+            return [line for line in file if "rote-" in line]
+
+    def covers(line):
+        begin, end = line.split()[0].split("-")
+        return int(begin, 16) <= place < int(end, 16)
+
+    def mapped():
+        return any(map(covers, lines()))
+
+    assert mapped() and all(["(deleted)" in line for line in lines()])
+    del kernel
+    gc.collect()
+    assert not mapped()
