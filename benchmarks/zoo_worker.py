@@ -39,6 +39,7 @@ BLOCK = 10
 WARM_UP = 50
 """Calls after which a program has to have settled."""
 KEPT_REASONS = 4
+GOODBYE_S = 5.0
 FORK = multiprocessing.get_context("fork")
 
 
@@ -119,8 +120,9 @@ class Way:
         return pickle.loads(self._pipe.recv_bytes())
 
     def stop(self) -> None:
-        """End the process."""
+        """Let the process end, and end it if it does not."""
         self._pipe.close()
+        self._process.join(GOODBYE_S)
         self._process.kill()
         self._process.join()
 
@@ -140,7 +142,7 @@ def serve(pipe: Connection, program: zoo_set.Program, device: torch.device, grap
         try:
             pipe.recv()
         except EOFError:
-            os._exit(0)
+            return
         seconds, found, failure = list[float](), list[Any](), dict[str, Any]()
         try:
             if items is None:
