@@ -10,6 +10,7 @@ processor, too; on a GPU it is taken between two synchronisations.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -116,12 +117,13 @@ class Way:
 
     def block(self) -> Block:
         """The next calls."""
-        self._pipe.send(None)
+        self._pipe.send(True)
         return pickle.loads(self._pipe.recv_bytes())
 
     def stop(self) -> None:
         """Let the process end, and end it if it does not."""
-        self._pipe.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._pipe.send(False)
         self._process.join(GOODBYE_S)
         self._process.kill()
         self._process.join()
@@ -138,11 +140,7 @@ def serve(pipe: Connection, program: zoo_set.Program, device: torch.device, grap
         return graphs[-1]
 
     items: Iterator[Any] | None = None
-    while True:
-        try:
-            pipe.recv()
-        except EOFError:
-            return
+    while pipe.recv():
         seconds, found, failure = list[float](), list[Any](), dict[str, Any]()
         try:
             if items is None:
