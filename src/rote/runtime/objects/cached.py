@@ -33,6 +33,8 @@ def is_full(function: Any) -> bool:
 
 def _is_simple(value: Any) -> bool:
     """Whether a cache finds a value by plain equality or by identity, without the user's code."""
+    if type(value) in (tuple, torch.Size):
+        return all(map(_is_simple, value))
     return _is_equal(value) or type(value).__hash__ is object.__hash__
 
 
@@ -43,8 +45,8 @@ def _is_equal(value: Any) -> bool:
 def _is_same(key: Any, asked: Any) -> bool:
     if asked is _MARK:
         return type(key) is object
-    if type(key) is tuple and type(asked) is tuple:
-        return len(key) == len(asked) and all(map(_is_same, key, asked))
+    if isinstance(key, tuple) and isinstance(asked, tuple):  # a named tuple is equal to one without names
+        return tuple.__len__(key) == len(asked) and all(map(_is_same, tuple.__iter__(key), asked))
     return key is asked or (_is_equal(key) and _is_equal(asked) and key == asked)
 
 

@@ -35,7 +35,7 @@ from .attributes import (
     plain_store,
     store_attribute,
 )
-from .calls import called, handed_on, instance_of, subclass_of
+from .calls import called, handed_on, instance_of, read_partial, subclass_of
 from .containers import (
     advance,
     contains,
@@ -337,10 +337,7 @@ def _is_of_library(function: Any) -> bool:
 
 
 def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for name in ("func", "args", "keywords"):
-        attribute(trace, name, function)
-    for part in (function.args, function.keywords):
-        whole(trace, part)
+    read_partial(trace, function)
     named = {**function.keywords, **kwargs}
     called(trace, tuple(named), function.func, *function.args, *args, *named.values())
 
