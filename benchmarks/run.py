@@ -35,6 +35,7 @@ CASES = (
     "unsettled",
     "compiled",
     "tiers",
+    "proofs",
     "pi0",
 )  # the heaviest last
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests.conformance.test_exact_tier import STATEMENTS, entries, interpreted, rows, soon, tier
+from tests.runtime.fusion import evaluated
 from torch import Tensor
 
 import rote
@@ -266,3 +267,12 @@ def test_recordings_that_go_take_their_kernels_along(_evaluated):
         assert_same(g(*args), chain(*args), f"call {number}")
     found = tier(g)
     assert found is not None and found.fused is not None
+
+
+def test_a_wrong_kernel_is_found_by_the_self_check(_evaluated, monkeypatch):
+    g = play(chain, rows(torch.device("cpu"), 8), verify=1)
+    monkeypatch.setitem(evaluated.FUNCTIONS, "multiply", torch.add)
+    (x,) = rows(torch.device("cpu"), 1)[0]
+    with pytest.raises(rote.VerificationError, match=r'or its exact tier is wrong, .* numerics="plain" does'):
+        g(x)
+    assert_same(g(x), chain(x), "the call afterwards")

@@ -138,7 +138,10 @@ class Options:
             nobody reads, what an operation has given before (as loops do), what depends on numbers alone.
             The recording is captured anew for that, in its 128th replay, which takes about as long as the
             call that was recorded, and the faster way is kept. The report says how many operations each rule
-            has removed, or why none. ``"plain"`` replays what was captured.
+            has removed, or why none. Then pointwise operations are calculated by compiled kernels, several at
+            once: only those that are proved to give PyTorch's bits on the device (of a NaN, that it is one).
+            Compilers run in other processes; see ``ROTE_COMPILE_WORKERS`` and
+            :meth:`.Graphed.wait_until_optimized`. ``"plain"`` replays what was captured.
         split_ops: Operators that run between two segments, by name or as they are: ``("mylib::op",
             "mylib::op.overload", torch.ops.mylib.op)``. Operators with the tag
             ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:

@@ -345,13 +345,17 @@ def _explain_tier(tier: TierReport) -> list[str]:
             times = f"; {tier.exact_us:.1f} us each, {tier.plain_us:.1f} us before"
         lines.append(f"  exact tier: {tier.after} operations instead of {tier.before} ({rules}){times}")
     if tier.fused is not None:
-        kernels = f"{tier.fused.launches} launches of {tier.fused.distinct} kernels"
-        lines.append(f"  fused: {tier.fused.operations} operations into {kernels}")
+        launches, kernels = _counted(tier.fused.launches, "launch"), _counted(tier.fused.distinct, "kernel")
+        lines.append(f"  fused: {tier.fused.operations} operations into {launches} of {kernels}")
         lines += [f"  not fused: {count} {what}" for what, count in tier.fused.refused.items()]
     if tier.compiling:
         lines.append("  kernels are being compiled, and proved in the next replays")
     lines += [f"  left as captured: {each.operations} operations, {each.reason}" for each in tier.left]
     return lines
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}{'es' if word.endswith('ch') else 's'}"
 
 
 def _explain_input(given: InputReport) -> str:

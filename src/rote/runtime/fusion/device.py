@@ -107,7 +107,7 @@ class DeviceKernels:
         """One trial: whether kernel and operator give the same, as a tensor of one truth value."""
         device = self._backend.device
         tensors = proof.elements(trial, device)
-        expected = proof.called(tensors)
+        expected = proof.called(tensors, trial)
         found = torch.empty_like(expected)
         kernel([*proof.given(tensors), found], proof.written.reals, proof.written.integers)
         return is_equal(expected, found)

@@ -22,10 +22,11 @@ A kernel that calculates several operations calculates each as it does alone: no
 roundings into one (``-ffp-contract=off``, no fusion of products and sums in Triton), and a value is rounded
 to its type wherever PyTorch would have stored it.
 
-**What this does not see.** An operator whose result depends on where an element lies in the tensor: PyTorch's
-own vectors and the rest behind them give different bits for some functions on the host. Those are not defined
-to the bit, and tried here on one length only; so on the host a function that is not defined to the bit is not
-proved for 32 bits, and for 16 its error is far below a rounding.
+PyTorch calculates most elements of a tensor as vectors, and what is left behind them one by one; on the host
+by other functions. So 65,536 elements are tried twice, side by side, and apart from one another, for which
+there are no vectors: on the host that told ``maximum`` of zeros with signs and ``rsqrt`` of 16 bits apart.
+
+**What this does not see.** An operator whose result depends on where an element lies in some other way.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class OperationProof:
         written: The kernel.
         types: The types of the tensors that both are given.
         count: Elements of each.
-        trials: How many times they are given others.
+        trials: How many times they are given others, or the same in another layout.
     """
 
     signature: Signature
@@ -107,7 +108,7 @@ class OperationProof:
 
     def elements(self, trial: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         """The tensors of one trial."""
-        if self.trials > 1:
+        if self.count == MANY:
             start = trial * self.count - (_ALL >> 1)
             bits = torch.arange(start, start + self.count, dtype=torch.int64, device=device)
             return (bits.to(torch.int32).view(self.types[0]),)
@@ -120,9 +121,10 @@ class OperationProof:
         """The tensors in the order in which the kernel takes them."""
         return [tensors[origin[1]] for origin, _ in self.written.reads]
 
-    def called(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """What the operator gives."""
-        rest = iter(tensors)
+    def called(self, tensors: tuple[torch.Tensor, ...], trial: int) -> torch.Tensor:
+        """What the operator gives; in the second trial of few elements they lie apart."""
+        spread = self.count == FEW and trial == 1
+        rest = iter([torch.stack((each, each), 1)[:, 0] for each in tensors] if spread else tensors)
 
         def leaf(operand: Operand) -> Any:
             if isinstance(operand, Token):
@@ -186,7 +188,7 @@ def _proof(each: Fusible, count: int, types: tuple[torch.dtype, ...]) -> Operati
         results=(result,),
     )
     written = Fusible(each.index, alone, result, (Digit(1, count, 0),), count).alone()
-    trials = _ALL // count if count == MANY else 1
+    trials = _ALL // count if count == MANY else 2
     return OperationProof(Signature.of(each), alone, written, types, count, trials)
 
 

@@ -63,6 +63,7 @@ class Check:
         self._tolerance = tolerance
         self._attributes = [attributes_of(leaf) for leaf in call.leaves]
         self._effects: tuple[Effect, ...] = ()  # of the plain call
+        self._exact = recording.tiers.exact
         backend.enter_call()
         self._surface = Surface(recording, call, backend)
         self._before = self._surface.first()
@@ -253,7 +254,7 @@ class Check:
     def _locate(
         self, found: list[Mismatch], plain: Any, error: Exception | None, written: Tensors, site: Site
     ) -> Located:
-        locator = Locator(self._entry, self._recording, self._call, self._backend)
+        locator = Locator(self._entry, self._recording, self._call, self._backend, exact=self._exact)
         if error is not None:
             return locator.error(error)
         state = next((item for item in found if item.python), None)

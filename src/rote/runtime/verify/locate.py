@@ -9,7 +9,8 @@ The replay kept none of its intermediate values, so the callable runs again, fro
 3. If the observed call gives other values than the plain one, a second plain call tells whether the callable
    repeats its own values at all. If it does, it takes another way under observation.
 4. Else the callable is recorded afresh with every operation's result among its outputs, and the first result
-   that differs from a plain run is named. If none does, the recording had become stale.
+   that differs from a plain run is named. If none does, the recording had become stale, or its exact tier,
+   which a fresh recording has not, gives other bits.
 
 Each step runs the Python code once more. Tensors, gradients and random generators are put back afterwards;
 Python state out of sight (an iterator, a queue) moves on each time. Nothing runs again if Python state under
@@ -70,9 +71,15 @@ class Located(NamedTuple):
 
 
 class Locator:
-    """Looks for the operation."""
+    """Looks for the operation.
 
-    def __init__(self, entry: Specialization, recording: Recording, call: Call, backend: Backend) -> None:
+    The recording has been released; ``exact`` says that an exact tier of it was replayed.
+    """
+
+    def __init__(
+        self, entry: Specialization, recording: Recording, call: Call, backend: Backend, *, exact: bool
+    ) -> None:
+        self._exact = exact
         self._function = entry.subject.function
         self._entry = entry
         self._recording = recording
@@ -203,6 +210,8 @@ class Locator:
         finally:
             afresh.release()
         text = "a fresh recording gives what the plain call gives, so this one had become stale"
+        if self._exact:
+            text += ', or its exact tier is wrong, which is a bug in rote; numerics="plain" does without'
         return found or Located(reason(rules.STALE_RECORDING, text, site))
 
 
