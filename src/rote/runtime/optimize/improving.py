@@ -1,8 +1,12 @@
 """Gives a recording its exact tier, right after a replay and under the locks of that call.
 
-Only recordings without gradients are looked at. Their stretches can be run again without anybody noticing:
-what they write outside, and the generator that they draw from, are put back. Whatever fails costs a line in
-the report: the plain tier is not touched, and what others read is as the replay has left it.
+Stretches can be run again without anybody noticing: what they write outside, and the generator that they draw
+from, are put back. Whatever fails costs a line in the report: the plain tier is not touched, and what others
+read is as the replay has left it.
+
+Nothing here asks for gradients. Those that a call leaves in ``.grad``, and what a result has saved for its
+backward, lie in memory that the recording holds, so they are shown like results. Who holds a gradient is told
+by counting the owners of its memory, so the exact tier must not be one of them.
 """
 
 from __future__ import annotations
