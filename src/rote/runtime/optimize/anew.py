@@ -10,10 +10,10 @@ storage, and how to look at it. The storages are of four kinds:
 - *computed once*: what depends on nothing. It is no part of the pool: what lies there for good may have been
   free when other graphs of the pool were captured, and their replays write to it.
 - *shown*: storages that somebody reads besides the stretch's segments. An island, a read of the host, the
-  template of the result and the backends' copies hold their addresses. So each segment ends with copies of
-  what it has made or written to where they lie; what a kernel of ours calculates it stores there at once. Among
-  them are gradients that a call leaves, and what its autograd graph has saved. The alternative is to tell all readers of other addresses:
-  then every holder of memory would have to be known here, and a stretch could not go back.
+  template of the result and the backends' copies hold their addresses; so do ``.grad``, and what an autograd
+  graph has saved. So each segment ends with copies of what it has made or written to where they lie; kernels
+  of ours store there at once. The alternative is to tell all readers of other addresses: then every holder of
+  memory would have to be known here, and a stretch could not go back.
 
 To capture is to run once: on the host the operations run as they are captured, on CUDA the graph is launched
 when its capture ends. So this takes place right after a replay of the stretch, when everything that it reads
