@@ -137,6 +137,5 @@ class Body:
         most = [0] * len(self.reads)
         for value in self.values:
             if isinstance(value, Loaded):
-                reach = value.position.start + sum([term.reach for term in value.position.terms])
-                most[value.tensor] = max(most[value.tensor], reach)
+                most[value.tensor] = max(most[value.tensor], value.position.reach)
         return tuple(most)

@@ -43,7 +43,7 @@ class Fusing:
         self._plan(outside)
 
     def _plan(self, outside: Mapping[Origin, Place]) -> None:
-        self._schedule = schedule(self.short, self._device.refusal)
+        self._schedule = schedule(self.short, self._device.refusal, on_host=self._device.on_host)
         made = self.short.effects.made
         self._sources: dict[Written, KernelSource] = {
             kernel: self._device.source(

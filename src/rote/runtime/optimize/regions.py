@@ -50,21 +50,23 @@ class Schedule:
         return [item for run in self.runs for item in run if isinstance(item, Written)]
 
 
-def schedule(short: ShortStretch, refusal: Refusal) -> Schedule:
+def schedule(short: ShortStretch, refusal: Refusal, *, on_host: bool) -> Schedule:
     """Put the operations of a stretch into kernels.
 
     Args:
         short: The stretch.
         refusal: Why no kernel may calculate an operation.
+        on_host: The kernels are for the host.
     """
-    return _Scheduling(short, refusal).run()
+    return _Scheduling(short, refusal, on_host=on_host).run()
 
 
 class _Scheduling:
     """Goes through the segments of a stretch."""
 
-    def __init__(self, short: ShortStretch, refusal: Refusal) -> None:
+    def __init__(self, short: ShortStretch, refusal: Refusal, *, on_host: bool) -> None:
         self._short = short
+        self._on_host = on_host
         self._effects = short.effects
         self._refusal = refusal
         self._readers = _readers(short)
@@ -106,6 +108,8 @@ class _Scheduling:
             each = Fusible.of(index, operation)
         except NoKernelError:
             return None  # matrix products and the like
+        if each.result.look.on_host is not self._on_host:
+            return None
         alone = not touched.writes and touched.makes == (each.result.origin,)
         if not alone or not self._effects.is_settled(each.result.origin):
             return None
@@ -121,15 +125,12 @@ class _Scheduling:
         inside = {each.index for each in group}
         needed = [each.index for each in group if self._is_needed(each, inside)]
         try:
-            planned = plan_group(group, needed, self._short.home, on_host=self._on_host(group))
+            planned = plan_group(group, needed, self._short.home, on_host=self._on_host)
         except NoKernelError as why:
             self._refused.update([f"{short(each.operation.name)}: {why}" for each in group])
             return alone
         found: list[Item] = [each if isinstance(each, Written) else each.index for each in planned]
         return found if len(found) < len(alone) else alone
-
-    def _on_host(self, group: Sequence[Fusible]) -> bool:
-        return bool(group) and group[0].result.look.on_host
 
     def _is_needed(self, each: Fusible, inside: set[int]) -> bool:
         """Whether somebody reads a result who is not in the group."""

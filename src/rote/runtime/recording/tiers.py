@@ -17,7 +17,7 @@ from ..backends.protocol import Session
 from .contest import FIRST_ROUND, NEVER, Contest
 from .tree import Node, Step
 
-WHILE_IDLE = 16
+WHILE_IDLE = 64
 """Replays between two looks at kernels that are being compiled."""
 
 FIRST_TIER = 2 * FIRST_ROUND
