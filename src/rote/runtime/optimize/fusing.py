@@ -7,7 +7,7 @@ refusals are known from then on, to all stretches of the process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..backends.protocol import ALIGNMENT, LoadedKernel
 from ..compiling import KernelSource
@@ -16,7 +16,7 @@ from ..program import Origin
 from ..recording import Node
 from .anew import Place
 from .effects import LeftAloneError
-from .regions import Schedule, schedule
+from .regions import Schedule, made_by, schedule
 from .shortening import ShortStretch
 
 
@@ -44,18 +44,22 @@ class Fusing:
 
     def _plan(self, outside: Mapping[Origin, Place]) -> None:
         self._schedule = schedule(self.short, self._device.refusal, on_host=self._device.on_host)
-        made = self.short.effects.made
         self._sources: dict[Written, KernelSource] = {
-            kernel: self._device.source(
-                kernel.body,
-                [
-                    *[origin in made or _is_aligned(outside.get(origin)) for origin, _ in kernel.reads],
-                    *[True] * len(kernel.stores),
-                ],
-            )
+            kernel: self._device.source(kernel.body, list(self._aligned(kernel, outside)))
             for kernel in self._schedule.kernels
         }
         self._request = KernelRequest(self._device, self._sources.values(), self._schedule.calculated)
+
+    def _aligned(self, kernel: Written, outside: Mapping[Origin, Place]) -> Iterator[bool]:
+        short, made = self.short, self.short.effects.made
+        for origin in [*[origin for origin, _ in kernel.reads], *made_by(kernel, short)]:
+            yield (origin in made and not short.is_shown(origin)) or _is_aligned(outside.get(origin))
+
+    @property
+    def saves(self) -> bool:
+        """Whether less is launched than now."""
+        short = self.short
+        return self._schedule.after(short) < min(short.before, short.after)
 
     @property
     def idle(self) -> bool:

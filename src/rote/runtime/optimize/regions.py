@@ -44,6 +44,14 @@ class Schedule:
         """Each operation by itself."""
         return cls(tuple([run.operations for run in short.runs]), (), Counter())
 
+    def stored(self, short: ShortStretch) -> int:
+        """How many results kernels store where others read them, so that nothing copies them there."""
+        return sum([short.is_shown(origin) for kernel in self.kernels for origin in made_by(kernel, short)])
+
+    def after(self, short: ShortStretch) -> int:
+        """How many operations are left of a stretch, launches and copies included."""
+        return short.after - len(self.calculated) + len(self.kernels) - self.stored(short)
+
     @property
     def kernels(self) -> list[Written]:
         """The kernels, in order."""
@@ -59,6 +67,11 @@ def schedule(short: ShortStretch, refusal: Refusal, *, on_host: bool) -> Schedul
         on_host: The kernels are for the host.
     """
     return _Scheduling(short, refusal, on_host=on_host).run()
+
+
+def made_by(kernel: Written, short: ShortStretch) -> list[Origin]:
+    """The storages that a kernel stores its results into, in their order."""
+    return [short.effects.touched[index].makes[0] for index in kernel.stores]
 
 
 class _Scheduling:
