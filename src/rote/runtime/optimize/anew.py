@@ -41,7 +41,7 @@ from ..pytorch import below_autograd, undispatched, unseen_functions
 from ..recording import KernelModes, Node
 from .before import Before, as_bytes, swap
 from .effects import LeftAloneError
-from .regions import Item, Schedule
+from .regions import Item, Schedule, targets_of
 from .shortening import ShortStretch
 
 _aten = torch.ops.aten
@@ -229,21 +229,24 @@ class Recapture:
 
     def _launch(self, kernel: Written) -> None:
         """Capture the launch of a kernel that calculates several operations."""
-        operations = self._short.effects.operations
         given = [self._whole(origin, dtype) for origin, dtype in kernel.reads]
-        tokens = [operations[index].results[0] for index in kernel.stores]
+        tokens = targets_of(kernel, self._short)
         with torch.inference_mode(False), torch.no_grad():
             made = [self._target(token) for token in tokens]
             _check_reach(kernel, given)
             flat = [_flat(each) for each in made]
             self._session.launch(self._kernels[kernel], given, flat, kernel.reals, kernel.integers)
         for token, tensor in zip(tokens, made, strict=True):
-            if token.origin in self._last and not self._short.is_shown(token.origin):
+            if token.origin in self._last and not self._is_there(token.origin):
                 self._own.setdefault(token.origin, tensor.untyped_storage())
 
+    def _is_there(self, origin: Origin) -> bool:
+        """Whether a storage is there before a kernel writes it."""
+        return self._short.is_shown(origin) or origin not in self._short.effects.made
+
     def _target(self, token: Token) -> torch.Tensor:
-        """Where a kernel stores a result: where others read it, or in memory that is made for it."""
-        if self._short.is_shown(token.origin):
+        """Where a kernel stores a result: where it is read or written, or in memory that is made for it."""
+        if self._is_there(token.origin):
             if self._reach(token.origin) < self._short.effects.reach[token.origin]:
                 raise LeftAloneError("a storage has become smaller")
             return self._tensor(token)
