@@ -77,6 +77,9 @@ PAGES_NEED := material, mkdocstrings, typer
 
 pytest test-cuda test-long: export OMP_NUM_THREADS := 1
 
+# Tests start a hundred processes, which would each compile rote from its text where the caller forbids to keep bytecode.
+pytest test-cuda test-long: export PYTHONDONTWRITEBYTECODE :=
+
 # Triton's interpreter has to be chosen before anything imports Triton: what it plays has a process of its own.
 pytest: $(INSTALLED)
 	$(WITHOUT_GPU) --ignore=$(INTERPRETED) $(PYTEST_ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import typing
 from typing import NamedTuple
 
 import pytest
@@ -204,6 +205,33 @@ def test_an_answer_to_keywords_is_forgotten(device, name):
             tables.table(3, torch.float32)
         x = torch.full((3,), float(n), device=device)
         assert torch.equal(g(x), x + torch.arange(3, device=device) * tables.scale)
+
+
+class Compared:
+    """Counts how often it is compared."""
+
+    times = 0
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        Compared.times += 1
+        return self is other
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_else_lies_in_a_cache_of_the_standard_library(device, full):
+    """The result is what its function would give, whatever else is there and however it is compared."""
+    for number in range(200 if full else 0):
+        typing.Literal[Compared(), number]
+    before = Compared.times
+    g = rote.graph(lambda x: x * len(typing.Literal["one", "two", 3].__args__))
+    for n in range(CALLS):
+        x = torch.full((3,), float(n), device=device)
+        assert torch.equal(g(x), x * 3)
+    assert g.report().replayed == CALLS - 2, g.explain()
+    assert Compared.times == before
 
 
 class Size(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 import rote
 from rote import Graphed
 from rote.api.report import TierReport
+from rote.base.settings import read_compile_settings
+from rote.runtime.compiling import COMPILERS, Compilers
 from rote.runtime.engine.specialization import Specialization
 from rote.runtime.optimize import before
 from rote.runtime.recording.tiers import FIRST_TIER, Tiers
@@ -611,8 +614,16 @@ def test_random_programs(device, layout):
 # ---------------------------------------------------------------------- a model
 
 
+@pytest.fixture
+def _no_compilers(monkeypatch):
+    """Kernels for its regions are for :mod:`.test_fused`; nobody would wait for these."""
+    off = Compilers(dataclasses.replace(read_compile_settings(), most=0))
+    monkeypatch.setattr(COMPILERS, "get", lambda: off)
+
+
 @pytest.mark.transformers
 @pytest.mark.slow
+@pytest.mark.usefixtures("_no_compilers")
 def test_a_policy(device):
     pytest.importorskip("transformers")
     from examples.pi0_policy import Tabletop, build_policy, noise_sequence

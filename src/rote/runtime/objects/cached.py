@@ -15,13 +15,9 @@ _MARK = object()
 
 
 def asked_key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The key under which a cache keeps the result of a call; None if all of the cache matters.
-
-    That is so if the key cannot be told, or if the cache is full: a new result then replaces another one,
-    depending on the order of earlier calls.
-    """
+    """The key under which a cache keeps the result of a call; None if it cannot be told."""
     given = (*args, *kwargs.values())
-    if _is_full(function) or not all([_is_simple(each) for each in given]):
+    if not all([_is_simple(each) for each in given]):
         return None
     named = [_MARK, *[part for pair in kwargs.items() for part in pair]] if kwargs else []
     if function.cache_parameters()["typed"]:
@@ -29,7 +25,8 @@ def asked_key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return args[0] if not named and len(args) == 1 and type(args[0]) in (int, str) else (*args, *named)
 
 
-def _is_full(function: Any) -> bool:
+def is_full(function: Any) -> bool:
+    """Whether a new result replaces another one of the cache, depending on the order of earlier calls."""
     info = function.cache_info()
     return info.maxsize is not None and info.currsize >= info.maxsize
 
@@ -99,7 +96,7 @@ def remembered(function: Any, asked: Any = None) -> Remembered:
     """The contents of a cache now, or the results under one key."""
     held = [_form(each) for each in cached_in(function, asked)]
     count = function.cache_info().currsize if asked is None else len(held)
-    return Remembered(count, tuple(held), _is_full(function))
+    return Remembered(count, tuple(held), is_full(function))
 
 
 def _form(value: Any) -> Any:

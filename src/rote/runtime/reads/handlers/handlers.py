@@ -20,7 +20,7 @@ import torch
 import torch.autograd.function
 
 from ....base import COLLECTOR, identity, is_internal
-from ...objects import UNSET, Content, asked_key, cached_in, is_standard, remembered
+from ...objects import UNSET, Content, asked_key, cached_in, is_full, is_standard, remembered
 from ...state import ASKED, CACHED, ORDER, REFERENT, VARIABLE, answer
 from ..table import HANDLED, NAMES, lookup, name_of
 from ..trace import PLAIN, TENSOR, Trace, is_in_c, prints, writes
@@ -306,7 +306,8 @@ def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     attribute(trace, "__wrapped__", function)
     if trace.has(function):
-        asked, of_library = asked_key(function, args, kwargs), _is_of_library(function.__wrapped__)
+        of_library = _is_of_library(function.__wrapped__)
+        asked = asked_key(function, args, kwargs) if of_library or not is_full(function) else None
         info = function.cache_info()
         told = ("cached", identity(function), info.misses, info.currsize)
         if not (of_library and asked is None and told in trace.told):
