@@ -422,27 +422,7 @@ def test_too_much_is_written(device, monkeypatch):
             soon(g)
         assert_same(g(x, total), steps(x) + (number + 1), f"call {number}")
     found = tier(g)
-    assert found is not None and not found.used and "before the replay is not at hand" in found.left[0].reason
-
-
-def test_gradients_are_left_as_captured(device):
-    lin = nn.Linear(4, 4).to(device)
-
-    def fn(x: Tensor) -> Tensor:
-        return steps(lin(x))
-
-    g = rote.graph(fn, keep=True)
-    for number, (x,) in enumerate(rows(device)):
-        if number == 3:
-            soon(g)
-        lin.zero_grad()
-        g(x).sum().backward()
-        mine = lin.weight.grad
-        lin.zero_grad()
-        fn(x).sum().backward()
-        assert_same(mine, lin.weight.grad, f"call {number}")
-    found = tier(g)
-    assert found is not None and not found.used and "require grad" in found.left[0].reason
+    assert found is not None and not found.used and "no more than 10 B are copied" in found.left[0].reason
 
 
 def test_other_switches_inside(device):

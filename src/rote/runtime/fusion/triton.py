@@ -72,6 +72,7 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
         integers=body.integers,
         grid=Programs(count=-(-body.count // block), warps=max(1, min(4, block // 128))),
         capability=capability,
+        in_place=body.in_place,
     )
 
 
