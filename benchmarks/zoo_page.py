@@ -21,8 +21,8 @@ PAGE = ROOT / "docs" / "zoo.md"
 SETTLED, SLOWER = 0.5, 1.05
 """The share of calls from which a program counts as replayed; the time over plain that counts as slower."""
 
-OURS = ("RT308",)
-"""Reasons that are rote's own doing: plain calls to compare replays with."""
+NO_REASON = ("a plain call was made", "tracing may take")
+"""So begins what says nothing of the program: calls that rote compares replays with, and its bound."""
 
 HEAD = """\
 # Programs of other libraries
@@ -109,10 +109,12 @@ def _why(compared: list[dict[str, Any]]) -> str:
 
 
 def _reason(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The reason that says most: of those that came often, the first with a line."""
-    found = [reason for reason in row["reasons"] if reason["code"] not in OURS]
-    often = [reason for reason in found if 2 * reason["count"] >= found[0]["count"]]
-    return min(often, key=lambda reason: not reason["where"], default=None)
+    """The reason that came most often after the warm-up, or else before; the bound, if there is no other."""
+    found = [*row["reasons"], *row.get("before", ())]
+    telling = [reason for reason in found if not reason["message"].startswith(NO_REASON)]
+    bounds = [reason for reason in found if reason["message"].startswith(NO_REASON[1])]
+    new = [reason for reason in bounds if ";" in reason["message"]]  # it says what is new in each call
+    return next(iter([*new[:1], *telling, *bounds]), None)
 
 
 def _table(rows: dict[str, dict[str, Any]]) -> str:

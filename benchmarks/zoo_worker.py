@@ -80,8 +80,15 @@ class Counts:
             sum(report.calls for report in reports), sum(report.replayed for report in reports), reasons
         )
 
+    def told(self) -> list[dict[str, Any]]:
+        """The reasons, those that came most often first."""
+        return [
+            {"code": code, "where": where, "message": text, "count": count}
+            for (code, where, text), count in self.reasons.most_common()
+        ]
+
     def since(self, early: Counts) -> dict[str, Any]:
-        """Shares after the warm-up, and the reasons that came most often since."""
+        """Shares after the warm-up, and the reasons that came most often since, and before."""
         calls, replayed = self.calls - early.calls, self.replayed - early.replayed
         before = Counter[tuple[str, str]]()
         for (code, where, _), count in early.reasons.items():
@@ -97,6 +104,7 @@ class Counts:
             "replayed_calls": self.replayed,
             "replayed": round(replayed / calls, 4) if calls else 0.0,
             "reasons": late[:KEPT_REASONS],
+            "before": early.told()[:KEPT_REASONS],
         }
 
 

@@ -146,17 +146,16 @@ def test_the_page(tmp_path: Path) -> None:
         return known | {"outcome": "compared", "equal": True, "replayed": 1.0, "reasons": []} | more
 
     reasons = [
-        {"code": "RT309", "where": "", "message": "bounded\nremedy", "count": 9},
-        {
-            "code": "RT201",
-            "where": "a.py:3",
-            "message": "x was 0x7f00aa00bb and is *new*\nremedy",
-            "count": 9,
-        },
+        {"code": "RT309", "where": "", "message": "tracing may take 6 %\nremedy", "count": 9},
+        {"code": "RT308", "where": "", "message": "a plain call was made\nremedy", "count": 9},
     ]
+    message = "x was 0x7f00aa00bb and is *new*\nremedy"
+    before = [{"code": "RT201", "where": "a.py:3", "message": message, "count": 9}]
     rows = {
         "timm:good_one": row(first=2.0, afterwards=0.5, late=0.4),
-        "timm:slow_one": row(first=9.0, afterwards=1.2, late=1.0, replayed=0.0, reasons=reasons),
+        "timm:slow_one": row(
+            first=9.0, afterwards=1.2, late=1.0, replayed=0.0, reasons=reasons, before=before
+        ),
         "timm:wrong_one": row(equal=False, difference="call 3 differs"),
         "timm:gone": row(outcome="cannot be imported", detail="ImportError: no"),
     }

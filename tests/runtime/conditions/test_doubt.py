@@ -75,3 +75,33 @@ def test_what_no_longer_differs_says_nothing_of_the_rest(one: Any, other: Any, q
         if other is not one:
             other(settings, bool(second))
         assert guard.holds() is (not first and not (second and other is not one))
+
+
+@pytest.mark.parametrize("change", [set_rate, set_lr])
+def test_where_nothing_was_replaced_nothing_is_looked_for(
+    change: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings()
+    guard = guard_of(settings)
+    change(settings, True)
+    assert not guard.holds()
+    looked = list[int]()
+    differing = Guard._differing
+    monkeypatch.setattr(Guard, "_differing", lambda self: looked.append(1) or differing(self))
+    assert guard.moved() is None and not looked
+    change(settings, False)
+    assert guard.holds()
+
+
+def test_what_lies_in_the_place_of_another_is_found_though_the_other_differs() -> None:
+    """The slot that differed last belongs to an object that is gone."""
+    home = {"settings": Settings()}
+    again = look_again(noted(lambda: read(home["settings"])).reads, ExecutedCode(), {})
+    guard, old = Guard(again.snapshot, {}, {}, [], {}, set()), home["settings"]
+    set_lr(old, True)
+    assert not guard.holds() and guard.still_differs()
+    home["settings"] = Settings()
+    home["settings"].mean = old.mean
+    assert not guard.holds()
+    moved = guard.moved()
+    assert moved is not None and moved.holds()

@@ -163,7 +163,7 @@ class Guard:
         Returns:
             It, if it holds; None if nothing is moved, or something else has changed.
         """
-        if self.tensors.dead:
+        if self.tensors.dead or self._is_refuted():
             return None
         whole = self._unfolded()
         pairs = whole._pairs()
@@ -171,6 +171,17 @@ class Guard:
             return None
         other = whole._follow(pairs)
         return other if other.holds() else None
+
+    def _is_refuted(self) -> bool:
+        """Whether one slot says that no objects could lie in the place of others and read the same.
+
+        It does if what differed last still does, can have nothing in its place, and lies where it lay. That
+        takes a few reads, and to look for what has been replaced one for each slot.
+        """
+        if self._followed is not None or not self.still_differs() or self._doubt is None:
+            return False
+        (entry,) = self._doubt.entries
+        return not can_pair(type(entry.value)) and self._known.lies_as_before(entry.container)
 
     def _pairs(self) -> Pairs | None:
         """Objects in slots that differ, with what lies there now; None if there are none."""

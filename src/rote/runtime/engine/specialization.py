@@ -232,7 +232,7 @@ class Specialization:
         if self.limits.keep:  # nothing is measured
             recording.settle_tiers()
         self._ledger.add_work(perf_counter() - began)
-        recording.improve_at(recording.tiers.following(recording.replays, recording.root))
+        recording.improve_at(recording.tiers.following(recording.replays, recording.root, nodes))
 
     def _stop_sharing_gradients(self, recording: Recording, call: Call, site: Site) -> Answer:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""

@@ -19,7 +19,7 @@ from ..fusion import Fusible, NoKernelError, Written, plan_group
 from ..operators import short
 from ..program import Operation, Origin, Token
 from .shortening import ShortRun, ShortStretch
-from .versions import Store, Versions, Whole
+from .versions import InPlaceStore, Versions, Whole
 
 Item = int | Written
 """An operation, by index, or a kernel."""
@@ -94,7 +94,7 @@ class _Scheduling:
         self._fusible: dict[int, Fusible] = {}
         self._refused = Counter[str]()
         self._whole = whole
-        self._stores: dict[int, Store] = {}
+        self._stores: dict[int, InPlaceStore] = {}
 
     def run(self) -> Schedule:
         runs = tuple([tuple(self._run(run)) for run in self._short.runs])
@@ -141,7 +141,7 @@ class _Scheduling:
         return self._allowed(each, operation)
 
     def _look_in_place(self, index: int, operation: Operation) -> Fusible | None:
-        store = Store.of(index, operation, self._whole)
+        store = InPlaceStore.of(index, operation, self._whole)
         if store is None or store.target.look.on_host is not self._on_host:
             return None
         each = self._allowed(store.value, operation)
@@ -176,7 +176,9 @@ class _Scheduling:
                 between.append(each)
         yield from self._without_stores(between)
 
-    def _with_stores(self, waiting: Sequence[Fusible], stores: Mapping[int, Store]) -> list[Item] | None:
+    def _with_stores(
+        self, waiting: Sequence[Fusible], stores: Mapping[int, InPlaceStore]
+    ) -> list[Item] | None:
         """What runs for a group with operations in place, if kernels can store what these write."""
         versions, inside = Versions(waiting, stores), {each.index for each in waiting}
         last = versions.last.values()

@@ -46,7 +46,7 @@ Whole = Callable[[Token], bool]
 
 
 @dataclass(frozen=True)
-class Store:
+class InPlaceStore:
     """An operation in place.
 
     Attributes:
@@ -58,7 +58,7 @@ class Store:
     target: Token
 
     @classmethod
-    def of(cls, index: int, operation: Operation, whole: Whole) -> Store | None:
+    def of(cls, index: int, operation: Operation, whole: Whole) -> InPlaceStore | None:
         """An operation in place as a value; None if it is none, or no such value."""
         name = _VALUES.get(operation.name.removeprefix("aten::"))
         if name is None or operation.written != (0,) or not isinstance(operation.operands[0], Token):
@@ -89,7 +89,7 @@ class Versions:
         last: The operation that gives the last version of each memory.
     """
 
-    def __init__(self, waiting: Sequence[Fusible], stores: Mapping[int, Store]) -> None:
+    def __init__(self, waiting: Sequence[Fusible], stores: Mapping[int, InPlaceStore]) -> None:
         self.group: list[Fusible] = []
         self.last: dict[Origin, int] = {}
         self._count = Counter[Origin]()

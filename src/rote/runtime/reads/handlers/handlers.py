@@ -36,6 +36,7 @@ from .attributes import (
     store_attribute,
 )
 from .calls import called, handed_on, instance_of, read_partial, subclass_of
+from .classes import asked_or_made, stated
 from .containers import (
     advance,
     contains,
@@ -46,7 +47,6 @@ from .containers import (
     length,
     looked_up,
     merged,
-    methods,
     refuse_identity,
     same,
     special,
@@ -177,20 +177,6 @@ def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
             content(trace, each)
     for each in args[: len(args) == 1]:
         iterate(trace, each)
-
-
-def _type(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note ``type(value)``, or the making of a class, which runs hooks of its bases and of its attributes."""
-    if len(args) == 1 and trace.has(args[0]):
-        trace.kind(args[0])
-        trace.seen.add(("type", identity(args[0])))
-    bases, table = args[-2:] if len(args) >= 3 else ((), {})
-    for each in bases if issubclass(type(bases), tuple) else ():
-        if issubclass(type(each), type):
-            trace.runs(trace.class_slot(each, "__init_subclass__"))
-    for each in tuple(table.values()) if type(table) is dict else ():
-        methods(trace, each)
-        trace.runs(trace.class_slot(type(each), "__set_name__"))
 
 
 def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -587,6 +573,7 @@ _BY_WORD: dict[str, Handler] = {
     "attributes": _asks("__dict__"),
     "cached": _cached,
     "callable": _each(_callable, 1),
+    "class": stated,
     "clear": _one(lambda trace, value: trace.change(value)),
     "coded": _coded,
     "compiled": lambda trace, *_: None,  # a region is an operation and depends on nothing but its inputs
@@ -635,7 +622,7 @@ _BY_WORD: dict[str, Handler] = {
     "taken_apart": _taken_apart,
     "text": _each(text),
     "truth": _each(truth),
-    "type": _type,
+    "type": asked_or_made,
     "variable": _variable,
     "warn": _warn,
     "weak": _weak,
