@@ -497,6 +497,8 @@ UPDATES: dict[str, Callable[[Tensor, Tensor, float], Any]] = {
     "fill_": lambda a, b, n: a.fill_(n),
     "addcmul_": lambda a, b, n: a.addcmul_(a, b, value=n),
     "product": lambda a, b, n: a.copy_(a @ b),
+    "bits": lambda a, b, n: a.mul_((b.view(torch.int32).reshape(-1)[:9].reshape(3, 3) > 0) + n),
+    "halves": lambda a, b, n: a.sub_((b.view(torch.int16)[:, :3] > 0) * n).mul_(b),
     "negative": lambda a, b, n: a.add_(-(a * n)).sub_(a.t()),
 }
 STEPS = st.lists(

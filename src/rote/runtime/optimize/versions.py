@@ -117,7 +117,8 @@ class Versions:
             if any([self.last[origin] != index for origin, index in mine.items()]):
                 return None
             if isinstance(item, Written):
-                if not all([_is_read_where_it_is_stored(item, origin) for origin in mine]):
+                targets = [self._stores[index].target for index in mine.values()]
+                if not all([_is_read_where_it_is_stored(item, target) for target in targets]):
                     return None
                 in_place = any([origin in mine for origin in reads])
                 found.append(replace(item, body=replace(item.body, in_place=in_place)) if in_place else item)
@@ -151,9 +152,11 @@ def _reads(item: Written | Fusible) -> Collection[Origin]:
     return {token.origin for token in item.operation.tokens}
 
 
-def _is_read_where_it_is_stored(kernel: Written, origin: Origin) -> bool:
+def _is_read_where_it_is_stored(kernel: Written, target: Token) -> bool:
     """Whether a kernel looks at no element of a memory but the one that it stores there."""
-    numbers = {number for number, (read, _) in enumerate(kernel.reads) if read == origin}
+    types = {number: dtype for number, (origin, dtype) in enumerate(kernel.reads) if origin == target.origin}
+    if any([dtype is not target.dtype for dtype in types.values()]):
+        return False
     same = ElementPosition.same(kernel.body.count)
-    loaded = [value for value in kernel.body.values if isinstance(value, Loaded) and value.tensor in numbers]
+    loaded = [value for value in kernel.body.values if isinstance(value, Loaded) and value.tensor in types]
     return all([value.position == same and not value.within for value in loaded])
