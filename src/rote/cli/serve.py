@@ -12,8 +12,7 @@ import typer
 
 from ..base import MisuseError, read_api_key
 from ..serving import PolicyServer, Served, ServeOptions, Stopped, WireLimits, decode, served
-from .failures import UNABLE, told
-from .output import check_installed
+from .output import UNABLE, check_installed, told
 from .target import Arg, Target, built
 
 _OPTIONS, _LIMITS = ServeOptions(), WireLimits()

@@ -96,7 +96,7 @@ def generic_of(fields: Mapping[Any, Any]) -> np.generic:
 
 
 def _check_fields(fields: Mapping[Any, Any], mark: bytes, wanted: tuple[bytes, ...]) -> None:
-    if fields.keys() != {mark, *wanted} or fields[mark] is not True:
+    if set(fields) != {mark, *wanted} or fields[mark] is not True:
         names = ", ".join(name.decode() for name in wanted)
         raise MessageError(
             f"a map with {mark.decode()} is to have {mark.decode()}: true, {names} and nothing else"

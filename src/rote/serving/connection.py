@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arrays import MessageError
 from .inference import Reply
-from .metrics import Metrics, Outcome
+from .metrics import Metrics, RequestOutcome
 from .options import ServeOptions
 from .reading import decode
 from .thread import OverfullError
@@ -87,14 +87,14 @@ class Client:
             await self._connection.send(metadata)
             await self._requests(ending)
         except _RefusalError as refusal:
-            self._metrics.count(Outcome.MALFORMED)
+            self._metrics.count(RequestOutcome.MALFORMED)
             LOG.warning("%s: %s", self._name, refusal.text)
             with suppress(ConnectionClosed):
                 await self._say(refusal.text)
             await self._connection.close(refusal.code, refusal.text[:_MOST_REASON])
         except ConnectionClosed as closed:  # what the client waited for is dropped
             if closed.sent is not None and closed.sent.code in _FAULTS:
-                self._metrics.count(Outcome.MALFORMED)
+                self._metrics.count(RequestOutcome.MALFORMED)
                 LOG.warning("%s: %s", self._name, closed)
         finally:
             ending.cancel()
@@ -146,7 +146,7 @@ class Client:
         try:
             asked = await self._ask(observation, came, last_s)
         except OverfullError as error:
-            self._metrics.count(Outcome.REFUSED)
+            self._metrics.count(RequestOutcome.REFUSED)
             await self._say(str(error))
             return
         except Exception as error:  # of the warm-up
@@ -154,7 +154,7 @@ class Client:
             return
         reply = await self._reply(asked)
         if reply is not None:
-            self._metrics.count(Outcome.ANSWERED)
+            self._metrics.count(RequestOutcome.ANSWERED)
             self._metrics.waits.add(reply.waited_s)
             self._metrics.inferences.add(reply.infer_s)
             await self._connection.send(reply.message)
@@ -172,17 +172,18 @@ class Client:
             await self._failed(error)
             return None
         finally:
-            answer.cancel()  # what has not begun is never made; a result that comes later is dropped
+            asked.cancel()  # what has not begun is never made
+            answer.cancel()  # a result that comes later is dropped
         if self._left.done():
-            self._metrics.count(Outcome.LEFT)
+            self._metrics.count(RequestOutcome.LEFT)
             return None
-        self._metrics.count(Outcome.TIMED_OUT)
+        self._metrics.count(RequestOutcome.TIMED_OUT)
         LOG.warning("%s: no answer within %s s", self._name, limit)
         await self._say(f"there was no answer within {limit:g} s; one that comes later is dropped")
         return None
 
     async def _failed(self, error: Exception) -> None:
-        self._metrics.count(Outcome.FAILED)
+        self._metrics.count(RequestOutcome.FAILED)
         LOG.error("%s: the policy failed", self._name, exc_info=error)
         await self._say(_told(error, self._options.tracebacks))
 

@@ -31,7 +31,7 @@ _BOUNDS_S = (
 )
 
 
-class Outcome(Enum):
+class RequestOutcome(Enum):
     """What became of a request."""
 
     ANSWERED = "answered"
@@ -70,15 +70,15 @@ class Metrics:
     """The counts of one server; they are kept on its event loop alone."""
 
     def __init__(self) -> None:
-        self._outcomes: Counter[Outcome] = Counter()
+        self._outcomes: Counter[RequestOutcome] = Counter()
         self.waits = Histogram()
         self.inferences = Histogram()
 
-    def count(self, outcome: Outcome) -> None:
+    def count(self, outcome: RequestOutcome) -> None:
         """Count a request."""
         self._outcomes[outcome] += 1
 
-    def of(self, outcome: Outcome) -> int:
+    def of(self, outcome: RequestOutcome) -> int:
         """How many requests came to that."""
         return self._outcomes[outcome]
 
@@ -86,7 +86,9 @@ class Metrics:
         """All metrics: those counted here, what is the case now, and what a report has."""
         name = "rote_serve_requests_total"
         lines = [*_head(name, "Requests by what became of them.", "counter")]
-        lines += [f'{name}{{outcome="{outcome.value}"}} {self._outcomes[outcome]}' for outcome in Outcome]
+        lines += [
+            f'{name}{{outcome="{outcome.value}"}} {self._outcomes[outcome]}' for outcome in RequestOutcome
+        ]
         lines += self.waits.lines(
             "rote_serve_wait_seconds", "From a request to the beginning of its inference."
         )

@@ -63,6 +63,6 @@ class ServeOptions:
             raise OptionError("api_key is empty or has other letters than printable ASCII without spaces")
         if self.api_key is None and not is_local(self.host):
             raise OptionError(
-                f"host={self.host!r} lets other machines in: give a key as well, in the variable ROTE_API_KEY "
-                "or by --api-key, or listen on 127.0.0.1"
+                f"host={self.host!r} lets other machines in: give a key as well, in ROTE_API_KEY or "
+                "by --api-key, or listen on 127.0.0.1"
             )

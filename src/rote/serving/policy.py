@@ -103,8 +103,8 @@ def served(
 def _check_policy(graphs: bool | None, device: str | None, name: str) -> None:
     if graphs:
         raise MisuseError(
-            f"{name} returned an object with infer, which takes and returns arrays: graph what infer "
-            "calls between tensors, in the target (rote.graph(..., keep=True)), or return a callable that takes tensors"
+            f"{name} returned an object with infer, which takes and returns arrays: graph what infer calls "
+            "between tensors, in the target (rote.graph(..., keep=True)), or return a callable of tensors"
         )
     if device is not None:
         raise MisuseError(
@@ -122,7 +122,7 @@ def _metadata(made: Any, name: str) -> dict[str, Any]:
 
 
 def _place(function: Any) -> torch.device:
-    parameters = getattr(function, "parameters", None)
+    parameters: Any = getattr(function, "parameters", None)
     first = next(iter(parameters()), None) if callable(parameters) else None
     return first.device if isinstance(first, torch.Tensor) else torch.device("cpu")
 

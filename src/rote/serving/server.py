@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _REPORT_S = 1.0
 """How long a page of metrics waits for a report of the graphed callable."""
 
-_LAST_S = 2.0
-"""How long the end waits for connections that were cut off."""
+_LAST_S = 1.0
+"""How long a client that is told that its connection is closed has for its last word."""
 
 
 class Stopped(Enum):
@@ -98,7 +98,7 @@ class PolicyServer:
             server = await serve(
                 self._client, options.host, options.port,
                 origins=[None], compression=None, process_request=self._http, max_queue=1, logger=silent,
-                max_size=options.limits.message_bytes, close_timeout=min(10.0, options.drain_s),
+                max_size=options.limits.message_bytes, close_timeout=_LAST_S,
             )  # fmt: skip
         except OSError as error:
             raise EnvironmentError_(
@@ -171,7 +171,7 @@ class PolicyServer:
             asyncio.create_task(each.close(ENDING, "the server ends")) for each in self._clients()
         ]:
             await closing
-        await asyncio.wait({closed}, timeout=_LAST_S)
+        await asyncio.wait({closed}, timeout=2 * _LAST_S)
         closed.cancel()
         return Stopped.CUT_OFF
 

@@ -112,9 +112,14 @@ class InferenceThread:
             return
         try:
             result = wanted.function()
-        except BaseException as error:  # SystemExit of a policy does not end the server
+        except Exception as error:
             self._rest()
             future.set_exception(error)
+        except BaseException as error:  # SystemExit would end the event loop, where it is raised again
+            self._rest()
+            contained = MisuseError(f"the policy raised {type(error).__name__}: {error}")
+            contained.__cause__ = error
+            future.set_exception(contained)
         else:
             self._rest()  # first, or whoever gets the result finds the thread busy
             future.set_result(result)
