@@ -85,24 +85,13 @@ def test_a_process_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     """SIGTERM in the middle of an inference: the answer comes, then the end."""
     (tmp_path / "policy.py").write_text(TARGET)
     (tmp_path / "example.msgpack").write_bytes(clients.pack({"s": 0}))
-    command = [
-        sys.executable,
-        "-m",
-        "rote",
-        "serve",
-        "policy.py:Slow",
-        "--port",
-        "0",
-        "--example",
-        "example.msgpack",
-    ]
+    target, example = f"{tmp_path}/policy.py:Slow", str(tmp_path / "example.msgpack")
+    command = [sys.executable, "-m", "rote", "serve", target, "--port", "0", "--example", example]
     environment = {**os.environ, "ROTE_API_KEY": "secret"}
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
-        assert said.startswith("policy.py:Slow is served at ws://127.0.0.1:")
+        assert said.startswith(f"{target} is served at ws://127.0.0.1:")
         port = int(said.rpartition(":")[2])
         headers = {"Authorization": "Api-Key secret"}
         with clients.Asking(port, additional_headers=headers) as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ import numpy as np
 from websockets.sync.client import ClientConnection, connect
 
 from rote.serving import PolicyServer, ServeOptions, Stopped, served
+
+LOG = logging.getLogger("rote.serving")
 
 PATIENCE_S = 60
 """A wait that takes longer fails the test."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import threading
 import time
@@ -24,7 +23,6 @@ pytest.importorskip("msgpack", reason="serving needs msgpack: pip install 'rote[
 clients = pytest.importorskip(
     "tests.serving.clients", reason="serving needs websockets: pip install 'rote[serve]'"
 )
-LOG = logging.getLogger("rote.serving")
 running, wait_for, Gate = clients.running, clients.wait_for, clients.Gate
 
 
@@ -213,7 +211,9 @@ def test_without_an_example_the_first_observation_warms_up() -> None:
 
 
 def test_a_warm_up_that_fails_is_told_to_its_client_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LOG, "disabled", True)  # what pytest keeps of a log has frames, and what is in them
+    monkeypatch.setattr(
+        clients.LOG, "disabled", True
+    )  # what pytest keeps of a log has frames, and what is in them
     act = policy()
     with running(act) as server, server.client() as client:
         with pytest.raises(clients.FailedError, match="KeyError: 'state'"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import pickle
 import random
@@ -30,7 +29,7 @@ running, wait_for, Gate, FailedError = clients.running, clients.wait_for, client
 @pytest.fixture(autouse=True)
 def _no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """What pytest keeps of a log has frames, and what is in them."""
-    monkeypatch.setattr(logging.getLogger("rote.serving"), "disabled", True)
+    monkeypatch.setattr(clients.LOG, "disabled", True)
 
 
 def echo() -> Any:
