@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from examples.pi0_policy import Tabletop, build_policy, noise_sequence
+from websockets.sync.client import connect
 
 from rote.serving import WireLimits, decode, encode
 
@@ -122,8 +123,6 @@ def asked(
     size: str, settings: Settings, inputs: list[dict[str, Any]], number: int, options: tuple[str, ...] = ()
 ) -> ServedCalls:
     """Ask a server of its own a number of times, in turn with each observation."""
-    from websockets.sync.client import connect
-
     seconds: list[float] = []
     infer_s: list[float] = []
     answers: list[list[np.ndarray[Any, Any]]] = [[] for _ in inputs]

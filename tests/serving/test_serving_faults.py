@@ -110,6 +110,18 @@ def test_an_answer_that_comes_too_late_is_given_to_nobody() -> None:
         assert (server.requests("timed_out"), server.requests("answered")) == (2, 2)
 
 
+def test_a_warm_up_that_hangs_holds_up_nobody_for_longer_than_a_request_may_take() -> None:
+    gate = Gate()
+    with running(gate, timeout_s=0.05) as server, server.client() as one, server.client() as two:
+        one.send({"n": 1})
+        assert gate.entered.wait(clients.PATIENCE_S)
+        with pytest.raises(FailedError, match="the server is busy: it warms up for another client"):
+            two.infer({"n": 2})
+        gate.open.set()
+        assert one.answer()["n"] == 1 and two.infer({"n": 3})["n"] == 3
+        assert server.requests("refused") == 1
+
+
 # --- More than the server takes --------------------------------------------------------------------------
 
 

@@ -121,9 +121,9 @@ def _metadata(made: Any, name: str) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", found))
 
 
-def _place(function: Any) -> torch.device:
-    parameters: Any = getattr(function, "parameters", None)
-    first = next(iter(parameters()), None) if callable(parameters) else None
+def _place(function: Callable[..., Any]) -> torch.device:
+    parameters = getattr(function, "parameters", None)
+    first: Any = next(cast("Any", parameters()), None) if callable(parameters) else None
     return first.device if isinstance(first, torch.Tensor) else torch.device("cpu")
 
 

@@ -31,7 +31,7 @@ from .metrics import CONTENT_TYPE, Metrics
 from .options import ServeOptions
 from .policy import Served
 from .reading import NO_SERVE
-from .thread import InferenceThread
+from .thread import InferenceThread, OverfullError
 from .warming import WarmUp
 from .writing import encode
 
@@ -90,12 +90,18 @@ class PolicyServer:
             from websockets.asyncio.server import serve
         except ModuleNotFoundError as error:
             raise EnvironmentError_(NO_SERVE) from error
+        try:
+            if self._served.examples and not await self._warmed_up():
+                return await self._stopped(Stopped.DRAINED)
+            return await self._serve(serve, opened)
+        finally:
+            self._thread.stop(0.0)
+
+    async def _serve(self, serve: Callable[..., Any], opened: Callable[[int], None]) -> Stopped:
         options = self._options
-        if self._served.examples and not await self._warmed_up():
-            return await self._stopped(Stopped.DRAINED)
         silent = logging.Logger("websockets", logging.CRITICAL + 1)  # or each port scan is a traceback
         try:
-            server = await serve(
+            server: Server = await serve(
                 self._client, options.host, options.port,
                 origins=[None], compression=None, process_request=self._http, max_queue=1, logger=silent,
                 max_size=options.limits.message_bytes, close_timeout=_LAST_S,
@@ -144,10 +150,22 @@ class PolicyServer:
     async def _ask(self, observation: Any, came: float, last_s: float | None) -> Future[Reply]:
         """Submit an observation; without an example, the first one warms the policy up."""
         if not self._warm:
-            async with self._warming:  # if it fails, the next client's is tried
-                if not self._warm:
-                    self._take(await asyncio.wrap_future(self._submit_warm_up((observation,))))
+            await self._warm_up_with(observation)
         return self._thread.submit(partial(inference, lambda: self._served, observation, came, last_s))
+
+    async def _warm_up_with(self, observation: Any) -> None:
+        """Warm up with the observation of a client; where that fails, the next client's is tried."""
+        try:
+            await asyncio.wait_for(self._warming.acquire(), self._options.timeout_s)
+        except TimeoutError as error:
+            raise OverfullError(
+                "the server is busy: it warms up for another client; try again later"
+            ) from error
+        try:
+            if not self._warm:
+                self._take(await asyncio.wrap_future(self._submit_warm_up((observation,))))
+        finally:
+            self._warming.release()
 
     async def _client(self, connection: ServerConnection) -> None:
         reset = self._served.reset
