@@ -1,4 +1,4 @@
-# make demo | test | test-words-off | test-cuda | test-long | test-openpi-client | fuzz | bench | bench-cases
+# make demo | test | test-words-off | test-cuda | test-long | test-openpi-client | fuzz | bench | bench-cases | zoo
 #      docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-words-off test-cuda test-long test-openpi-client fuzz bench bench-cases docs lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo test test-words-off test-cuda test-long test-openpi-client fuzz bench bench-cases zoo docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -44,6 +44,26 @@ bench: $(INSTALLED)
 bench-cases: $(INSTALLED)
 	$(PY) -m benchmarks.run
 
+# Programs of many libraries, plain and graphed, and their page. ZOO_ENV is the environment with those libraries, which
+# is made where there is none; ZOO_PY=python takes a Python as it is instead, and what it lacks is a row that says so.
+ZOO_ENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rote/zoo
+ZOO_PY  ?= $(ZOO_ENV)/bin/python
+ZOO_ARGS ?= --resume
+zoo: $(if $(filter $(ZOO_ENV)/bin/python,$(ZOO_PY)),$(ZOO_ENV)/.installed)
+	$(ZOO_PY) -m benchmarks.zoo_run $(ZOO_ARGS)
+
+# torch first, as .venv; what comes with kernels for CUDA alone stands beside the rest, or is installed without them.
+ZOO_VISION := torchvision==0.28.0 timm==1.0.31 open-clip-torch==3.3.0 segmentation-models-pytorch==0.6.0
+ZOO_ALONE  := torchaudio==2.11.0 torchrl==0.14.1
+$(ZOO_ENV)/.installed: benchmarks/zoo/requirements.txt
+	$(or $(BASE_PY),$(READY_PY)) -m venv $(ZOO_ENV)
+	$(ZOO_ENV)/bin/pip install -q torch==2.13.0 numpy
+	$(ZOO_ENV)/bin/pip install -q torch==2.13.0 -r $<
+	$(ZOO_ENV)/bin/pip install -q --no-deps $(ZOO_ALONE)
+	$(ZOO_ENV)/bin/python -c 'import torchaudio' 2>/dev/null || rm -f $(ZOO_ENV)/lib/python*/site-packages/torchaudio/lib/*.so
+	$(ZOO_ENV)/bin/pip install -q --no-deps --upgrade --target $(ZOO_ENV)/vision $(ZOO_VISION)
+	@touch $@
+
 # Checkers and pages are made side by side, before the tests take both cores.
 test: $(INSTALLED)
 	$(MAKE) -j2 lint docs
@@ -56,6 +76,9 @@ docs: $(INSTALLED)
 PAGES_NEED := material, mkdocstrings, typer
 
 pytest test-cuda test-long: export OMP_NUM_THREADS := 1
+
+# Tests start a hundred processes, which would each compile rote from its text where the caller forbids to keep bytecode.
+pytest test-cuda test-long: export PYTHONDONTWRITEBYTECODE :=
 
 # Triton's interpreter has to be chosen before anything imports Triton: what it plays has a process of its own.
 pytest: $(INSTALLED)

@@ -17,6 +17,7 @@ import pytest
 import torch
 from tests import frozen
 from tests.clock import set_costs
+from tests.seeds import seed
 
 from rote import Graphed
 from rote.api.report import ReasonReport
@@ -84,7 +85,7 @@ def _same_cost(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
     torch.set_num_threads(1)
-    torch.manual_seed(0)
+    seed(0)
     random.seed(0)
     numpy.random.seed(0)
     before = _ambient()

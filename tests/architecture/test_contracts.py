@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -30,6 +32,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
+@functools.cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -59,7 +62,7 @@ def test_rooms_import_downwards_only():
 # --- Import does nothing ---------------------------------------------------------------------------------
 
 IMPORT_PROBE = """
-import atexit, gc, signal, sys, threading, warnings
+import atexit, gc, json, signal, sys, threading, warnings
 import numpy, torch
 import torch.utils._pytree as pytree
 
@@ -86,41 +89,54 @@ def state():
         "warning filters": list(warnings.filters),
     }
 
+def modules(*names):
+    return [name for name in sys.modules if name.startswith(names)]
+
+read = []
+sys.addaudithook(lambda event, args: event == "open" and ".md" in str(args[0]) and read.append(args[0]))
 before = state()
 import rote
 after = state()
-for name, value in before.items():
-    if after[name] != value:
-        print(f"{name}: {value} -> {after[name]}")
+told = {
+    "changed": [f"{name}: {was} -> {after[name]}" for name, was in before.items() if after[name] != was],
+    "quantization": modules("rote.quant"),
+    "texts": list(read),
+}
+from rote.hazards.rules import HOST_READ
+assert HOST_READ.remedy and HOST_READ.documentation
+told["texts for one rule"] = list(read)
+g = rote.graph(lambda x: torch.nn.functional.linear(x, x).relu())
+for _ in range(4):
+    g(torch.ones(4, 4))
+told["replayed"] = g.report().replayed
+told["compiler"] = modules("torch._dynamo", "torch._inductor", "sympy")
+print(json.dumps(told))
 """
 
 
-def test_import_changes_nothing():
+@pytest.fixture(scope="module")
+def new_process():
+    """What the import of rote does to a process, and then a recording."""
     done = run_python("-c", IMPORT_PROBE)
     assert done.returncode == 0, done.stderr
-    assert not done.stdout, "import rote changed\n" + done.stdout
+    return json.loads(done.stdout)
 
 
-def test_import_leaves_the_quantization_alone():
-    done = run_python("-c", "import rote, sys; print([m for m in sys.modules if m.startswith('rote.quant')])")
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+def test_import_changes_nothing(new_process):
+    assert not new_process["changed"]
 
 
-TEXTS_PROBE = """
-import sys
-read = []
-sys.addaudithook(lambda event, args: event == "open" and ".md" in str(args[0]) and read.append(args[0]))
-import rote
-from rote.hazards.rules import HOST_READ
-assert not read, read
-assert HOST_READ.remedy and HOST_READ.documentation
-assert len(read) == 1, read
-"""
+def test_import_leaves_the_quantization_alone(new_process):
+    assert not new_process["quantization"]
 
 
-def test_import_reads_no_text_of_a_rule():
-    done = run_python("-c", TEXTS_PROBE)
-    assert done.returncode == 0, done.stderr
+def test_import_reads_no_text_of_a_rule(new_process):
+    assert not new_process["texts"]
+    assert len(new_process["texts for one rule"]) == 1
+
+
+def test_the_compiler_is_not_imported_for_a_recording(new_process):
+    assert new_process["replayed"] and not new_process["compiler"]
 
 
 def test_data_files_are_packaged():
@@ -231,15 +247,3 @@ def test_files_are_documented():
 )
 def test_rules_find_what_they_name(rule, text, expected):
     assert list(rule(ast.parse(text))) == expected
-
-
-def test_the_compiler_is_not_imported_for_a_recording():
-    code = (
-        "import sys, torch, rote\n"
-        "g = rote.graph(lambda x: torch.nn.functional.linear(x, x).relu())\n"
-        "for _ in range(4): g(torch.ones(4, 4))\n"
-        "assert g.report().replayed\n"
-        "print([name for name in ('torch._dynamo', 'torch._inductor', 'sympy') if name in sys.modules])\n"
-    )
-    done = run_python("-c", code)
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from collections import defaultdict
@@ -43,14 +44,20 @@ class House:
     def __init__(self, root: Path) -> None:
         self.files = {module_of(path, root): path for path in sorted(root.rglob("*.py"))}
         self.rooms = {module for module, path in self.files.items() if path.name == "__init__.py"}
-        self.imports: dict[str, set[str]] = {}
+        self._root = root
+
+    @functools.cached_property
+    def imports(self) -> dict[str, set[str]]:
+        """By module, the modules that it imports; whoever collects the tests need not know."""
+        found: dict[str, set[str]] = {}
         for module, path in self.files.items():
             targets = set[str]()
-            for base, name in imports_of(path, root):
+            for base, name in imports_of(path, self._root):
                 whole = f"{base}.{name}"
                 inner = whole in self.files and not self._exports(base, name)
                 targets.add(whole if inner else base)
-            self.imports[module] = (targets & self.files.keys()) - {module}
+            found[module] = (targets & self.files.keys()) - {module}
+        return found
 
     def _exports(self, package: str, name: str) -> bool:
         """Whether a facade offers a module of its room by name."""

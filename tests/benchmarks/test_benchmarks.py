@@ -116,7 +116,7 @@ def test_what_a_call_costs_is_measured_on_the_host_too(tmp_path: Path) -> None:
     assert set(cases["guards"]["facts"]["host_us above a bare replay"]) == {"0", "100", "1000"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tiers_are_counted_by_rule(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     done = run(out, "--case", "tiers")
@@ -127,7 +127,7 @@ def test_tiers_are_counted_by_rule(tmp_path: Path) -> None:
         found = case["facts"][subject]
         assert found["used"] and found["after"] < found["before"] and found["removed"]["recomputed"] > 0
         ways = {row["way"] for row in case["rows"] if row["subject"] == subject}
-        assert ways == {"eager", "plain", "exact"}
+        assert ways == {"eager", "plain", "short", "exact"}
     assert not case["facts"]["mlp"]["used"]
 
 

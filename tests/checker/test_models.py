@@ -1,4 +1,4 @@
-"""Models of transformers, at full size, without memory for their weights."""
+"""Models of transformers, without memory for their weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers")
 
 def decoder():
     config = transformers.LlamaConfig(
-        hidden_size=512, num_hidden_layers=12, intermediate_size=1376, num_attention_heads=8, vocab_size=8000
+        hidden_size=512, num_hidden_layers=3, intermediate_size=1376, num_attention_heads=8, vocab_size=8000
     )
     with torch.device("cuda"):
         return transformers.LlamaForCausalLM(config).eval(), torch.zeros(2, 128, dtype=torch.long)
@@ -26,7 +26,7 @@ def test_a_decoder_forward():
         return torch.no_grad()(lambda ids: model(ids, use_cache=False).logits), (ids,), {}
 
     findings = check_work(build)
-    assert findings.ok and not findings and findings.operations > 300, str(findings)
+    assert findings.ok and not findings and findings.operations > 75, str(findings)
 
 
 def test_a_decoder_with_an_attention_mask():

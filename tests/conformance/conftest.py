@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from tests.runtime.fusion import evaluated
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rote.runtime.backends.host.backend import HostBackend
@@ -41,6 +43,21 @@ def compiles_afresh() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def _compiler(device: torch.device) -> None:
+    """Kernels can be compiled."""
+    if device.type == "cpu" and shutil.which("c++") is None and shutil.which("g++") is None:
+        pytest.skip("there is no C++ compiler")
+    if device.type == "cuda":
+        pytest.importorskip("triton")
+
+
+@pytest.fixture
+def _evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of the host are evaluated, not compiled."""
+    evaluated.install(monkeypatch)
 
 
 class Driver(TorchDispatchMode):

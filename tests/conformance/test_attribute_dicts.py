@@ -181,3 +181,74 @@ def test_one_made_by_the_call_whose_attributes_lie_outside(device, share):
         assert g(x)[0].item() == 3.0 * SHARED["scale"]
         assert SHARED["count"] == SHARED["scale"]
     SHARED.update(scale=2.0, count=0.0)
+
+
+class Borg:
+    """One state for all instances, as libraries keep theirs (accelerate's ``PartialState``)."""
+
+    shared = {"scale": 2.0}  # noqa: RUF012
+
+    def __init__(self):
+        self.__dict__ = self.shared
+
+
+@pytest.mark.parametrize("how", ["by its name", "by another instance", "another dict", "in two turns"])
+def test_attributes_that_all_instances_share(device, monkeypatch, how):
+    other = {"scale": 5.0}
+    monkeypatch.setattr(Borg, "shared", {"scale": 2.0})
+
+    def program(x):
+        made = Borg()
+        y = x * made.scale
+        if how == "in two turns":
+            made.__dict__ = other
+        return y * made.scale
+
+    g = rote.graph(program)
+    x = torch.arange(3.0, device=device)
+    for count in range(8):
+        if count == 5 and how == "by its name":
+            Borg.shared["scale"] = 7.0
+        if count == 5 and how == "by another instance":
+            Borg().scale = 7.0
+        if count == 5 and how == "another dict":
+            Borg.shared = {"scale": 7.0}
+        if count == 5 and how == "in two turns":
+            other["scale"] = 7.0
+        assert_equal(g, program, x)
+    assert g.report().replayed >= 3 or how == "in two turns", g.explain()
+
+
+@pytest.mark.parametrize("where", ["result", "attribute", "list", "dict"])
+def test_each_call_makes_another_instance(device, where):
+    kept = Sharing()
+    kept.seen, kept.by, kept.last = [], {}, None
+
+    def program(x):
+        made = Borg()
+        if where == "attribute":
+            kept.last = made
+        elif where == "list":
+            kept.seen.append(made)
+        elif where == "dict":
+            kept.by["last"] = made
+        return (x * made.scale, made) if where == "result" else x * made.scale
+
+    g = rote.graph(program)
+    found = []
+    for _ in range(6):
+        result = g(torch.ones(2, device=device))
+        found += [{"result": result[-1], "attribute": kept.last, "list": kept.seen, "dict": kept.by}[where]]
+        found[-1] = found[-1][-1] if where == "list" else found[-1]["last"] if where == "dict" else found[-1]
+    assert len({id(each) for each in found}) == 6 and all(type(each) is Borg for each in found)
+
+
+def test_which_instance_it_is(device):
+    first = Borg()
+
+    def program(x):
+        return x * (1.0 if Borg() is first else 2.0)
+
+    g = rote.graph(program)
+    for _ in range(5):
+        assert_equal(g, program, torch.ones(2, device=device))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import typing
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -203,3 +205,116 @@ def test_an_answer_to_keywords_is_forgotten(device, name):
             tables.table(3, torch.float32)
         x = torch.full((3,), float(n), device=device)
         assert torch.equal(g(x), x + torch.arange(3, device=device) * tables.scale)
+
+
+class Compared:
+    """Counts how often it is compared."""
+
+    times = 0
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        Compared.times += 1
+        return self is other
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_else_lies_in_a_cache_of_the_standard_library(device, full):
+    """The result is what its function would give, whatever else is there and however it is compared."""
+    for number in range(200 if full else 0):
+        typing.Literal[Compared(), number]
+    before = Compared.times
+    g = rote.graph(lambda x: x * len(typing.Literal["one", "two", 3].__args__))
+    for n in range(CALLS):
+        x = torch.full((3,), float(n), device=device)
+        assert torch.equal(g(x), x * 3)
+    assert g.report().replayed == CALLS - 2, g.explain()
+    assert Compared.times == before
+
+
+class Size(NamedTuple):
+    rows: int
+    columns: int
+
+
+class Recipe:
+    """Found in a cache by its identity."""
+
+
+RECIPE = Recipe()
+SHAPED = {
+    "a size": lambda table, x: table(x.shape),
+    "a tuple": lambda table, x: table(tuple(x.shape)),
+    "among others": lambda table, x: table((RECIPE, x.shape, (("axis", len(x)),)))[0:],
+    "with a keyword": lambda table, x: table(shape=x.shape),
+    "a size or a tuple": lambda table, x: table(x.shape if len(x) % 2 else tuple(x.shape)),
+}
+
+
+@pytest.mark.parametrize("decorator", ["usual", "typed"])
+@pytest.mark.parametrize("way", SHAPED)
+@pytest.mark.parametrize("change", ["nothing", "cleared", "in place", "others"])
+def test_shapes_as_keys(device, decorator, way, change):
+    """What is remembered for other shapes, and in which order, is nobody's business here, either."""
+    scale = [1.0]
+
+    def table(shape):
+        size = shape[1] if isinstance(shape[0], Recipe) else shape
+        return [size[0] * scale[0]]
+
+    seen = []
+    for graphs in (False, True):
+        scale[0] = 1.0
+        cached = DECORATORS[decorator](table)
+
+        def program(x, cached=cached):
+            return x * SHAPED[way](cached, x)[0]
+
+        function, found = rote.graph(program) if graphs else program, []
+        for n in range(30):
+            if n == 20 and change == "cleared":
+                scale[0] = 5.0
+                cached.cache_clear()
+            if n == 20 and change == "in place":
+                SHAPED[way](cached, torch.ones(3, 2))[0] = 7.0
+            if change == "others":
+                cached((40 + n, 1))
+            found.append(function(torch.full((2 + n % 3, 2), 1.0, device=device)).tolist())
+        seen.append(found)
+    assert seen[0] == seen[1]
+    assert function.report().replayed >= 12, function.explain()
+
+
+def test_a_named_tuple_under_the_same_key(device):
+    """Equal keys of other types are one: what is remembered for the one answers for the other."""
+    cached = functools.lru_cache(maxsize=50)(lambda shape: [float(shape[0])])
+    cached(Size(3, 2))
+
+    def program(x):
+        return x * cached(x.shape)[0]
+
+    g = rote.graph(program)
+    for n in range(10):
+        if n == 6:
+            cached(Size(3, 2))[0] = 8.0
+        assert g(torch.ones(3, 2, device=device)).tolist() == [[3.0 if n < 6 else 8.0] * 2] * 3
+    assert g.report().replayed >= 4, g.explain()
+
+
+def test_a_full_cache_of_shapes(device):
+    made = []
+
+    def table(shape):
+        made.append(shape)
+        return float(shape[0])
+
+    for graphs in (False, True):
+        cached = functools.lru_cache(maxsize=2)(table)
+        program = lambda x, cached=cached: x * cached(x.shape)  # noqa: E731
+        function = rote.graph(program) if graphs else program
+        for n in range(24):
+            x = torch.ones(2 + n % 4 % 3, device=device)
+            assert function(x).tolist() == [float(len(x))] * len(x)
+    assert made[: len(made) // 2] == made[len(made) // 2 :]

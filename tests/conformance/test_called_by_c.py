@@ -501,3 +501,134 @@ def test_how_much_memory_something_has(device, ask):
     for _ in range(4):
         g(torch.ones(3, device=device))
     assert not g.report().replayed and "how much memory it has" in str(g.report().reasons)
+
+
+class Holder:
+    def __init__(self, scale):
+        self.scale, self.scales = scale, [scale]
+
+    def times(self, other, x):
+        return x * other * self.scale
+
+
+HANDED_ON = {
+    "map": lambda call, x: sum(map(call, (x, x + 1))),
+    "filter": lambda call, x: sum(filter(lambda y: call(y) is not None, (x, x + 1))) + sum(map(call, (x,))),
+    "reduce": lambda call, x: functools.reduce(lambda y, z: y + z, map(call, (x, x))),
+    "sorted": lambda call, x: (
+        x * sorted([3, 1, 2], key=lambda n: float(call(x)[0]) * n)[0] + sum(map(call, (x,)))
+    ),
+    "starmap": lambda call, x: sum(itertools.starmap(call, ((x,), (x,)))),
+}
+
+
+@pytest.mark.parametrize("way", HANDED_ON)
+@pytest.mark.parametrize(
+    "change", ["nothing", "keyword", "attribute", "member", "global", "another", "method"]
+)
+def test_partials_that_c_calls(device, way, change):
+    """What lies in a partial, and what its function reads, is under guard."""
+    holder = Holder(2.0)
+
+    def times(holder, x, by):
+        return x * by * holder.scale * holder.scales[0] * FACTOR[0]
+
+    calls = [functools.partial(holder.times, 3.0) if change == "method" else
+             functools.partial(times, holder, by=3.0)]  # fmt: skip
+
+    def program(x):
+        return HANDED_ON[way](calls[0], x)
+
+    g = rote.graph(program)
+    x = torch.arange(1.0, 4.0, device=device)
+    for count in range(9):
+        if count == 5 and change == "keyword":
+            calls[0].keywords["by"] = 5.0
+        if count == 5 and change in ("attribute", "method"):
+            holder.scale = 5.0
+        if count == 5 and change == "member":
+            holder.scales[0] = 5.0
+        if count == 5 and change == "global":
+            FACTOR[0] = 5.0
+        if count == 5 and change == "another":
+            calls[0] = functools.partial(times, Holder(7.0), by=3.0)
+        assert_same(g(x), program(x))
+    FACTOR[0] = 1.0
+    assert g.report().replayed >= 4 or way == "sorted", g.explain()  # that reads values
+
+
+FACTOR = [1.0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        functools.partial(torch.add, torch.ones(1)), functools.partial(operator.mul, 2.0),
+        functools.partial(functools.partial(torch.clamp, min=0.5), max=2.0),
+    ],
+)  # fmt: skip
+def test_partials_of_functions_in_c(device, call):
+    g = rote.graph(lambda x: sum(map(call, (x, x))))
+    x = torch.arange(3.0)
+    for _ in range(4):
+        assert_same(g(x), sum(map(call, (x, x))))
+    assert g.report().replayed == 2, g.explain()
+
+
+def test_a_partial_of_a_function_in_c_that_calls(device):
+    scale = [2.0]
+    call = functools.partial(map, lambda y: y * scale[0])
+
+    def program(x):
+        return sum(sum(each) for each in map(call, ((x,), (x,))))
+
+    g = rote.graph(program)
+    x = torch.arange(3.0, device=device)
+    for calls in range(8):
+        scale[0] = 2.0 if calls < 5 else 7.0
+        assert_same(g(x), program(x))
+    assert g.report().replayed >= 3, g.explain()
+
+
+def test_a_partial_that_writes():
+    """C calls a function that changes what lies in the partial: a replay would not."""
+    plain, graphed = [], []
+    x = torch.ones(2)
+
+    def program(seen, x):
+        return sum(x for _ in map(functools.partial(operator.iadd, seen), ([1], [2])))
+
+    g = rote.graph(functools.partial(program, graphed))
+    for _ in range(6):
+        assert_same(g(x), program(plain, x))
+    assert plain == graphed
+
+
+class KindOfKinds(type):
+    def __instancecheck__(cls, value):
+        return super().__instancecheck__(value) or getattr(value, "likes", None) is cls
+
+
+class Kind(metaclass=KindOfKinds):
+    pass
+
+
+class OwnParameter(torch.nn.Parameter):
+    """As libraries derive theirs, from a class whose metaclass has a method in C behind one in Python."""
+
+
+@pytest.mark.parametrize("kind", [Kind, OwnParameter, torch.nn.parameter.UninitializedParameter])
+def test_a_method_of_a_metaclass_in_c(device, kind):
+    holder = Holder(2.0)
+    value = [holder, torch.nn.Parameter(torch.ones(2, device=device))][kind is not Kind]
+
+    def program(x):
+        return x * (2.0 if isinstance(value, kind) else 3.0)
+
+    g = rote.graph(program)
+    x = torch.ones(2, device=device)
+    for count in range(8):
+        if count == 5 and kind is Kind:
+            holder.likes = Kind
+        assert_same(g(x), program(x))
+    assert g.report().replayed >= 3, g.explain()

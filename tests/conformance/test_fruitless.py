@@ -392,6 +392,22 @@ def test_recordings_that_can_never_be_valid_again_are_dropped(device):
     assert len(report.recordings) == 1 and report.replayed == 50 * 5, g.explain()
 
 
+def test_dear_looks_are_not_made_in_a_row(device, monkeypatch):
+    """Where many slots are under guard, to look takes longer than to call; that is bounded as tracing is."""
+    holder = nn.Linear(2, 2).to(device)
+    holder.count = 0
+    g = rote.graph(torch.no_grad()(lambda x: holder(x) * (1 + holder.count)))
+    call(g, [1] * 60, device)  # nothing is free any more
+    assert g.report().replayed
+    looks, find = [], Specialization.run
+    monkeypatch.setattr(Specialization, "run", lambda self, *args: looks.append(1) or find(self, *args))
+    set_costs(monkeypatch, traced_s=DEAR_S, look_s=8e-3)
+    for n in range(400):
+        holder.count = n + 1
+        call(g, [n], device)
+    assert len(looks) <= 6, looks  # each pays for itself in some 130 plain calls
+
+
 def test_a_state_that_went_away_is_not_looked_for_in_each_call(device, monkeypatch):
     """There is a recording, and nothing has fitted it for long."""
     holder = nn.Linear(2, 2).to(device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -26,20 +25,7 @@ COMPILE_S = 120
 """The longest that a test waits for a compiler."""
 
 
-@pytest.fixture
-def _compiler(device: torch.device) -> None:
-    if device.type == "cpu" and shutil.which("c++") is None and shutil.which("g++") is None:
-        pytest.skip("there is no C++ compiler")
-    if device.type == "cuda":
-        pytest.importorskip("triton")
-
-
 compiled = pytest.mark.usefixtures("_compiler")
-
-
-@pytest.fixture
-def _evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluated.install(monkeypatch)
 
 
 def hurry(g: Graphed) -> None:

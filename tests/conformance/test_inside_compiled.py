@@ -33,7 +33,10 @@ def _afresh(compiles_afresh):
 
 @pytest.fixture(params=[*AROUND, pytest.param("inductor", marks=pytest.mark.slow)])
 def around(request):
-    """The backend of the code around the call."""
+    """The backend of the code around the call.
+
+    Inductor is among them where it has something to order, to keep apart or to free.
+    """
     return request.param
 
 
@@ -109,6 +112,7 @@ class TestGraph:
         assert (act.report().calls, act.report().replayed) == (CALLS, REPLAYED)
         assert compiled_graphs() == 1
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_held_results_stay(self, device, around):
         act = rote.graph(lambda x: x.cumsum(0))
         f = torch.compile(lambda x: act(x), backend=around, fullgraph=True)
@@ -190,6 +194,7 @@ class TestKinds:
         compare(device, act, torch.exp, surrounded)
         assert act.report().replayed == REPLAYED
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_module(self, device, around):
         model = network(device)
         act = rote.graph(model)
@@ -274,6 +279,7 @@ class TestKinds:
         compare(device, lambda x: policy.infer(x), lambda x: x * 2.0, surrounded, fullgraph=False)
         assert policy.infer.report().replayed == REPLAYED
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_padded(self, device, around):
         model = network(device)
         act = rote.padded(lambda x: model(x), axes={"x": {0: [4, 8]}}, tolerance=1e-5)
@@ -346,6 +352,7 @@ class TestGradients:
         assert act.report().replayed == REPLAYED
         assert act.report().backwards_replayed >= REPLAYED - 2
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_gradients_come_to_grad_and_unused_parameters_have_none(self, device, around):
         model, unused = network(device), nn.Linear(3, 3).to(device)
         parameters = [*model.parameters(), *unused.parameters()]
@@ -424,6 +431,7 @@ class TestGradients:
             torch.testing.assert_close(got, expected)
         assert act.report().replayed >= REPLAYED
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_parameter_that_is_an_argument_too(self, device, around):
         weight = nn.Parameter(torch.randn(8, 8, device=device))
         act = rote.graph(lambda x, w: x @ w + x @ weight)
@@ -442,6 +450,7 @@ class TestGradients:
         gc.collect()
         assert tickets_held() == 0
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_callable_is_gone_before_the_backward(self, device, around):
         model = network(device)
         act = rote.graph(lambda x: model(x))
@@ -469,6 +478,7 @@ class Features:
 
 
 class TestResultsAndArguments:
+    @pytest.mark.parametrize("around", AROUND)
     @pytest.mark.parametrize(
         "wrap",
         [
@@ -486,6 +496,7 @@ class TestResultsAndArguments:
         act = rote.graph(lambda x: wrap(x.sin()))
         compare(device, act, lambda x: wrap(x.sin()), lambda call: lambda x: call(x * 2), around=around)
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_arguments(self, device, around):
         def plain(x, *rest, scale=1.0, mode="plus", **named):
             y = x * scale if mode == "plus" else x / scale
@@ -516,6 +527,7 @@ class TestResultsAndArguments:
         act = rote.graph(plain)
         compare(device, act, plain, lambda call: lambda x: call(x, x) + call(x, x.clone()), around=around)
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_argument_that_requires_grad_where_gradients_are_off(self, device, around):
         def plain(x):
             return x * 2 if x.requires_grad else x * 3
@@ -533,6 +545,7 @@ class TestResultsAndArguments:
         for _ in range(CALLS):
             assert_same(f(x), make(plain)(x), tolerance=1e-5)
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_transforms_of_functions(self, device, around):
         def plain(x):
             return torch.vmap(lambda row: row.sum() * row)(x)
@@ -583,6 +596,7 @@ class TestResultsAndArguments:
             )
         assert act.report().replayed > CALLS
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_closures_over_tensors_that_change(self, device, around):
         state = {"scale": torch.full((8,), 2.0, device=device)}
         act = rote.graph(lambda x: x * state["scale"])
@@ -623,6 +637,7 @@ class TestModes:
             )
         assert act.report().replayed >= REPLAYED
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_no_gradients_in_a_part(self, device, around):
         model = network(device)
         act = rote.graph(lambda x: model(x))
@@ -645,6 +660,7 @@ class TestModes:
                 torch.autograd.grad(expected.sum(), [*model.parameters()]),
             )
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_gradients_that_the_callable_switches_off(self, device, around):
         model = network(device)
 

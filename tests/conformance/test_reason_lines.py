@@ -440,3 +440,21 @@ def test_the_log_tells_once_that_values_do_not_come_again(device, caplog):
             g(torch.ones(3, device=device) + n)
     (record,) = [each for each in caplog.records if each.name == "rote"]
     assert "RT304" in record.getMessage()
+
+
+def test_what_is_not_noted_any_more_is_no_reason(device):
+    """Behind the first reason no operation is noted, so nobody knows where a gradient came from."""
+    first, second = nn.Linear(3, 3).to(device), nn.Linear(3, 3).to(device)
+    optimizers = [torch.optim.Adam(each.parameters(), foreach=False) for each in (first, second)]
+
+    def step(x):
+        for layer, optimizer in zip((first, second), optimizers, strict=True):
+            optimizer.zero_grad()
+            layer(x).square().mean().backward()
+            optimizer.step()
+
+    g = rote.graph(step)
+    for _ in range(CALLS):
+        g(torch.ones(2, 3, device=device))
+    codes = {found.code for found in g.report().reasons}
+    assert "RT411" in codes and "RT205" not in codes, g.explain()

@@ -11,11 +11,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from rote_docs import benchmarks, limits, options, overwritten, readme, reference, rules, states
+from rote_docs import benchmarks, limits, options, overwritten, readme, reference, rule_pages, rules, states
 
 import rote
 import rote.quant
 import rote.testing
+from rote.hazards.rules import RULES
 from rote.padding import approvals, rows
 from rote.quant import environment
 from rote.runtime.engine.ledger import (
@@ -37,6 +38,29 @@ DOCS = ROOT / "docs"
 
 def page(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------------- the pages of the rules
+
+
+@pytest.mark.parametrize("name", rule_pages.pages())
+def test_pages_of_the_rules_are_generated(name: str) -> None:
+    assert page(f"rules/{name}") == rule_pages.pages()[name], "run: python docs/write.py"
+
+
+def test_no_page_without_a_group() -> None:
+    assert {path.name for path in rule_pages.FOLDER.glob("*.md")} == set(rule_pages.pages())
+
+
+def test_why_no_check_finds_it_is_shown() -> None:
+    shown = rule_pages.rule_text(RULES["RT402"])
+    assert "**Why no check finds it.** The trial repeats the call" in shown
+    assert "Why no check finds it" not in rule_pages.rule_text(RULES["RT101"])
+
+
+def test_the_page_says_what_the_source_scan_does_not_see() -> None:
+    spots = rule_pages.index_page().partition("What the source scan does not see:")[2].partition("|")[0]
+    assert spots.count("\n- ") >= 4
 
 
 # ---------------------------------------------------------------------- the state diagram

@@ -26,7 +26,7 @@ def run(script: str, out: Path, *arguments: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.transformers
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
-@pytest.mark.parametrize("views", [1, 2])
+@pytest.mark.parametrize("views", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_pi0_policy_replays_and_equals_eager(tmp_path: Path, views: int) -> None:
     out = tmp_path / "result.json"
     done = run("pi0_policy.py", out, "--views", str(views))
@@ -47,7 +47,7 @@ def test_pi0_policy_replays_and_equals_eager(tmp_path: Path, views: int) -> None
 
 @pytest.mark.transformers
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
-@pytest.mark.parametrize("variant", ["duquant", "vla"])
+@pytest.mark.parametrize("variant", [pytest.param("duquant", marks=pytest.mark.long), "vla"])
 def test_pi0_quantized_is_near_the_dense_policy_and_replays(tmp_path: Path, variant: str) -> None:
     out = tmp_path / "result.json"
     done = run("pi0_quantized.py", out, "--variant", variant)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+from tests.seeds import seed
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -128,7 +129,7 @@ PROGRAMS = [Dropout, Training, Islands, Shared, Chained, Backward]
 
 def make(kind: type[Program], device: torch.device) -> Program:
     """A program on a device; two of one kind are equal."""
-    torch.manual_seed(3)
+    seed(3)
     program = kind().to(device)
     program.prepare()
     return program

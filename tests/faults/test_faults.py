@@ -7,13 +7,15 @@ wrote has to be what a plain call would have written before some operation of it
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
+from tests.seeds import seed
 
 import rote
 from rote.base.errors import CaptureError
@@ -33,6 +35,9 @@ from .programs import PROGRAMS, Prefixes, adopt, make, state
 
 LATER = 6
 """Calls after those during which a fault may happen."""
+
+
+OTHER_THREAD = ThreadPoolExecutor(1)
 
 
 class OwnError(Exception):
@@ -163,8 +168,7 @@ class _Reference:
     """
 
     def __init__(self, kind: Any, device: torch.device) -> None:
-        program = make(kind, device)
-        self._known = [_plain(program, device, call) for call in range(kind.calls + LATER)]
+        self._known = _known(kind, device)
         self._kind, self._device = kind, device
         self._program: Any = None
 
@@ -184,6 +188,12 @@ class _Reference:
         return _plain(self._program, self._device, number)
 
 
+@functools.cache
+def _known(kind: Any, device: torch.device) -> list[tuple[Any, list[Any], Any]]:
+    program = make(kind, device)
+    return [_plain(program, device, call) for call in range(kind.calls + LATER)]
+
+
 def _run(kind: Any, device: torch.device, injector: Injector, reference: _Reference) -> None:
     """Some calls with the fault armed, then some more; each compared with the plain program's."""
     reference.start()
@@ -196,7 +206,7 @@ def _run(kind: Any, device: torch.device, injector: Injector, reference: _Refere
         with injector.paused():
             should, prefixes, written = reference.call(call)
         x = _input(device, call)
-        torch.manual_seed(call)
+        seed(call)
         try:
             out = ours.drive(parts, x)
         except BaseException as error:
@@ -224,7 +234,7 @@ def _run(kind: Any, device: torch.device, injector: Injector, reference: _Refere
 def _plain(program: Any, device: torch.device, call: int) -> tuple[Any, list[Any], Any]:
     """A plain call: its result, the states it goes through, the state after it."""
     x = _input(device, call)
-    torch.manual_seed(call)
+    seed(call)
     mode = Prefixes(lambda: _look(program, x))
     start = _look(program, x)
     with mode:
@@ -264,16 +274,13 @@ def _surroundings(device: torch.device) -> dict[str, Any]:
     backend = PROCESS.of(
         torch.device("cuda", torch.cuda.current_device()) if device.type == "cuda" else device
     )
-    free: list[bool] = []
 
-    def take() -> None:
-        free.append(backend.lock.acquire(timeout=1))
-        if free[0]:
+    def take() -> bool:
+        free = backend.lock.acquire(timeout=1)
+        if free:
             backend.lock.release()
+        return free
 
-    thread = threading.Thread(target=take)
-    thread.start()
-    thread.join()
     return {
         "modes": (functions(), dispatches()),
         "grad mode": torch.is_grad_enabled(),
@@ -282,7 +289,7 @@ def _surroundings(device: torch.device) -> dict[str, Any]:
         "collecting": gc.isenabled(),
         "profile": sys.getprofile(),
         "tracing": (tracing.get(), backend.tracing),
-        "lock is free": free,
+        "lock is free": OTHER_THREAD.submit(take).result(),
         "stream": torch.cuda.current_stream() if device.type == "cuda" else None,
         "capturing": torch.cuda.is_current_stream_capturing() if device.type == "cuda" else False,
     }

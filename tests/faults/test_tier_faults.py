@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.runtime.fusion import evaluated
+from tests.seeds import seed
 
 import rote
 from rote.base.errors import CaptureError
@@ -103,9 +104,9 @@ def play(
             entry.recordings[0].improve_at(0)
         if number == at:
             injector.arm(point, fault, after=after)
-        torch.manual_seed(number)
+        seed(number)
         expected = theirs(x), theirs.count.clone(), torch.rand(2), torch.rand(2, device=device)
-        torch.manual_seed(number)
+        seed(number)
         try:
             result = g(x)
         except KeyboardInterrupt:  # its call has come to its end

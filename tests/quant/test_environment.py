@@ -96,6 +96,16 @@ def test_batches_of_every_kind(env):
     assert report is not None and [row.path for row in report.quantized] == ["kernel", "kernel"]
 
 
+def test_batches_of_another_method(env):
+    env(BLOCK=8, CALIB_STEPS=2, LAYERS="head, layers.0.mlp.up_proj")
+    model, same = Tiny(), Tiny()
+    same.load_state_dict(model.state_dict())
+    given = batches(2)
+    for each, call in ((model, None), (same, lambda number, x: same.forward(x))):
+        quantize_from_env(each, [x if call is None else (0, x) for x in given], call=call)
+    assert torch.equal(model(given[0]), same(given[0]))
+
+
 def test_a_dry_run_lists_every_layer(env):
     env(DRYRUN=1, SCOPE="layers.0")
     model = Tiny()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import rote
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
 from rote.quant.converting.build import build_layer
 
-from .models import Tiny, batches
+from .models import Mlp, Tiny, batches
 
 CONFIGS = {
     "default": DuQuantConfig(block_size=16, rotation_steps=4, calib_batches=2, sample_rows=32),
@@ -21,8 +22,8 @@ CONFIGS = {
 PATHS = ["reference", "fused", "kernel"]
 
 
-def quantized(name: str, path: str, device: torch.device) -> Tiny:
-    model = Tiny(blocks=1).to(device)
+def quantized(name: str, path: str, device: torch.device, model: nn.Module | None = None) -> nn.Module:
+    model = (model or Tiny(blocks=1)).to(device)
     config = CONFIGS[name]
     with calibrate(model, config) as stats, torch.no_grad():
         for batch in batches(2):
@@ -98,7 +99,7 @@ def test_one_graph_without_breaks(name, path, device):
 @pytest.mark.parametrize("path", PATHS)
 def test_compiled_in_one_piece(name, path, device):
     torch._dynamo.reset()
-    model = quantized(name, path, device)
+    model = quantized(name, path, device, Mlp(32))  # three layers: each of them is compiled twice
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     for x in batches(3, seed=3):
         x = x.to(device)

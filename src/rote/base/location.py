@@ -18,7 +18,8 @@ TORCH_NEEDS = (
 """Packages that PyTorch itself calls; a frame there is never the user's line."""
 
 _ROTE = str(Path(__file__).resolve().parent.parent) + "/"
-_QUANT = f"{_ROTE}quant/"
+_IN_CALLS = tuple(f"{_ROTE}{room}/" for room in ("quant", "integrations/openpi"))
+"""Rooms whose code runs in traced calls, where it is followed as others' code is."""
 _GENERATED = re.compile(r"/(\w\w)/\w\1[a-z2-7]{40,}\.py$")
 """A file that Inductor has written: named by a hash, in a folder of two of its letters, in any cache."""
 _PACKAGES = ("site-packages/", "dist-packages/")
@@ -117,8 +118,8 @@ def is_internal(filename: str) -> bool:
 
 
 def is_own(filename: str) -> bool:
-    """Whether a source file belongs to rote's runtime; quantized layers are code of calls, as others are."""
-    return filename.startswith(_ROTE) and not filename.startswith(_QUANT)
+    """Whether a source file belongs to rote's runtime, and not to what rote puts into models."""
+    return filename.startswith(_ROTE) and not filename.startswith(_IN_CALLS)
 
 
 @lru_cache(maxsize=4096)

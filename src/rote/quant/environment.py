@@ -28,7 +28,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -154,6 +154,7 @@ def quantize_from_env(
     model: nn.Module,
     batches: Iterable[Any] | None = None,
     *,
+    call: Callable[..., Any] | None = None,
     stats: CalibrationStats | None = None,
     path: str | None = None,
 ) -> QuantReport | None:
@@ -162,6 +163,7 @@ def quantize_from_env(
     Args:
         model: Its layers are replaced.
         batches: Inputs to calibrate with: mappings are keyword arguments, tuples are arguments.
+        call: What is called with them, if that is not the model: ``policy.infer``, ``model.sample_actions``.
         stats: Statistics that were taken already, instead.
         path: How layers are calculated; no variable says it.
 
@@ -191,11 +193,12 @@ def quantize_from_env(
         except OSError as error:
             raise MisuseError(f"PACKDIR={str(folder)!r} is no folder, and cannot be made: {error}") from error
     if stats is None and batches is not None and config.needs_calibration:
-        with calibrate(model, config, include=include) as stats, torch.no_grad():
+        with calibrate(model, config, include=include, manual=True) as stats, torch.no_grad():
             for batch in batches:
                 if stats.done:
                     break
-                _call(model, batch)
+                _call(model if call is None else call, batch)
+                stats.end_batch()
     if stats is None and config.needs_calibration:
         raise MisuseError("quantize_from_env needs batches or stats to calibrate with")
     report = quantize_(model, config, stats, include=include)
@@ -218,13 +221,13 @@ def _file_name(config: DuQuantConfig, names: list[str], model: nn.Module) -> str
     return f"duquant-{config.digest}-{layers.hexdigest()[:8]}.safetensors"
 
 
-def _call(model: nn.Module, batch: Any) -> None:
+def _call(function: Callable[..., Any], batch: Any) -> None:
     if isinstance(batch, Mapping):
-        model(**batch)
+        function(**batch)
     elif isinstance(batch, tuple):
-        model(*batch)
+        function(*batch)
     else:
-        model(batch)
+        function(batch)
 
 
 def _merged(variables: Mapping[str, str]) -> dict[str, str]:

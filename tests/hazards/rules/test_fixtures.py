@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rote.hazards import pages, rules
+from rote.hazards import rules
 from rote.hazards.rules import RULES, Finder, Topic
 
 from ..fixture import ALL, FOLDER, both, codes, skip_without, told_when_run
@@ -99,17 +99,6 @@ def test_on_a_gpu(rule):
 @pytest.mark.parametrize("rule", ALL)
 def test_golden_text(rule):
     assert golden(rule).read_text().splitlines() == said(rule)
-
-
-@pytest.mark.parametrize("name", pages.pages())
-def test_pages_are_generated(name):
-    page = FOLDER.parents[2] / "docs" / "rules" / name
-    assert page.read_text(encoding="utf-8") == pages.pages()[name], "python -m rote.hazards.pages docs/rules"
-
-
-def test_no_page_without_a_group():
-    folder = FOLDER.parents[2] / "docs" / "rules"
-    assert {path.name for path in folder.glob("*.md")} == set(pages.pages())
 
 
 def _device(needs):

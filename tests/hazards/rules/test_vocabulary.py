@@ -51,10 +51,3 @@ def test_what_the_runtime_says_the_check_says_or_its_rule_says_why_not(rule):
         assert len(about.unchecked) > 30 and about.unchecked.endswith("."), rule.code
     else:
         assert not about.unchecked, rule.code
-
-
-def test_the_reason_is_shown():
-    from rote.hazards.pages import rule_text
-
-    assert "**Why no check finds it.** The trial repeats the call" in rule_text(RULES["RT402"])
-    assert "Why no check finds it" not in rule_text(RULES["RT101"])

@@ -48,6 +48,7 @@ class KernelSource:
         integers: How many integers it takes.
         grid: How it is started.
         capability: Compute capability of the GPU, such as 90; 0 for the host.
+        in_place: A tensor that it writes may be one that it reads.
     """
 
     language: Language
@@ -59,6 +60,7 @@ class KernelSource:
     integers: int = 0
     grid: Programs = Programs()
     capability: int = 0
+    in_place: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ What is passed to the C++ compiler:
 
 - ``-O3`` vectorizes.
 - ``-ffp-contract=off``: no product and sum become one instruction with one rounding; ATen rounds twice.
+- ``-fwrapv``: whole numbers that become too large wrap, as they do in ATen's vectors.
 - ``-fno-math-errno``: ``sqrt`` and its kin are instructions. Without it they are calls where the argument may
   be negative, which keeps loops from being vectorized; the values are the same.
 - ``-march=native``: this machine's vectors; the binary never leaves it. Not every compiler knows it, so a
@@ -62,7 +63,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno")
+FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-ffp-contract=off", "-fwrapv", "-fno-math-errno")
 NATIVE = "-march=native"
 COMPILERS = ("g++", "c++", "clang++")
 PAUSE_S = 0.1

@@ -86,6 +86,13 @@ class Condition:
         """The slots that hold something else, with what lies there."""
         return _differing(self.entries)
 
+    def first_differing(self) -> Condition | None:
+        """The same condition for the first slot that holds something else; None where none is found."""
+        found = next(self.differing(), None)
+        if found is None:
+            return None
+        return self.only([next(place for place, entry in enumerate(self.entries) if entry is found.entry)])
+
     def is_kept(self, place: int) -> bool:
         """Whether a slot of a dict holds what it held as long as nobody has changed the dict."""
         return True

@@ -38,7 +38,7 @@ from ..state import (
     read,
     show,
 )
-from .conditions import conditions_of
+from .conditions import Condition, conditions_of
 from .paths import Followed, KnownPaths, Pairs, SlotPlace, can_pair
 from .watched import Watched, WatchedTensors
 
@@ -137,10 +137,25 @@ class Guard:
     def _compile(self) -> None:
         """Sort the slots by how they are compared."""
         self.conditions = conditions_of(self.entries, self.tensors.where())
+        self._doubt: Condition | None = None
 
     def holds(self) -> bool:
-        """Whether everything is as it was; equal plain values under another identity are accepted."""
-        return self.tensors.holds() and all(condition.holds() for condition in self.conditions)
+        """Whether everything is as it was; equal plain values under another identity are accepted.
+
+        The slot that differed last is asked first. Where one number has changed for good, each call asks the
+        guard for nothing, and that costs one question then, not all of them.
+        """
+        if self.still_differs() or not self.tensors.holds():
+            return False
+        for condition in self.conditions:
+            if not condition.holds():
+                self._doubt = condition.first_differing()
+                return False
+        return True
+
+    def still_differs(self) -> bool:
+        """Whether the slot that differed last does so now; if not, the guard may hold or not."""
+        return self._doubt is not None and not self._doubt.holds()
 
     def moved(self) -> Guard | None:
         """The guard over other objects that lie in the place of those that were read, and read the same.
@@ -148,7 +163,7 @@ class Guard:
         Returns:
             It, if it holds; None if nothing is moved, or something else has changed.
         """
-        if self.tensors.dead:
+        if self.tensors.dead or self._is_refuted():
             return None
         whole = self._unfolded()
         pairs = whole._pairs()
@@ -156,6 +171,17 @@ class Guard:
             return None
         other = whole._follow(pairs)
         return other if other.holds() else None
+
+    def _is_refuted(self) -> bool:
+        """Whether one slot says that no objects could lie in the place of others and read the same.
+
+        It does if what differed last still does, can have nothing in its place, and lies where it lay. That
+        takes a few reads, and to look for what has been replaced one for each slot.
+        """
+        if self._followed is not None or not self.still_differs() or self._doubt is None:
+            return False
+        (entry,) = self._doubt.entries
+        return not can_pair(type(entry.value)) and self._known.lies_as_before(entry.container)
 
     def _pairs(self) -> Pairs | None:
         """Objects in slots that differ, with what lies there now; None if there are none."""

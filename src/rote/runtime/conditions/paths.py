@@ -89,6 +89,23 @@ class KnownPaths(NamedTuple):
         values = [slot.value for slots in holders.values() for slot in slots[:1]]
         return cls(of, holders, reads.pinned, _owners(values))
 
+    def lies_as_before(self, container: Any) -> bool:
+        """Whether an object lies in all slots in which it lay, and so do those to which the slots belong."""
+        if type(container) is Argument:  # another one in each call
+            return False
+        left, met = [id(container)], set[int]()
+        while left:
+            which = left.pop()
+            if which in met:
+                continue
+            met.add(which)
+            left += self.owners.get(which, ())
+            for slot in self.holders.get(which, ()):
+                if type(slot.container) is Argument or read(_as_entry(slot)) is not slot.value:
+                    return False
+                left.append(id(slot.container))
+        return True
+
     def has(self, value: Any) -> bool:
         """Whether something was read of an object, or in a slot where it lay."""
         return id(value) in self.of or id(value) in self.holders or id(value) in self.others

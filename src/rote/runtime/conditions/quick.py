@@ -152,6 +152,8 @@ class QuickGuard:
 
     def _ask(self) -> bool:
         """The plain guard decides; if it holds, the words read before it looked are the known ones."""
+        if self._guard.still_differs():
+            return False
         if self._switches is not None and not self._switches.holds():
             return False  # and nothing is forgotten: they may be set for a part of the calls
         was = self._dicts.forget()

@@ -8,7 +8,7 @@ recording that uses arguments in place is asked before one that copies them. Wha
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,6 +26,7 @@ from ..program import (
     Spot,
     group_members,
     moved_reasons,
+    placeable,
     shared_groups,
     sharing_reasons,
 )
@@ -125,9 +126,12 @@ class Choice:
         unseen = bool(recording.root.edges)  # a way still unseen may read a tensor that requires grad
         tracked = recording.keeps_graph or (torch.is_grad_enabled() and unseen)
         if tracked and recording.bound and recording.depends_on_sharing:
-            name = call.names()[recording.bound[0].members[0]]
-            text = f"{name} shares memory with a tensor made outside the call, and a result requires grad"
-            return reason(rules.ALIASED_MUTATION, text, site)
+            if unseen or leaves_history(recording):
+                name = call.names()[recording.bound[0].members[0]]
+                text = f"{name} shares memory with a tensor made outside the call, and a result requires grad"
+                return reason(rules.ALIASED_MUTATION, text, site)
+            recording.track(keeps_graph=False)  # a training step: its history ends with it
+            return recording.bound
         if tracked:
             recording.use_in_place(())
             return ()
@@ -188,12 +192,34 @@ def may_track(recording: Recording, call: Call | None = None) -> bool:
         return any(tensor.requires_grad for tensor in (*tensors, *arguments))
 
 
+def leaves_history(recording: Recording) -> bool:
+    """Whether a known way through the recording leaves a tensor that requires grad, or may."""
+    ends = [node.template for node in recording.root.walk() if node.template is not None]
+    return bool(recording.binds) or not ends or any([end.tracked for end in ends])
+
+
 def keeps_values(recording: Recording) -> bool:
     """Whether values in the recording's memory outlive the call: gradients, or what a backward needs."""
     return recording.keeps_graph or any(node.effects_key for node in recording.root.walk())
 
 
-def shared_now(recording: Recording, call: Call, reached: Iterable[Any]) -> list[int]:
+class Shared(NamedTuple):
+    """Arguments over one memory that is state as well.
+
+    Attributes:
+        members: Their numbers among the leaves.
+        state: A tensor on that memory that the callable can reach.
+    """
+
+    members: list[int]
+    state: torch.Tensor
+
+    def is_placeable(self, call: Call) -> bool:
+        """Whether they can be used in place."""
+        return placeable([call.leaves[member] for member in self.members])
+
+
+def shared_now(recording: Recording, call: Call, reached: Iterable[Any]) -> list[Shared]:
     """The arguments that would be copied and share memory with state, as it is now.
 
     What :meth:`Recording.fits` knows was true when the guard was made. A tensor that the recording does not
@@ -202,7 +228,26 @@ def shared_now(recording: Recording, call: Call, reached: Iterable[Any]) -> list
     """
     state = reachable(tensors_by_memory(reached), parameters_of(call), recording.guard.watch())
     in_place = {spot.members[0] for spot in recording.spots}
-    return [members[0] for members in shared_groups(call, state) if members[0] not in in_place]
+    groups = [members for members in shared_groups(call, state) if members[0] not in in_place]
+    return [Shared(members, state[_handle(call, members[0])]) for members in groups]
+
+
+def _handle(call: Call, member: int) -> int:
+    handle: int = call.leaves[member].untyped_storage()._cdata
+    return handle
+
+
+def bind_as_well(recording: Recording, call: Call, shared: Iterable[Shared], site: Site) -> None:
+    """Before a recording: these arguments are used where they lie.
+
+    No call has read state there, or they were bound already. But Python runs once more, and what it may come
+    to read shares their memory, so it runs on them and not on copies.
+    """
+    accesses, spots = recording.accesses, list[Spot]()
+    for members, state in shared:
+        spots.append(Spot.of(members, call.leaves, BUFFER))
+        accesses.note_external(state, site, written=members[0] in accesses.written)
+    recording.use_in_place((*recording.bound, *spots))
 
 
 def bind(
@@ -229,7 +274,7 @@ def bind(
         if not depends and (not guesses.enabled or members[0] in guesses.missed):
             continue
         bound.append(Spot.of(members, call.leaves, BUFFER))
-        handle = call.leaves[members[0]].untyped_storage()._cdata
+        handle = _handle(call, members[0])
         accesses.note_external(state[handle], site, written=members[0] in observed.writes.inputs)
     return tuple(bound)
 

@@ -25,7 +25,8 @@ never come again would spend what is earned, and keys that do would wait.
 
 **Rests.** To find out that a call is not to be traced takes tens of microseconds. So where nothing is
 replayed, calls are left alone until they have earned the next look and the next traced call; where something
-was replayed, but not lately, until they have earned the look. Hot paths are asked all the same.
+was replayed, but not lately, or looks have cost more than was earned, until they have earned the look. Hot
+paths are asked all the same.
 
 With ``keep=True``, in strict mode and under verification nothing is bounded: a plain call is an error
 there, or not what was asked for. Processes of one group may decide differently; what they have to launch
@@ -182,6 +183,11 @@ class Ledger:
             return False
         del self._met[key]
         return True
+
+    @property
+    def owes(self) -> bool:
+        """Whether more was spent than earned, so that even a look is too dear."""
+        return self._earned_s < 0.0
 
     def rest(self) -> int:
         """Calls that need no look where nothing is replayed, since nothing more could come of it."""

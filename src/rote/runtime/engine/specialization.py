@@ -45,7 +45,7 @@ from ..reads.trace import Noted, Output, Trace, is_shown
 from ..recording import FIRST_TIER, Node, Recording, RecordingMemory
 from ..replay import Counting, HotPath, KeyCounts, Replayed, raised, replay, result_of
 from .answer import Answer
-from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_now
+from .choice import Choice, bind_as_well, drop_abandoned, keeps_values, may_track, shared_now
 from .guard_reasons import guard_reasons, strict_reasons
 from .opening import Refused, extend, prepare
 from .settling import Settling
@@ -232,7 +232,7 @@ class Specialization:
         if self.limits.keep:  # nothing is measured
             recording.settle_tiers()
         self._ledger.add_work(perf_counter() - began)
-        recording.improve_at(recording.tiers.following(recording.replays, recording.root))
+        recording.improve_at(recording.tiers.following(recording.replays, recording.root, nodes))
 
     def _stop_sharing_gradients(self, recording: Recording, call: Call, site: Site) -> Answer:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
@@ -266,9 +266,11 @@ class Specialization:
         backend, warmup = self.prepare(call), self.limits.warmup
         if recording is not None and recording.root.seen >= warmup:
             shared = shared_now(recording, call, self.reach(call)) if recording.depends_on_sharing else []
-            if not shared:
+            if all([each.is_placeable(call) for each in shared]):
+                bind_as_well(recording, call, shared, site)
                 return self._record(recording, Plan(recording.root, warmup, backend), call, site, found)
-            recording, found = None, [*found, *sharing_reasons(call, shared, site)]
+            first = [each.members[0] for each in shared]
+            recording, found = None, [*found, *sharing_reasons(call, first, site)]
         root = recording.root if recording is not None else Node()
         return self._execute(recording, call, Plan(root, warmup, backend), site, found)
 

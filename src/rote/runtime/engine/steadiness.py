@@ -278,6 +278,8 @@ def gradient_reasons(
     if any(leaves) and line_that_calls("", "zero_grad", codes) is not None:
         parts = zip(found, leaves, strict=True)
         found = [replace(why, remedy=CLEARS) if leaving else why for why, leaving in parts]
+    if outcome.blockers:  # no operation was noted behind the first, so where a gradient came from is unknown
+        return effects, key, [why for why in found if why.code != rules.TENSOR_ESCAPES.code]
     return effects, key, found or _shown_twice(outcome, effects, site)
 
 

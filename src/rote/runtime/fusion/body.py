@@ -117,6 +117,7 @@ class Body:
             they lie.
         reals: How many real numbers it takes.
         integers: How many whole numbers it takes.
+        in_place: A result may lie where a tensor lies that it reads: each element where the same one is read.
     """
 
     count: int
@@ -125,6 +126,7 @@ class Body:
     stores: tuple[int, ...]
     reals: int
     integers: int
+    in_place: bool = False
 
     @property
     def writes(self) -> tuple[torch.dtype, ...]:
@@ -137,6 +139,5 @@ class Body:
         most = [0] * len(self.reads)
         for value in self.values:
             if isinstance(value, Loaded):
-                reach = value.position.start + sum([term.reach for term in value.position.terms])
-                most[value.tensor] = max(most[value.tensor], reach)
+                most[value.tensor] = max(most[value.tensor], value.position.reach)
         return tuple(most)

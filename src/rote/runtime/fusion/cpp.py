@@ -61,7 +61,8 @@ def cpp_source(body: Body, aligned: Sequence[bool]) -> KernelSource:
     lines.append("    void* const* tensors, const double* reals, const int64_t* integers) {")
     for number, element in enumerate(types):
         const = "const " if number < len(body.reads) else ""
-        declared = f"{const}{element.cpp}* __restrict p{number}"
+        apart = "" if body.in_place else "__restrict "
+        declared = f"{const}{element.cpp}* {apart}p{number}"
         lines.append(f"  {declared} = static_cast<{const}{element.cpp}*>(tensors[{number}]);")
     for at, value in enumerate(body.values):
         if isinstance(value, (RealNumber, WholeNumber)):
@@ -81,6 +82,7 @@ def cpp_source(body: Body, aligned: Sequence[bool]) -> KernelSource:
         aligned=tuple(aligned),
         reals=body.reals,
         integers=body.integers,
+        in_place=body.in_place,
     )
 
 

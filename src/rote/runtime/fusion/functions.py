@@ -22,16 +22,18 @@ class Function:
         cpp: How it is written in C++; empty if the host has no way.
         triton: How it is written in Triton; empty if a GPU has no way.
         exact: It is defined to the bit.
+        of_64_bits: How it is written in Triton for real numbers of 64 bits; empty if in no other way.
     """
 
     name: str
     cpp: str
     triton: str
     exact: bool = True
+    of_64_bits: str = ""
 
 
-def _exact(name: str, cpp: str, triton: str = "") -> Function:
-    return Function(name, cpp, triton or cpp)
+def _exact(name: str, cpp: str, triton: str = "", of_64_bits: str = "") -> Function:
+    return Function(name, cpp, triton or cpp, of_64_bits=of_64_bits)
 
 
 def _tried(name: str, cpp: str, triton: str) -> Function:
@@ -41,12 +43,14 @@ def _tried(name: str, cpp: str, triton: str) -> Function:
 ADD = _exact("add", "({0} + {1})")
 SUBTRACT = _exact("subtract", "({0} - {1})")
 MULTIPLY = _exact("multiply", "({0} * {1})")
-DIVIDE = _exact("divide", "({0} / {1})", "tl.div_rn({0}, {1})")
+DIVIDE = _exact("divide", "({0} / {1})", "tl.div_rn({0}, {1})", "({0} / {1})")
 NEGATE = _exact("negate", "(-{0})", "({0} * -1)")  # -x is 0 - x in Triton, which has no -0
 ABSOLUTE = _exact("absolute", "absolute({0})", "tl.abs({0})")
-ROOT = _exact("root", "std::sqrt({0})", "tl.sqrt_rn({0})")
+ROOT = _exact("root", "std::sqrt({0})", "tl.sqrt_rn({0})", "libdevice.sqrt({0})")
 FLOOR = _exact("floor", "std::floor({0})", "tl.floor({0})")
 CEIL = _exact("ceil", "std::ceil({0})", "tl.ceil({0})")
+TRUNCATE = _exact("truncate", "std::trunc({0})", "libdevice.trunc({0})")
+ROUND = _exact("round", "std::nearbyint({0})", "libdevice.nearbyint({0})")
 MAXIMUM = _exact("maximum", "maximum({0}, {1})",
                  "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)")  # fmt: skip
 MINIMUM = _exact("minimum", "minimum({0}, {1})",
@@ -72,6 +76,10 @@ EXP = _tried("exp", "std::exp({0})", "libdevice.exp({0})")
 LOG = _tried("log", "std::log({0})", "libdevice.log({0})")
 SIN = _tried("sin", "std::sin({0})", "libdevice.sin({0})")
 COS = _tried("cos", "std::cos({0})", "libdevice.cos({0})")
+EXP2 = _tried("exp2", "std::exp2({0})", "libdevice.exp2({0})")
+EXPM1 = _tried("expm1", "std::expm1({0})", "libdevice.expm1({0})")
+LOG2 = _tried("log2", "std::log2({0})", "libdevice.log2({0})")
+LOG1P = _tried("log1p", "std::log1p({0})", "libdevice.log1p({0})")
 TANH = _tried("tanh", "std::tanh({0})", "libdevice.tanh({0})")
 ERF = _tried("erf", "std::erf({0})", "libdevice.erf({0})")
 INVERSE_ROOT = _tried("inverse root", "(1 / std::sqrt({0}))", "libdevice.rsqrt({0})")

@@ -65,6 +65,11 @@ class ElementPosition:
     start: int
     terms: tuple[Term, ...]
 
+    @property
+    def reach(self) -> int:
+        """Where the last element may lie."""
+        return self.start + sum([term.reach for term in self.terms])
+
     @classmethod
     def same(cls, count: int) -> ElementPosition:
         """An operand that lies like the result."""
@@ -160,7 +165,7 @@ def behind(first: ElementPosition, second: ElementPosition, count: int) -> Eleme
     """
     blocks = _blocks(second, count)
     terms = _cut(first.terms, [bound for block in blocks for bound in (block.span, block.span * block.size)])
-    if terms is None or first.start + sum([term.reach for term in terms]) >= count:
+    if terms is None or first.reach >= count:
         return None
     start, found = second.start, list[Term]()
     for block in blocks:

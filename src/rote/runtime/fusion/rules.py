@@ -302,6 +302,44 @@ def _relu(calculation: Calculation) -> int:
     return calculation.converted(made, calculation.result)
 
 
+def _leaky_relu(calculation: Calculation) -> int:
+    operand, slope = _operands(calculation, 2)
+    if not isinstance(slope, Number):
+        raise NoKernelError("it takes options")
+    _real(calculation.result)
+    inner = calculated_in(calculation.result)
+    value = _in_arithmetic(calculation, operand, calculation.result)
+    zero = calculation.operand(Number(int, 0), inner)
+    small = calculation.calculated(fn.MULTIPLY, (value, calculation.operand(slope, inner)), inner)
+    positive = calculation.calculated(fn.GREATER, (value, zero), torch.bool)
+    made = calculation.calculated(fn.WHERE, (positive, value, small), inner)
+    return calculation.converted(made, calculation.result)
+
+
+def _hard(*, weighs: bool) -> Rule:
+    """``min(max(x + 3, 0), 6) / 6``, and that times ``x``."""
+
+    def write(calculation: Calculation) -> int:
+        (operand,) = _operands(calculation, 1)
+        _real(calculation.result)
+        inner = calculated_in(calculation.result)
+        zero, three, six = [calculation.operand(Number(int, each), inner) for each in (0, 3, 6)]
+        value = _in_arithmetic(calculation, operand, calculation.result)
+        made = calculation.calculated(fn.ADD, (value, three), inner)
+        made = calculation.calculated(fn.AT_LEAST, (made, zero), inner)
+        made = calculation.calculated(fn.AT_MOST, (made, six), inner)
+        if weighs:
+            made = calculation.calculated(fn.MULTIPLY, (value, made), inner)
+        if calculation.on_host:
+            made = calculation.calculated(fn.DIVIDE, (made, six), inner)
+        else:
+            sixth = calculation.calculated(fn.DIVIDE, (calculation.operand(_ONE, inner), six), inner)
+            made = calculation.calculated(fn.MULTIPLY, (made, sixth), inner)
+        return calculation.converted(made, calculation.result)
+
+    return write
+
+
 def _where(calculation: Calculation) -> int:
     condition, left, right = _operands(calculation, 3)
     if not isinstance(condition, Token) or condition.dtype is not torch.bool:
@@ -383,7 +421,13 @@ RULES: Mapping[str, Rule] = {
     "rsqrt": _of_one(fn.INVERSE_ROOT),
     "floor": _of_one(fn.FLOOR),
     "ceil": _of_one(fn.CEIL),
+    "trunc": _of_one(fn.TRUNCATE),
+    "round": _of_one(fn.ROUND),
     "reciprocal": _reciprocal,
+    "exp2": _of_one(fn.EXP2),
+    "expm1": _of_one(fn.EXPM1),
+    "log2": _of_one(fn.LOG2),
+    "log1p": _of_one(fn.LOG1P),
     "exp": _of_one(fn.EXP),
     "log": _of_one(fn.LOG),
     "sin": _of_one(fn.SIN),
@@ -395,6 +439,10 @@ RULES: Mapping[str, Rule] = {
     "gelu": _gelu,
     "pow.Tensor_Scalar": _power,
     "relu": _relu,
+    "leaky_relu": _leaky_relu,
+    "hardtanh": _bound(1, 2, fn.AT_LEAST, fn.AT_MOST),
+    "hardswish": _hard(weighs=True),
+    "hardsigmoid": _hard(weighs=False),
     "clamp": _bound(1, 2, fn.AT_LEAST, fn.AT_MOST),
     "clamp_min": _bound(1, None, fn.AT_LEAST, fn.AT_MOST),
     "clamp_max": _bound(None, 1, fn.AT_LEAST, fn.AT_MOST),

@@ -72,6 +72,7 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
         integers=body.integers,
         grid=Programs(count=-(-body.count // block), warps=max(1, min(4, block // 128))),
         capability=capability,
+        in_place=body.in_place,
     )
 
 
@@ -89,7 +90,9 @@ def _written(value: Value, count: int, block: int) -> str:
         name = f"r{value.index}" if isinstance(value, RealNumber) else f"i{value.index}"
         return f"tl.full(({block},), {name}, {_through(value)}){_narrowed(value)}"
     if isinstance(value, Calculated):
-        text = value.function.triton.format(*[f"v{each}" for each in value.operands])
+        function = value.function
+        wide = function.of_64_bits if value.dtype is torch.float64 else ""
+        text = (wide or function.triton).format(*[f"v{each}" for each in value.operands])
         return f"({text}).to({_type(value.dtype)})"
     if isinstance(value, Converted):
         operand = f"v{value.operand}"

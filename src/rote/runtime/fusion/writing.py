@@ -21,7 +21,7 @@ from .positions import Digit, ElementPosition, Term, aligned, behind, digit_behi
 from .rules import NoKernelError, rule_for
 
 MOST_ELEMENTS = 2**31 - 1
-"""Elements are counted in 32 bits."""
+"""Elements are counted in 32 bits, and so are places in memory."""
 _EXACT_IN_DOUBLE = 2**53
 """Whole numbers up to here are real ones of 64 bits."""
 
@@ -192,6 +192,8 @@ class BodyWriter:
             if made.result.dtype is not token.dtype:  # the bits are looked at as another type
                 raise ToMemoryError(made.index)
             return self.result(made, position, within)
+        if position.reach > MOST_ELEMENTS:
+            raise NoKernelError("an operand lies too far from the begin of its memory")
         tensor = self._tensors.setdefault((origin, token.dtype), len(self._tensors))
         return self.value(Loaded(tensor, position, token.dtype, within))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import members
-from .cached import Remembered, asked_key, cached_in, remembered
+from .cached import Remembered, asked_key, cached_in, is_full, remembered
 from .classes import (
     UNSET,
     Class,

@@ -15,13 +15,9 @@ _MARK = object()
 
 
 def asked_key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The key under which a cache keeps the result of a call; None if all of the cache matters.
-
-    That is so if the key cannot be told, or if the cache is full: a new result then replaces another one,
-    depending on the order of earlier calls.
-    """
+    """The key under which a cache keeps the result of a call; None if it cannot be told."""
     given = (*args, *kwargs.values())
-    if _is_full(function) or not all([_is_simple(each) for each in given]):
+    if not all([_is_simple(each) for each in given]):
         return None
     named = [_MARK, *[part for pair in kwargs.items() for part in pair]] if kwargs else []
     if function.cache_parameters()["typed"]:
@@ -29,13 +25,16 @@ def asked_key(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return args[0] if not named and len(args) == 1 and type(args[0]) in (int, str) else (*args, *named)
 
 
-def _is_full(function: Any) -> bool:
+def is_full(function: Any) -> bool:
+    """Whether a new result replaces another one of the cache, depending on the order of earlier calls."""
     info = function.cache_info()
     return info.maxsize is not None and info.currsize >= info.maxsize
 
 
 def _is_simple(value: Any) -> bool:
     """Whether a cache finds a value by plain equality or by identity, without the user's code."""
+    if type(value) in (tuple, torch.Size):
+        return all(map(_is_simple, value))
     return _is_equal(value) or type(value).__hash__ is object.__hash__
 
 
@@ -46,8 +45,8 @@ def _is_equal(value: Any) -> bool:
 def _is_same(key: Any, asked: Any) -> bool:
     if asked is _MARK:
         return type(key) is object
-    if type(key) is tuple and type(asked) is tuple:
-        return len(key) == len(asked) and all(map(_is_same, key, asked))
+    if isinstance(key, tuple) and isinstance(asked, tuple):  # a named tuple is equal to one without names
+        return tuple.__len__(key) == len(asked) and all(map(_is_same, tuple.__iter__(key), asked))
     return key is asked or (_is_equal(key) and _is_equal(asked) and key == asked)
 
 
@@ -97,7 +96,7 @@ def remembered(function: Any, asked: Any = None) -> Remembered:
     """The contents of a cache now, or the results under one key."""
     held = [_form(each) for each in cached_in(function, asked)]
     count = function.cache_info().currsize if asked is None else len(held)
-    return Remembered(count, tuple(held), _is_full(function))
+    return Remembered(count, tuple(held), is_full(function))
 
 
 def _form(value: Any) -> Any:

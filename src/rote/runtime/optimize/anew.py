@@ -10,9 +10,10 @@ storage, and how to look at it. The storages are of four kinds:
 - *computed once*: what depends on nothing. It is no part of the pool: what lies there for good may have been
   free when other graphs of the pool were captured, and their replays write to it.
 - *shown*: storages that somebody reads besides the stretch's segments. An island, a read of the host, the
-  template of the result and the backends' copies hold their addresses. So each segment ends with copies of
-  what it has made or written to where they lie. The alternative is to tell all readers of other addresses:
-  then every holder of memory would have to be known here, and a stretch could not go back.
+  template of the result and the backends' copies hold their addresses; so do ``.grad``, and what an autograd
+  graph has saved. So each segment ends with copies of what it has made or written to where they lie; kernels
+  of ours store there at once. The alternative is to tell all readers of other addresses: then every holder of
+  memory would have to be known here, and a stretch could not go back.
 
 To capture is to run once: on the host the operations run as they are captured, on CUDA the graph is launched
 when its capture ends. So this takes place right after a replay of the stretch, when everything that it reads
@@ -36,11 +37,11 @@ from ..capture import without_copies
 from ..fusion import Written
 from ..operators import tensors_of
 from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
-from ..pytorch import undispatched, unseen_functions
+from ..pytorch import below_autograd, undispatched, unseen_functions
 from ..recording import KernelModes, Node
-from .before import Before, as_bytes
+from .before import Before, as_bytes, swap
 from .effects import LeftAloneError
-from .regions import Item, Schedule
+from .regions import Item, Schedule, targets_of
 from .shortening import ShortStretch
 
 _aten = torch.ops.aten
@@ -68,11 +69,16 @@ class CapturedAnew(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A storage that others read, with the bytes that a replay has left there."""
+    """Memory that others read, with the bytes that a replay has left there; without origin, one outside."""
 
-    origin: Origin
+    origin: Origin | None
     memory: torch.Tensor
     was: torch.Tensor
+
+    @property
+    def is_as_it_was(self) -> bool:
+        """Whether the bytes are there again."""
+        return torch.equal(self.memory, self.was)
 
 
 class Recapture:
@@ -112,7 +118,7 @@ class Recapture:
             CaptureError: The device refuses it.
         """
         shown = [self._look(origin) for run in self._short.runs for origin in run.shown]
-        changed = [self._look(origin) for origin in sorted(self._short.effects.changes)]
+        changed: list[Shown] = []
         generator = self._backend.generator() if self._short.effects.draws else None
         state = generator.get_state() if generator is not None else None
         try:
@@ -127,7 +133,9 @@ class Recapture:
                     self._segment(items, run.shown)
                     for items, run in zip(self._schedule.runs, self._short.runs, strict=True)
                 ]
-            different = [each for each in (*shown, *changed) if not torch.equal(each.memory, each.was)]
+            mine = self._addresses(self._short.effects.changes)
+            left = [each for each in changed if each.memory.data_ptr() in mine]
+            different = [each for each in (*shown, *left) if not each.is_as_it_was]
         finally:  # nobody has read it meanwhile
             for each in (*shown, *changed):
                 each.memory.copy_(each.was)
@@ -137,31 +145,44 @@ class Recapture:
             raise LeftAloneError(f"{self._told(different[0].origin)} is not equal to the bit")
         return CapturedAnew(tuple(made), tuple(self._own.values()))
 
-    def _go_back(self, changed: Sequence[Shown], generator: torch.Generator | None) -> None:
-        """Have arguments, state and generator as the replay found them."""
-        if not changed and generator is None:
-            return
-        if self._before is None:
-            raise LeftAloneError("it writes or draws, and what was there before the replay is not at hand")
-        for each in changed:
-            was = self._before.memory.get(each.memory.data_ptr())
-            if was is None or was.numel() != each.memory.numel():
-                raise LeftAloneError("what it writes is not what was looked at before the replay")
-            each.memory.copy_(was)
-        if generator is not None:
-            generator.set_state(self._before.state)
+    def _go_back(self, changed: list[Shown], generator: torch.Generator | None) -> None:
+        """Have arguments, state and generator as the replay found them; notes what it has left there.
 
-    def _told(self, origin: Origin) -> str:
+        That is what all of its stretches have written: the first one reads what later ones write.
+        """
+        before = self._before
+        if before is None:
+            if generator is not None:
+                raise LeftAloneError("it draws random numbers, and the host reads values before it begins")
+            return
+        if before.missing is not None:
+            raise LeftAloneError(before.missing)
+        known = {memory.data_ptr() for memory, _ in before.changed}
+        if not self._addresses(self._short.effects.changes) <= known:
+            raise LeftAloneError("what it writes is not what was looked at before the replay")
+        for memory, was in before.changed:
+            swap(memory, was)
+            changed.append(Shown(None, memory, was))
+        if generator is not None and before.state is not None:
+            generator.set_state(before.state)
+
+    def _addresses(self, origins: Iterable[Origin]) -> set[int]:
+        return {self._outside[origin].storage.data_ptr() for origin in origins}
+
+    def _told(self, origin: Origin | None) -> str:
         effects = self._short.effects
-        if origin not in effects.made:
+        if origin is None:
             return "what is left in an argument or in state"
         operation = effects.operations[effects.made[origin]]
         return f"what {operation.name} gives at {operation.site}"
 
     def _look(self, origin: Origin) -> Shown:
-        storage = self._outside[origin].storage
-        memory = as_bytes(storage, storage.nbytes())
+        memory = as_bytes(self._outside[origin].storage, self._reach(origin))
         return Shown(origin, memory, memory.clone())
+
+    def _reach(self, origin: Origin) -> int:
+        """How many bytes of a storage others can see that the stretch makes."""
+        return min(self._short.effects.reach[origin], self._outside[origin].storage.nbytes())
 
     # ------------------------------------------------------------------ segments
 
@@ -186,37 +207,49 @@ class Recapture:
 
     def _operation(self, index: int, run: Run) -> None:
         operation = self._short.effects.operations[index]
-        with _under(self._modes[index]):
+        modes = self._modes[index]
+        with _under(modes):
             if not operation.is_of_aten:
                 results = [run(_aten.clone.default, (self._node.constants[index],), {})]
             else:
-                results = results_of(self._call(operation, run))[1]
+                results = results_of(self._call(operation, modes.tracked, run))[1]
         for result, token in zip(results, operation.results, strict=True):
             if isinstance(token, Token) and token.origin in self._last:
                 self._take(operation, result, token)
 
-    def _call(self, operation: Operation, run: Run) -> Any:
+    def _call(self, operation: Operation, tracked: Sequence[int], run: Run) -> Any:
         args, kwargs = operation.arguments(self._operand)
         func = operation.overload
         if self._device.type != "cpu" and any([each.is_cpu for each in tensors_of(args, kwargs)]):
             func, args = without_copies(operation.facts, args, self._device, run)
+        operands = tensors_of(args, kwargs)
+        for number in tracked:
+            operands[number].requires_grad_()
         return run(func, args, kwargs)
 
     def _launch(self, kernel: Written) -> None:
         """Capture the launch of a kernel that calculates several operations."""
-        operations = self._short.effects.operations
         given = [self._whole(origin, dtype) for origin, dtype in kernel.reads]
-        tokens = [operations[index].results[0] for index in kernel.stores]
+        tokens = targets_of(kernel, self._short)
         with torch.inference_mode(False), torch.no_grad():
-            made = [self._empty(token) for token in tokens]
+            made = [self._target(token) for token in tokens]
             _check_reach(kernel, given)
             flat = [_flat(each) for each in made]
             self._session.launch(self._kernels[kernel], given, flat, kernel.reals, kernel.integers)
         for token, tensor in zip(tokens, made, strict=True):
-            if token.origin in self._last:
+            if token.origin in self._last and not self._is_there(token.origin):
                 self._own.setdefault(token.origin, tensor.untyped_storage())
 
-    def _empty(self, token: Token) -> torch.Tensor:
+    def _is_there(self, origin: Origin) -> bool:
+        """Whether a storage is there before a kernel writes it."""
+        return self._short.is_shown(origin) or origin not in self._short.effects.made
+
+    def _target(self, token: Token) -> torch.Tensor:
+        """Where a kernel stores a result: where it is read or written, or in memory that is made for it."""
+        if self._is_there(token.origin):
+            if self._reach(token.origin) < self._short.effects.reach[token.origin]:
+                raise LeftAloneError("a storage has become smaller")
+            return self._tensor(token)
         options = {"dtype": token.dtype, "device": self._device}
         return self._session.run(_aten.empty_strided.default, (token.shape, token.stride), options)
 
@@ -229,11 +262,12 @@ class Recapture:
             self._own.setdefault(token.origin, result.untyped_storage())
 
     def _show(self, origin: Origin) -> None:
-        """Copy a storage to where others read it."""
-        target, source = self._outside[origin].storage, self._own[self._short.home(origin)]
-        nbytes = target.nbytes()
-        if not nbytes:
+        """Copy a storage to where others read it, unless a kernel has stored it there."""
+        home, nbytes = self._short.home(origin), self._reach(origin)
+        stored = home not in self._own
+        if not nbytes or (stored and home == origin):
             return
+        target, source = self._outside[origin].storage, self._place(home).storage
         if source.nbytes() < nbytes:
             raise LeftAloneError("a storage has become smaller")
         self._session.run(_aten.copy_.default, (as_bytes(target, nbytes), as_bytes(source, nbytes)), {})
@@ -246,11 +280,7 @@ class Recapture:
         return self._tensor(operand) if type(operand) is Token else operand
 
     def _tensor(self, token: Token) -> torch.Tensor:
-        own = self._own.get(self._short.home(token.origin))
-        place = Place(own) if own is not None else self._outside.get(token.origin)
-        if place is None:
-            raise LeftAloneError("memory that it reads is gone")
-        storage, start = place
+        storage, start = self._place(self._short.home(token.origin))
         with torch.inference_mode(False):
             tensor = torch.empty(0, dtype=token.dtype, device=storage.device)
             offset = token.offset + start // tensor.itemsize
@@ -258,11 +288,14 @@ class Recapture:
 
     def _whole(self, origin: Origin, dtype: torch.dtype) -> torch.Tensor:
         """A storage as elements of one type."""
+        return _whole_of(self._place(origin), dtype)
+
+    def _place(self, origin: Origin) -> Place:
         own = self._own.get(origin)
         place = Place(own) if own is not None else self._outside.get(origin)
         if place is None:
             raise LeftAloneError("memory that it reads is gone")
-        return _whole_of(place, dtype)
+        return place
 
     # ------------------------------------------------------------------ lifetimes
 
@@ -323,8 +356,8 @@ def _run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @contextmanager
 def _plainly(device: torch.device) -> Generator[None]:
-    """Nobody sees the operations, and autocast, which has run before them, is off."""
-    with torch.autocast(device.type, enabled=False), unseen_functions(), undispatched():
+    """Nobody sees the operations; autograd and autocast, which have run before them, are off."""
+    with torch.autocast(device.type, enabled=False), unseen_functions(), undispatched(), below_autograd():
         yield
 
 

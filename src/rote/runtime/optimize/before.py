@@ -7,17 +7,21 @@ copies are made before the replay behind which a recording is optimised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
 from ..arguments import Call
+from ..backends.protocol import first_line
+from ..memory import format_size
 from ..pytorch import plain_functions
 from ..recording import Recording
 
-MOST_BYTES = 1 << 28
+MOST_BYTES = 1 << 30
 """Memory from outside that is copied at most."""
+_SLICE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -25,38 +29,62 @@ class Before:
     """The state before a replay, which its first stretch finds.
 
     Attributes:
-        memory: Copies of the bytes of storages that it writes, by address.
+        changed: The bytes of storages that it writes, each with a copy; no two share memory.
         state: Of the generator that it may draw from.
+        missing: Why nothing was noted.
     """
 
-    memory: Mapping[int, torch.Tensor]
-    state: torch.Tensor
+    changed: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
+    state: torch.Tensor | None = None
+    missing: str | None = None
 
     @classmethod
-    def of(cls, recording: Recording, call: Call) -> Before | None:
-        """Look at what a replay may change; None if that is too much, or fails: the call goes on without.
+    def of(cls, recording: Recording, call: Call) -> Before:
+        """Look at what a replay may change. If that is too much, or fails, the call goes on without.
 
         The inputs have been placed.
         """
         try:
             with plain_functions():
                 return cls._of(recording, call)
-        except Exception:
-            return None
+        except Exception as error:
+            return cls(
+                missing=f"what it writes could not be copied ({type(error).__name__}: {first_line(error)})"
+            )
 
     @classmethod
-    def _of(cls, recording: Recording, call: Call) -> Before | None:
+    def _of(cls, recording: Recording, call: Call) -> Before:
         memory, accesses = recording.memory, recording.accesses
         if memory is None:
-            return None
+            return cls(missing="it has no memory")
         leaves = memory.inputs.substitute(call.leaves)
         tensors = [leaves[index] for index in accesses.written]
         tensors += [tensor for ref in accesses.writes.values() if (tensor := ref()) is not None]
         storages = {each.data_ptr(): each for each in [tensor.untyped_storage() for tensor in tensors]}
-        if sum([each.nbytes() for each in storages.values()]) > MOST_BYTES:
-            return None
-        copies = {at: as_bytes(each, each.nbytes()).clone() for at, each in storages.items()}
-        return cls(copies, memory.holding.backend.generator().get_state())
+        nbytes = sum([each.nbytes() for each in storages.values()])
+        if nbytes > MOST_BYTES:
+            most = f"no more than {format_size(MOST_BYTES)} are copied"
+            return cls(missing=f"it writes {format_size(nbytes)} of memory from outside, and {most}")
+        written = [as_bytes(each, each.nbytes()) for each in storages.values()]
+        if _share_memory(written):
+            return cls(missing="it writes memory that has two names")
+        copies = [each.clone() for each in written]
+        return cls(tuple(zip(written, copies, strict=True)), memory.holding.backend.generator().get_state())
+
+
+def _share_memory(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether any two of some tensors without gaps lie in the same bytes."""
+    ranges = sorted([(each.data_ptr(), each.data_ptr() + each.nbytes) for each in tensors if each.numel()])
+    return any([end > begin for (_, end), (begin, _) in pairwise(ranges)])
+
+
+def swap(one: torch.Tensor, other: torch.Tensor) -> None:
+    """Exchange the bytes of two tensors, a slice at a time; there is memory for one, or nothing changes."""
+    kept = torch.empty_like(one[:_SLICE])
+    for mine, theirs in zip(one.split(_SLICE), other.split(_SLICE), strict=True):
+        kept[: len(mine)].copy_(mine)
+        mine.copy_(theirs)
+        theirs.copy_(kept[: len(mine)])
 
 
 def as_bytes(storage: torch.UntypedStorage, nbytes: int) -> torch.Tensor:

@@ -20,7 +20,7 @@ Views launch nothing, and tokens say what they look at, so they are no operation
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from ..program import operations as ops
 _METADATA = frozenset({"t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_"})
 """Operations that only change how a tensor looks at its memory, which the tokens behind them show."""
 
+_OUTSIDE = (INPUT, EXTERNAL)
 _LAZY = frozenset({"_neg_view", "_conj", "_conj_physical", "conj"})
 
 
@@ -64,6 +65,8 @@ class Effects:
         written: How often each storage is written besides.
         draws: Operations that draw random numbers.
         changes: Storages of arguments and of state that are written.
+        reach: Of each storage, the bytes up to the last one that any tensor looks at. Behind them lies what a
+            kernel needed for itself, as ``mse_loss`` does: no two runs leave the same there.
     """
 
     operations: Sequence[Operation]
@@ -73,6 +76,7 @@ class Effects:
     written: Counter[Origin] = field(default_factory=Counter[Origin])
     draws: list[int] = field(default_factory=list[int])
     changes: set[Origin] = field(default_factory=set[Origin])
+    reach: dict[Origin, int] = field(default_factory=dict[Origin, int])
 
     @classmethod
     def of(
@@ -93,6 +97,7 @@ class Effects:
         captured = set[int]().union(*segments)
         unwritten = set[Origin]()
         for index, operation in enumerate(operations):
+            found._note_reach(operation)
             if operation.kind == ops.VIEWED:
                 _check_known(operation, operation.tokens)
             elif index in captured:
@@ -126,7 +131,7 @@ class Effects:
             return
         written = [tokens[position] for position in operation.written]
         for token in written:
-            if token.origin[0] in (INPUT, EXTERNAL):
+            if token.origin[0] in _OUTSIDE:
                 self.changes.add(token.origin)
             elif token.origin not in self.made:
                 raise LeftAloneError(f"{_told(operation)} writes memory that no segment has made")
@@ -148,14 +153,27 @@ class Effects:
         self.written.update(writes)
         self.touched[index] = Touched(reads, tuple(dict.fromkeys(makes)), tuple(dict.fromkeys(writes)))
 
+    def _note_reach(self, operation: Operation) -> None:
+        for token in (*operation.tokens, *_results(operation)):
+            self.reach[token.origin] = max(self.reach.get(token.origin, 0), _end_of(token))
+
     def _look_between(self, operation: Operation) -> None:
         """Look at what runs between segments, or at the end of the stretch."""
-        if not operation.is_of_aten:
+        if not operation.is_of_aten or operation.kind == ops.ANYWHERE:  # no replay runs those
             return
         if operation.overload.namespace != "aten":
             raise LeftAloneError(f"{_told(operation)} runs between two segments, and is not PyTorch's own")
         if operation.written:
             raise LeftAloneError(f"{_told(operation)} writes memory between two segments")
+
+
+def writes_outside(operations: Iterable[Operation]) -> bool:
+    """Whether any of some operations writes an argument or state."""
+    return any([
+        operation.tokens[position].origin[0] in _OUTSIDE
+        for operation in operations
+        for position in operation.written
+    ])  # fmt: skip
 
 
 def _launching(operations: Sequence[Operation], indices: list[int]) -> Iterator[int]:
@@ -185,6 +203,14 @@ def _results(operation: Operation) -> Iterator[Token]:
         token = each.token if isinstance(each, Reference) else each
         if isinstance(token, Token):
             yield token
+
+
+def _end_of(token: Token) -> int:
+    """The byte of its storage behind the last one that a tensor looks at."""
+    if 0 in token.shape:
+        return 0
+    last = sum([(size - 1) * step for size, step in zip(token.shape, token.stride, strict=True)])
+    return (token.offset + last + 1) * token.dtype.itemsize
 
 
 def _told(operation: Operation) -> str:

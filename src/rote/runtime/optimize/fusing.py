@@ -7,17 +7,18 @@ refusals are known from then on, to all stretches of the process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..backends.protocol import ALIGNMENT, LoadedKernel
 from ..compiling import KernelSource
 from ..fusion import DeviceKernels, KernelRequest, NoKernelError, Written
-from ..program import Origin
+from ..program import Origin, Token
 from ..recording import Node
 from .anew import Place
 from .effects import LeftAloneError
-from .regions import Schedule, schedule
+from .regions import Schedule, schedule, targets_of
 from .shortening import ShortStretch
+from .versions import Whole
 
 
 class Fusing:
@@ -43,19 +44,26 @@ class Fusing:
         self._plan(outside)
 
     def _plan(self, outside: Mapping[Origin, Place]) -> None:
-        self._schedule = schedule(self.short, self._device.refusal)
-        made = self.short.effects.made
+        self._schedule = schedule(
+            self.short, self._device.refusal, _whole_in(outside), on_host=self._device.on_host
+        )
         self._sources: dict[Written, KernelSource] = {
-            kernel: self._device.source(
-                kernel.body,
-                [
-                    *[origin in made or _is_aligned(outside.get(origin)) for origin, _ in kernel.reads],
-                    *[True] * len(kernel.stores),
-                ],
-            )
+            kernel: self._device.source(kernel.body, list(self._aligned(kernel, outside)))
             for kernel in self._schedule.kernels
         }
         self._request = KernelRequest(self._device, self._sources.values(), self._schedule.calculated)
+
+    def _aligned(self, kernel: Written, outside: Mapping[Origin, Place]) -> Iterator[bool]:
+        short, made = self.short, self.short.effects.made
+        stored = [token.origin for token in targets_of(kernel, short)]
+        for origin in [*[origin for origin, _ in kernel.reads], *stored]:
+            yield (origin in made and not short.is_shown(origin)) or _is_aligned(outside.get(origin))
+
+    @property
+    def saves(self) -> bool:
+        """Whether less is launched than now."""
+        short = self.short
+        return self._schedule.after(short) < min(short.before, short.after)
 
     @property
     def idle(self) -> bool:
@@ -100,6 +108,34 @@ class Fusing:
             return {kernel: self._request.kernel(source) for kernel, source in self._sources.items()}
         except NoKernelError as why:
             raise LeftAloneError(str(why)) from None
+
+
+def _whole_in(outside: Mapping[Origin, Place]) -> Whole:
+    """Tells which tensors are all of a memory from outside that has no other name."""
+    ends = 0
+    named_twice = set[Origin]()
+    before: Origin | None = None
+    for begin, end, origin in sorted([(*_range_of(place), origin) for origin, place in outside.items()]):
+        if begin < ends and before is not None:
+            named_twice.update((before, origin))
+        if end > ends:
+            ends, before = end, origin
+
+    def whole(token: Token) -> bool:
+        place = outside.get(token.origin)
+        if place is None or place.start or token.offset or token.origin in named_twice:
+            return False
+        count = 1
+        for size in token.shape:
+            count *= size
+        return place.storage.nbytes() == count * token.dtype.itemsize
+
+    return whole
+
+
+def _range_of(place: Place) -> tuple[int, int]:
+    begin = place.storage.data_ptr()
+    return begin, begin + place.storage.nbytes()
 
 
 def _is_aligned(place: Place | None) -> bool:

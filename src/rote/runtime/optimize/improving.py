@@ -1,8 +1,12 @@
 """Gives a recording its exact tier, right after a replay and under the locks of that call.
 
-Only recordings without gradients are looked at. Their stretches can be run again without anybody noticing:
-what they write outside, and the generator that they draw from, are put back. Whatever fails costs a line in
-the report: the plain tier is not touched, and what others read is as the replay has left it.
+Stretches can be run again without anybody noticing: what they write outside, and the generator that they draw
+from, are put back. Whatever fails costs a line in the report: the plain tier is not touched, and what others
+read is as the replay has left it.
+
+Nothing here asks for gradients. Those that a call leaves in ``.grad``, and what a result has saved for its
+backward, lie in memory that the recording holds, so they are shown like results. Who holds a gradient is told
+by counting the owners of its memory, so the exact tier must not be one of them.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...base import COLLECTOR
-from ..arguments import TENSOR, Call, read_switches
+from ..arguments import Call, read_switches
 from ..backends.protocol import LoadedKernel, Segment, Session, first_line
 from ..fusion import KERNELS, Written
 from ..memory import BUDGETS
@@ -31,7 +35,7 @@ from ..recording import (
 )
 from .anew import CapturedAnew, Place, Recapture
 from .before import Before
-from .effects import Effects, LeftAloneError
+from .effects import Effects, LeftAloneError, writes_outside
 from .fusing import Fusing
 from .regions import Schedule
 from .shortening import RULES, ShortStretch, shorten
@@ -55,7 +59,8 @@ def improve(recording: Recording, nodes: Sequence[Node], call: Call, before: Bef
         known = tiers.knows(node) or node.captured is None or not node.captured.segments
         if known and fusing is None:
             continue
-        improvement = _Improvement(recording, memory, nodes[: number + 1], call, None if number else before)
+        way, later = nodes[: number + 1], nodes[number + 1 :]
+        improvement = _Improvement(recording, memory, way, later, call, None if number else before)
         try:
             # A collection may destroy graphs, which spoils a capture. Tensors may be of the user's classes.
             with COLLECTOR.rests(), plain_functions():
@@ -82,12 +87,14 @@ class _Improvement:
         recording: Recording,
         memory: RecordingMemory,
         way: Sequence[Node],
+        later: Sequence[Node],
         call: Call,
         before: Before | None,
     ) -> None:
         self._recording = recording
         self._memory = memory
         self._way = way
+        self._later = later
         self._node = way[-1]
         self._call = call
         self._before = before
@@ -105,6 +112,10 @@ class _Improvement:
         modes = self._modes()
         if effects.changes and (len(self._way) > 1 or node.branch is not None):
             raise LeftAloneError("it writes arguments or state, and the host reads values before it ends")
+        if len(self._way) > 1 and any([writes_outside(later.operations) for later in self._later]):
+            raise LeftAloneError(
+                "arguments or state are written after it, and it begins after a value was read"
+            )
         outside = self._outside()
         short = shorten(effects, modes, [origin for origin in effects.made if origin in outside])
         self._check_modes([modes[index] for index in effects.each()])
@@ -113,7 +124,7 @@ class _Improvement:
         else:
             tiers.add(self._capture(short, Schedule.plain(short), {}, None))
         fusing = Fusing(node, short, outside, KERNELS.of(self._memory.holding.backend))
-        if fusing.schedule.kernels:
+        if fusing.saves:
             tiers.wait(fusing)
 
     def fuse(self, fusing: Fusing) -> None:
@@ -129,6 +140,8 @@ class _Improvement:
         found = fusing.schedule
         if not found.kernels:
             raise LeftAloneError("no kernel may calculate any of its operations")
+        if not fusing.saves:
+            raise LeftAloneError("with kernels it would launch as much as without")
         self._check_modes(list(self._modes().values()))
         fused = FusedOperations(len(found.kernels), fusing.distinct, len(found.calculated), found.refused)
         tiers.add(self._capture(fusing.short, found, fusing.loaded(), fused))
@@ -172,7 +185,9 @@ class _Improvement:
             raise
         plain = self._plain(steps)
         replaced = _replaced(plain, captured, anew)
-        return ExactStretch(node, steps, replaced, _removed(short), session, anew.kept, fused)
+        removed, stored = _removed(short), found.stored(short)
+        removed = replace(removed, after=removed.after - stored, shown=removed.shown - stored)
+        return ExactStretch(node, steps, replaced, removed, session, anew.kept, fused)
 
     def _plain(self, steps: list[Step]) -> list[Step]:
         """The steps as they were captured."""
@@ -185,16 +200,10 @@ class _Improvement:
 
     def _check_recording(self) -> None:
         recording, accesses = self._recording, self._recording.accesses
-        ends = [node.template for node in recording.root.walk()]
-        tracked = any([end is not None and end.tracked for end in ends]) or recording.backwards()
-        if recording.keeps_graph or recording.keeps_gradients or recording.gradients.effects or tracked:
-            raise LeftAloneError("its results may require grad, or it reads or replaces gradients")
         if accesses.written_arrays:
             raise LeftAloneError("it writes arrays made outside")
         if accesses.generators or self._memory.stands.by_number:
             raise LeftAloneError("it draws from generators that are given or made outside")
-        if self._memory.holding.exclusive:
-            raise LeftAloneError("values in its memory outlive a call")
         if recording.trusts and self._memory.holding.backend.capabilities.asynchronous:
             text = "it runs code that rote.pure or a library answers for, or TorchScript"
             raise LeftAloneError(f"{text}, which may launch kernels that no operation shows")
@@ -205,23 +214,17 @@ class _Improvement:
         switches = read_switches()
         if any([each.switches != switches for each in modes]):
             raise LeftAloneError("some of its operations run under other switches of PyTorch's")
-        if any([each.grad for each in modes]) and self._may_track():
-            raise LeftAloneError("it runs in grad mode on tensors that require grad")
-
-    def _may_track(self) -> bool:
-        leaves = [
-            leaf for leaf, kind in zip(self._call.leaves, self._call.kinds, strict=True) if kind is TENSOR
-        ]
-        return any([tensor.requires_grad for tensor in (*leaves, *self._recording.accesses.alive().values())])
 
     # ------------------------------------------------------------------ memory
 
     def _open(self) -> Session:
+        """Nothing in this memory outlives a replay: what does is copied to where others have it."""
         holding = self._memory.holding
+        gradients = [each.storage for each in self._recording.gradients.effects if each.storage is not None]
         return holding.backend.open(
             exclusive=False,
             sharing=BUDGETS.of(holding.backend).sharing(holding.account, holding.demand),
-            aliases=self._memory.inputs.aliases(self._call.leaves),
+            aliases=self._memory.inputs.aliases(self._call.leaves, gradients),
         )
 
     def _outside(self) -> Mapping[Origin, Place]:

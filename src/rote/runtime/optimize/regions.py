@@ -5,18 +5,21 @@ calculate, or the end of the segment. What comes in between and needs none of th
 operations between two matrix products are one group, also where those of several products are mixed. Nothing
 is written in between, so what they read is the same; random numbers are drawn in their order, since no such
 operation waits.
+
+An operation in place on memory from outside waits as well, as a value with a place (:mod:`.versions`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..fusion import Fusible, NoKernelError, Written, plan_group
 from ..operators import short
-from ..program import Origin
+from ..program import Operation, Origin, Token
 from .shortening import ShortRun, ShortStretch
+from .versions import InPlaceStore, Versions, Whole
 
 Item = int | Written
 """An operation, by index, or a kernel."""
@@ -44,33 +47,53 @@ class Schedule:
         """Each operation by itself."""
         return cls(tuple([run.operations for run in short.runs]), (), Counter())
 
+    def stored(self, short: ShortStretch) -> int:
+        """How many results kernels store where others read them, so that nothing copies them there."""
+        made = [token.origin for kernel in self.kernels for token in targets_of(kernel, short)]
+        return sum(map(short.is_shown, made))
+
+    def after(self, short: ShortStretch) -> int:
+        """How many operations are left of a stretch, launches and copies included."""
+        return short.after - len(self.calculated) + len(self.kernels) - self.stored(short)
+
     @property
     def kernels(self) -> list[Written]:
         """The kernels, in order."""
         return [item for run in self.runs for item in run if isinstance(item, Written)]
 
 
-def schedule(short: ShortStretch, refusal: Refusal) -> Schedule:
+def schedule(short: ShortStretch, refusal: Refusal, whole: Whole, *, on_host: bool) -> Schedule:
     """Put the operations of a stretch into kernels.
 
     Args:
         short: The stretch.
         refusal: Why no kernel may calculate an operation.
+        whole: Whether a tensor is all of a memory from outside that has no other name.
+        on_host: The kernels are for the host.
     """
-    return _Scheduling(short, refusal).run()
+    return _Scheduling(short, refusal, whole, on_host=on_host).run()
+
+
+def targets_of(kernel: Written, short: ShortStretch) -> list[Token]:
+    """The tensors that a kernel stores its results into, in their order."""
+    operations = [short.effects.operations[index] for index in kernel.stores]
+    return [each.tokens[each.written[0]] if each.written else each.results[0] for each in operations]
 
 
 class _Scheduling:
     """Goes through the segments of a stretch."""
 
-    def __init__(self, short: ShortStretch, refusal: Refusal) -> None:
+    def __init__(self, short: ShortStretch, refusal: Refusal, whole: Whole, *, on_host: bool) -> None:
         self._short = short
+        self._on_host = on_host
         self._effects = short.effects
         self._refusal = refusal
         self._readers = _readers(short)
         self._shown = {short.home(origin) for run in short.runs for origin in run.shown}
         self._fusible: dict[int, Fusible] = {}
         self._refused = Counter[str]()
+        self._whole = whole
+        self._stores: dict[int, InPlaceStore] = {}
 
     def run(self) -> Schedule:
         runs = tuple([tuple(self._run(run)) for run in self._short.runs])
@@ -87,7 +110,8 @@ class _Scheduling:
             each = self._look(index)
             if each is not None:
                 waiting.append(each)
-                results.add(each.result.origin)
+                store = self._stores.get(index)
+                results.add(each.result.origin if store is None else store.target.origin)
                 continue
             touched = self._effects.touched[index]
             needs = not results.isdisjoint([self._short.home(token.origin) for token in touched.reads])
@@ -102,34 +126,84 @@ class _Scheduling:
         operation, touched = self._effects.operations[index], self._effects.touched[index]
         if not operation.is_of_aten:
             return None
+        if touched.writes:
+            return self._look_in_place(index, operation)
         try:
             each = Fusible.of(index, operation)
         except NoKernelError:
             return None  # matrix products and the like
-        alone = not touched.writes and touched.makes == (each.result.origin,)
+        if each.result.look.on_host is not self._on_host:
+            return None
+        alone = touched.makes == (each.result.origin,)
         if not alone or not self._effects.is_settled(each.result.origin):
             return None
+        return self._allowed(each, operation)
+
+    def _look_in_place(self, index: int, operation: Operation) -> Fusible | None:
+        store = InPlaceStore.of(index, operation, self._whole)
+        if store is None or store.target.look.on_host is not self._on_host:
+            return None
+        each = self._allowed(store.value, operation)
+        if each is not None:
+            self._stores[index] = store
+        return each
+
+    def _allowed(self, each: Fusible, operation: Operation) -> Fusible | None:
         why = self._refusal(each)
         if why is not None:
             self._refused[f"{short(operation.name)}: {why}"] += 1
             return None
-        self._fusible[index] = each
+        self._fusible[each.index] = each
         return each
 
-    def _group(self, group: Sequence[Fusible]) -> list[Item]:
+    def _group(self, waiting: Sequence[Fusible]) -> Iterator[Item]:
+        """What runs for a group."""
+        stores = {
+            each.index: store for each in waiting if (store := self._stores.get(each.index)) is not None
+        }
+        found = self._with_stores(waiting, stores) if stores else self._without_stores(waiting)
+        if found is not None:
+            yield from found
+            return
+        between: list[Fusible] = []
+        for each in waiting:
+            if each.index in stores:
+                yield from self._without_stores(between)
+                yield each.index
+                between = []
+            else:
+                between.append(each)
+        yield from self._without_stores(between)
+
+    def _with_stores(
+        self, waiting: Sequence[Fusible], stores: Mapping[int, InPlaceStore]
+    ) -> list[Item] | None:
+        """What runs for a group with operations in place, if kernels can store what these write."""
+        versions, inside = Versions(waiting, stores), {each.index for each in waiting}
+        last = versions.last.values()
+        needed = [
+            each.index
+            for each in versions.group
+            if (each.index in last if each.index in stores else self._is_needed(each, inside))
+        ]
+        try:
+            planned = plan_group(versions.group, needed, self._short.home, on_host=self._on_host)
+        except NoKernelError:
+            return None
+        found = versions.settled(planned)
+        return found if found is not None and len(found) < len(waiting) else None
+
+    def _without_stores(self, group: Sequence[Fusible]) -> list[Item]:
         alone: list[Item] = [each.index for each in group]
         inside = {each.index for each in group}
         needed = [each.index for each in group if self._is_needed(each, inside)]
         try:
-            planned = plan_group(group, needed, self._short.home, on_host=self._on_host(group))
+            planned = plan_group(group, needed, self._short.home, on_host=self._on_host)
         except NoKernelError as why:
             self._refused.update([f"{short(each.operation.name)}: {why}" for each in group])
             return alone
         found: list[Item] = [each if isinstance(each, Written) else each.index for each in planned]
         return found if len(found) < len(alone) else alone
-
-    def _on_host(self, group: Sequence[Fusible]) -> bool:
-        return bool(group) and group[0].result.look.on_host
 
     def _is_needed(self, each: Fusible, inside: set[int]) -> bool:
         """Whether somebody reads a result who is not in the group."""

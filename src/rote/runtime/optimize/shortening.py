@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..operators import Facts
@@ -98,6 +99,14 @@ class ShortStretch:
     def shown(self) -> int:
         """How many storages are copied to where others read them."""
         return sum([len(run.shown) for run in self.runs])
+
+    def is_shown(self, origin: Origin) -> bool:
+        """Whether others read what a storage contains where it lies."""
+        return origin in self._origins_shown
+
+    @cached_property
+    def _origins_shown(self) -> frozenset[Origin]:
+        return frozenset([origin for run in self.runs for origin in run.shown])
 
     def home(self, origin: Origin) -> Origin:
         """The storage that has the contents of a storage."""

@@ -42,6 +42,7 @@ from .torch_private import (
     Sizes,
     SwitchPlaces,
     above_dispatch,
+    below_autograd,
     constants_of,
     count_versions,
     counts_inside,

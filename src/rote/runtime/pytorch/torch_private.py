@@ -142,6 +142,11 @@ unseen_functions: Callable[[], AbstractContextManager[Any]] = _found("DisableTor
 undispatched: Callable[[], AbstractContextManager[Any]] = _found("_DisableTorchDispatch", nullcontext)
 """Hides what runs inside from dispatch modes."""
 
+below_autograd: Callable[[], AbstractContextManager[Any]] = _found(
+    "_AutoDispatchBelowADInplaceOrView", nullcontext
+)
+"""Runs kernels as autograd does, on tensors that require grad, in any grad mode; else graphs are built."""
+
 
 def default_device() -> Any:
     """The device set by ``torch.set_default_device`` or ``with torch.device(...)``, or None."""

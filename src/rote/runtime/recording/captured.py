@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,18 +22,22 @@ class KernelModes(NamedTuple):
         inference: Inference mode.
         dtype: The default type of results.
         switches: PyTorch's global switches.
+        tracked: Which of the tensor operands require grad, in grad mode; some kernels choose by that, too.
     """
 
     grad: bool
     inference: bool
     dtype: torch.dtype
     switches: tuple[Any, ...]
+    tracked: tuple[int, ...]
 
     @classmethod
-    def now(cls) -> KernelModes:
-        """Those of this thread."""
-        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
-        return cls(*modes, read_switches())
+    def now(cls, operands: Sequence[torch.Tensor] = ()) -> KernelModes:
+        """Those of this thread, for an operation on these tensors."""
+        grad = torch.is_grad_enabled()
+        modes = grad, torch.is_inference_mode_enabled(), torch.get_default_dtype()
+        tracked = [number for number, each in enumerate(operands) if each.requires_grad] if grad else []
+        return cls(*modes, read_switches(), tuple(tracked))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ autograd is told of writes to those in place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -146,9 +147,13 @@ class StaticInputs:
         copied = tuple(Spot.of(group.members, leaves, OTHER) for group in self.groups)
         return StaticInputs([], set(self.written), (*self.spots, *copied))
 
-    def aliases(self, leaves: tuple[Any, ...]) -> Aliases:
-        """How a recording holds the caller's tensors: what it uses in place, without keeping it alive."""
-        return Aliases(leaves[spot.members[0]].untyped_storage() for spot in self.spots)
+    def aliases(self, leaves: tuple[Any, ...], counted: Iterable[torch.UntypedStorage] = ()) -> Aliases:
+        """How a recording holds the caller's tensors.
+
+        What it uses in place it does not keep alive. What others keep alive, and somebody counts the owners
+        of, gets no more of them.
+        """
+        return Aliases([*[leaves[spot.members[0]].untyped_storage() for spot in self.spots], *counted])
 
     def starts(self, leaves: tuple[Any, ...]) -> dict[int, int]:
         """First element of each group in the caller's storage, by first member."""

@@ -7,7 +7,7 @@ ones may lose the contest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,8 +17,8 @@ from ..backends.protocol import Session
 from .contest import FIRST_ROUND, NEVER, Contest
 from .tree import Node, Step
 
-WHILE_IDLE = 16
-"""Replays between two looks at kernels that are being compiled."""
+WHILE_IDLE, MOST_IDLE = 64, 4096
+"""Replays between two looks at kernels that cannot be used yet; each look in vain doubles them."""
 
 FIRST_TIER = 2 * FIRST_ROUND
 """Replays before a recording is optimised: the first round against plain calls is over then."""
@@ -129,6 +129,7 @@ class Tiers:
         self.left: list[tuple[Node, str]] = []
         self.lost: str | None = None
         self.contest = Contest()
+        self._idle = WHILE_IDLE
 
     def knows(self, node: Node) -> bool:
         """Whether a stretch was looked at, as it is now."""
@@ -189,12 +190,22 @@ class Tiers:
             return False
         return any([not each.idle for each in self.waiting]) or self._has_new(root)
 
-    def following(self, replays: int, root: Node) -> int:
-        """After how many replays the tiers are looked at again."""
+    def following(self, replays: int, root: Node, way: Sequence[Node] = ()) -> int:
+        """After how many replays the tiers are looked at again.
+
+        Args:
+            replays: How many there were.
+            root: The tree.
+            way: The stretches that were replayed, if it was looked at what is to be done for them.
+        """
         if self.open:
             return replays
-        if self.waiting:
-            return replays + (WHILE_IDLE if all([each.idle for each in self.waiting]) else 1)
+        if any([each.node in way and not each.idle for each in self.waiting]):
+            self._idle = WHILE_IDLE
+            return replays + 1
+        if self.waiting:  # for compilers, or for a replay that goes another way
+            pause, self._idle = self._idle, min(2 * self._idle, MOST_IDLE)
+            return replays + pause
         return replays + FIRST_TIER if self._has_new(root) else NEVER
 
     def _has_new(self, root: Node) -> bool:

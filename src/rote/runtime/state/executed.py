@@ -132,12 +132,10 @@ class ExecutedCode:
         return stop
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "call":
+        if event != "call" or identity(frame.f_code) in self._settled:
             return
         followed = self.followed
-        if followed is not None and followed.at_work:
-            return
-        if identity(frame.f_code) not in self._settled:
+        if followed is None or not followed.at_work:
             self._note(frame.f_code, frame)
 
     def _start_monitoring(self) -> Callable[[], None] | None:
@@ -179,6 +177,9 @@ class ExecutedCode:
         """Note that code was entered; False if a later entry from elsewhere may have to be noted again."""
         if get_ident() != self._thread and not is_worker():
             return False  # another thread runs it
+        if is_own(entered.co_filename) and not entered.co_flags & inspect.CO_GENERATOR:  # most of it
+            self._settled[identity(entered)] = entered
+            return True
         followed, counts = self.followed, True
         code = entered if followed is None else followed.original(entered)
         if code is entered and followed is not None and not _runs_apart(frame, followed):
@@ -308,28 +309,22 @@ def _by_name(code: CodeType, namespace: dict[str, Any]) -> list[FunctionType]:
 
 
 def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
-    """Whether library code or rote's own runs for rote, and not for code that is followed."""
-    if _runs_compiled(frame, followed):
-        return True
+    """Whether library code or rote's own runs for rote or a compiled region, not for code that is followed.
+
+    The Python code of a compiled region lies in Inductor's files.
+    """
     at: FrameType | None = frame
+    passing = True  # so far only library code and code made from text, like the methods of named tuples
     while at is not None:
         code = at.f_code
         known = identity(code) in PASSES_ON or is_own(code.co_filename)
-        if known or code.co_filename.startswith(TORCHS_OWN):
+        if (known or code.co_filename.startswith(TORCHS_OWN)) and passing:
             return True
-        made = code.co_filename.startswith("<")  # made from text, like the methods of named tuples
-        if followed.original(code) is not code or not (made or is_internal(code.co_filename)):
+        if code is run_compiled.__code__:
+            return True
+        if followed.original(code) is not code:
             return False
-        at = at.f_back
-    return False
-
-
-def _runs_compiled(frame: FrameType, followed: FollowedCode) -> bool:
-    """Whether code runs for a compiled region, whose Python code lies in Inductor's files."""
-    at: FrameType | None = frame
-    while at is not None and followed.original(at.f_code) is at.f_code:
-        if at.f_code is run_compiled.__code__:
-            return True
+        passing = passing and (code.co_filename.startswith("<") or is_internal(code.co_filename))
         at = at.f_back
     return False
 

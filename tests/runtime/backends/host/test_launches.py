@@ -24,12 +24,28 @@ def kernel(backend):
     return backend.load(binary_of(source_for(backend)))
 
 
-def test_it_may_write_only_what_its_session_has_made(backend, kernel):
+def test_it_may_write_memory_of_others(backend, kernel):
+    x, y = torch.ones(SIZE), torch.ones(SIZE)
+    others = torch.empty(SIZE), torch.empty(SIZE, dtype=torch.int64)
     session = backend.open(exclusive=False)
     session.begin()
-    others = torch.empty(SIZE), torch.empty(SIZE, dtype=torch.int64)
-    with pytest.raises(InternalError, match="a tensor that its session has not made"):
-        session.launch(kernel, [torch.ones(SIZE), torch.ones(SIZE)], others, [1.0], [1])
+    session.launch(kernel, [x, y], others, [2.0], [3])
+    segment = session.end()
+    session.finish()
+    for other in others:
+        other.fill_(7)
+    segment.replay()
+    for mine, expected in zip(others, eager(x, y, 2.0, 3), strict=True):
+        assert torch.equal(mine, expected)
+    session.release()
+
+
+def test_it_may_not_write_what_it_reads(backend, kernel):
+    session = backend.open(exclusive=False)
+    session.begin()
+    x = torch.ones(SIZE)
+    with pytest.raises(InternalError, match="it is to write memory that it reads"):
+        session.launch(kernel, [x, torch.ones(SIZE)], [x, torch.empty(SIZE, dtype=torch.int64)], [1.0], [1])
     session.release()
 
 

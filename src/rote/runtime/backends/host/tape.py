@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from ....base import InternalError
 from ...operators import Facts
 from ..protocol import OWNING, Aliases
 from .forms import Form, form_of
@@ -134,7 +133,7 @@ class Tape:
         reals: Sequence[float],
         integers: Sequence[int],
     ) -> None:
-        """Write down a launch that has just run; :meth:`check_made` has seen what it wrote."""
+        """Write down a launch that has just run."""
         written = [self._held(tensor) for tensor in made]
         for each in written:
             for place in places(each):
@@ -143,18 +142,6 @@ class Tape:
         numbers = tuple(reals), tuple(integers)
         self.entries.append(LaunchEntry(kernel, (*read, *written), *numbers, Modes.now()))
         self._storages.tick()
-
-    def check_made(self, made: Sequence[torch.Tensor]) -> None:
-        """Look whether the session has made what a launch is to write.
-
-        Raises:
-            InternalError: It has not.
-        """
-        if any([self._storages.find(tensor.untyped_storage()) is None for tensor in made]):
-            raise InternalError(
-                "a kernel was to write a tensor that its session has not made. This is a bug in rote; please "
-                "report it."
-            )
 
     def _lift(self, operation: HostOperation, tensor: torch.Tensor) -> bool:
         storage = tensor.untyped_storage()

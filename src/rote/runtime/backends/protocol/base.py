@@ -160,8 +160,8 @@ class Session(Protocol):
         Args:
             kernel: Loaded by this backend. The session holds it until it is released.
             given: Tensors that it only reads.
-            made: Tensors that it writes whole. This session has made them (``empty_strided``), and none
-                shares memory with one that is given.
+            made: Tensors that it writes whole: memory that this session has made (``empty_strided``), or that
+                somebody promises to keep as long as the session. None shares memory with one that is given.
             reals: Its real numbers.
             integers: Its integers.
 

@@ -102,11 +102,23 @@ def check_apart(source: KernelSource, given: Sequence[torch.Tensor], made: Seque
     """Compare the memory that a captured kernel is to read with that which it is to write.
 
     Raises:
-        InternalError: A tensor that it writes shares memory with one that it reads.
+        InternalError: A tensor that it writes shares memory with one that it reads. Where the kernel works in
+            place it may be that tensor, and not another one in the same memory.
     """
-    read = {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
-    if any([tensor.numel() and tensor.untyped_storage().data_ptr() in read for tensor in made]):
-        _refuse(source, "it is to write memory that it reads")
+    for mine in made:
+        others = [each for each in given if _shares_memory(each, mine)]
+        same = [_place_of(each) == _place_of(mine) for each in others]
+        if others and not (source.in_place and all(same)):
+            _refuse(source, "it is to write memory that it reads")
+
+
+def _shares_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    storages = one.untyped_storage().data_ptr(), other.untyped_storage().data_ptr()
+    return bool(one.numel() and other.numel()) and storages[0] == storages[1]
+
+
+def _place_of(tensor: torch.Tensor) -> tuple[int, int, torch.dtype]:
+    return tensor.data_ptr(), tensor.nbytes, tensor.dtype
 
 
 def _refuse(source: KernelSource, why: str) -> NoReturn:

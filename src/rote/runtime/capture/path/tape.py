@@ -93,7 +93,7 @@ class SegmentTape:
         if not self.is_open:
             self._begin(place)
         out = self.session.run(func, args, kwargs)
-        now = KernelModes.now()
+        now = KernelModes.now(tensors_of(args, kwargs))
         if now != self._now:
             self._now = now
         self._modes[place.index] = self._now or now

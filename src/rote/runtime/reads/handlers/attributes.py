@@ -458,8 +458,13 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
 
 def plain_store(trace: Trace, name: str, value: Any, new: Any = None) -> None:
     """Note that an attribute is set or deleted as by ``object.__setattr__``."""
-    if name == "__dict__" and trace.has(new) and not trace.has(value):
-        trace.find(value, None, said_name(type(value)))  # the call made the object, but not its attributes
+    shares = name == "__dict__" and trace.has(new) and not trace.has(value)
+    _write(trace, name, value)
+    if shares:  # the call made the object, but not its attributes
+        trace.find(value, None, said_name(type(value)))
+
+
+def _write(trace: Trace, name: str, value: Any) -> None:
     found = trace.class_slot(type(value), name)
     if found is not _MISSING and _is_data(trace, found, stored=True):
         if issubclass(type(found), property):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -203,11 +204,35 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     _by_row(trace, row.name, row.row, function, owner, given)
 
 
+def read_partial(trace: Trace, value: partial[Any]) -> None:
+    """Note that the parts of a ``partial`` are read."""
+    for name in ("func", "args", "keywords"):
+        attribute(trace, name, value)
+    for part in (value.args, value.keywords):
+        whole(trace, part)
+
+
+def _partial_handed_on(trace: Trace, value: partial[Any]) -> None:
+    read_partial(trace, value)
+    if trace.kinds[type(value.func)] not in (
+        FUNCTION,
+        METHOD,
+    ):  # C looks into what it is given, and may call it
+        for each in (*value.args, *value.keywords.values()):
+            content(trace, each)
+            if trace.kinds[type(each)] in (FUNCTION, METHOD):
+                trace.runs(each)
+    handed_on(trace, value.func)
+
+
 def handed_on(trace: Trace, value: Any) -> None:
     """Note that C receives a value and may call it, with arguments that no note sees."""
     what = trace.kinds[type(value)]
     if what in (FUNCTION, METHOD):
         trace.runs(value)
+        return
+    if type(value) is partial:
+        _partial_handed_on(trace, value)
         return
     if what == IN_C or (what == CLASS and not is_python(value)):
         row = trace.rows.of(value)

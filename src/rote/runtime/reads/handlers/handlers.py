@@ -20,7 +20,7 @@ import torch
 import torch.autograd.function
 
 from ....base import COLLECTOR, identity, is_internal
-from ...objects import UNSET, Content, asked_key, cached_in, is_standard, remembered
+from ...objects import UNSET, Content, asked_key, cached_in, is_full, is_standard, remembered
 from ...state import ASKED, CACHED, ORDER, REFERENT, VARIABLE, answer
 from ..table import HANDLED, NAMES, lookup, name_of
 from ..trace import PLAIN, TENSOR, Trace, is_in_c, prints, writes
@@ -35,7 +35,8 @@ from .attributes import (
     plain_store,
     store_attribute,
 )
-from .calls import called, handed_on, instance_of, subclass_of
+from .calls import called, handed_on, instance_of, read_partial, subclass_of
+from .classes import asked_or_made, stated
 from .containers import (
     advance,
     contains,
@@ -46,7 +47,6 @@ from .containers import (
     length,
     looked_up,
     merged,
-    methods,
     refuse_identity,
     same,
     special,
@@ -179,20 +179,6 @@ def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
         iterate(trace, each)
 
 
-def _type(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note ``type(value)``, or the making of a class, which runs hooks of its bases and of its attributes."""
-    if len(args) == 1 and trace.has(args[0]):
-        trace.kind(args[0])
-        trace.seen.add(("type", identity(args[0])))
-    bases, table = args[-2:] if len(args) >= 3 else ((), {})
-    for each in bases if issubclass(type(bases), tuple) else ():
-        if issubclass(type(each), type):
-            trace.runs(trace.class_slot(each, "__init_subclass__"))
-    for each in tuple(table.values()) if type(table) is dict else ():
-        methods(trace, each)
-        trace.runs(trace.class_slot(type(each), "__set_name__"))
-
-
 def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     file = kwargs.get("file")
     for each in args:
@@ -306,7 +292,8 @@ def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     attribute(trace, "__wrapped__", function)
     if trace.has(function):
-        asked, of_library = asked_key(function, args, kwargs), _is_of_library(function.__wrapped__)
+        of_library = _is_of_library(function.__wrapped__)
+        asked = asked_key(function, args, kwargs) if of_library or not is_full(function) else None
         info = function.cache_info()
         told = ("cached", identity(function), info.misses, info.currsize)
         if not (of_library and asked is None and told in trace.told):
@@ -336,10 +323,7 @@ def _is_of_library(function: Any) -> bool:
 
 
 def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for name in ("func", "args", "keywords"):
-        attribute(trace, name, function)
-    for part in (function.args, function.keywords):
-        whole(trace, part)
+    read_partial(trace, function)
     named = {**function.keywords, **kwargs}
     called(trace, tuple(named), function.func, *function.args, *args, *named.values())
 
@@ -589,6 +573,7 @@ _BY_WORD: dict[str, Handler] = {
     "attributes": _asks("__dict__"),
     "cached": _cached,
     "callable": _each(_callable, 1),
+    "class": stated,
     "clear": _one(lambda trace, value: trace.change(value)),
     "coded": _coded,
     "compiled": lambda trace, *_: None,  # a region is an operation and depends on nothing but its inputs
@@ -637,7 +622,7 @@ _BY_WORD: dict[str, Handler] = {
     "taken_apart": _taken_apart,
     "text": _each(text),
     "truth": _each(truth),
-    "type": _type,
+    "type": asked_or_made,
     "variable": _variable,
     "warn": _warn,
     "weak": _weak,

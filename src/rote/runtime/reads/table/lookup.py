@@ -23,6 +23,7 @@ _DATA = {
 _mro = type.__dict__["__mro__"].__get__
 _namespace = type.__dict__["__dict__"].__get__
 _flags = type.__dict__["__flags__"].__get__
+_bases = type.__dict__["__bases__"].__get__
 _module_table: Any = vars(types.ModuleType)["__dict__"].__get__
 
 
@@ -56,6 +57,17 @@ def namespace(kind: type) -> Any:
 def bases(kind: type) -> tuple[type, ...]:
     """A class and its bases, in the order in which they are asked."""
     return _mro(kind)
+
+
+def first_base(kind: type) -> type | None:
+    """The first of the classes that a class is derived from; None for ``object``."""
+    found = _bases(kind)
+    return found[0] if found else None
+
+
+def subclasses(kind: type) -> tuple[type, ...]:
+    """The classes that are directly derived from a class, and alive."""
+    return tuple(type.__subclasses__(kind))
 
 
 def can_change(kind: type) -> bool:

@@ -57,6 +57,10 @@ def name_of(function: Any) -> str:
             owner = next(
                 (cls for cls in having if isinstance(vars(cls)[name], types.ClassMethodDescriptorType)), owner
             )
+            if not having:  # a method of the class of the class
+                meta: type = type(bound)
+                above = [cls for cls in meta.__mro__ if name in vars(cls)]
+                owner = next((cls for cls in above if type(vars(cls)[name]) is not types.FunctionType), owner)
     if owner is not None:
         return f"{_name_of_class(owner)}.{name}"
     module = getattr(function, "__module__", None) or getattr(bound, "__name__", "")

@@ -234,6 +234,8 @@ class Trace:
         self._held: list[Any] = []  # whose identity is in a key
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
         self._namespaces: dict[type, dict[str, Any]] = {}
+        self._subclasses: dict[int, tuple[type, ...]] = {}  # of bases, before the call made its first one
+        self._own: set[int] = set()  # identities of namespaces of classes that the call has made
         self._slots: dict[tuple[type, str, type | None], Any] = {}  # of classes, as they were looked up
         self._found: dict[tuple[type, str], Any] = {}  # the same, of which nothing is read
         self._unseen: dict[str, UnseenCode] = {}
@@ -418,7 +420,7 @@ class Trace:
         if where in self._growing:
             self._looked.add(where)  # what is read may be the call's own
             return
-        if address in self._reads or address in self._written or where in self._changed:
+        if address in self._reads or address in self._written or where in self._changed or where in self._own:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
@@ -480,11 +482,35 @@ class Trace:
             return
         self.read(DEFINED, container, key, _ABSENT, suffix, owner)
 
+    def makes_class(self, bases: tuple[Any, ...]) -> None:
+        """A class is about to be made; those that the first base has by now were there before.
+
+        They are held until the call is over, so that no other class gets the identity of one.
+        """
+        base = bases[0] if bases else object
+        if issubclass(type(base), type) and identity(base) not in self._subclasses:
+            self._subclasses[identity(base)] = lookup.subclasses(base)
+
+    def has_made_class(self, kind: type) -> bool:
+        """Whether the call has made a class, by a class statement or by ``type(name, bases, namespace)``."""
+        if not self._subclasses or self.has(kind):
+            return False
+        base = lookup.first_base(kind)
+        before = self._subclasses.get(identity(base)) if base is not None else None
+        return before is not None and not any(each is kind for each in before)
+
     def namespace(self, kind: type) -> dict[str, Any]:
-        """The dict behind the namespace of a class, which is outside: views of it are new each time."""
+        """The dict behind the namespace of a class: views of it are new each time.
+
+        The class is outside, unless the call has made it; nothing that is in it is a condition then.
+        """
         found = self._namespaces.get(kind)
         if found is None:
             found = self._namespaces[kind] = gc.get_referents(lookup.namespace(kind))[0]
+            if self.has_made_class(kind):
+                self._own.add(identity(found))
+                self.hold(found)
+                return found
             name = said_name(kind)
             self.find(kind, None, name)
             if lookup.can_change(kind):

@@ -12,8 +12,7 @@ import ctypes
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, c_double, c_int64, c_void_p
-from typing import Any, NamedTuple
+from ctypes import addressof, c_double, c_int64, c_void_p
 
 import torch
 
@@ -52,35 +51,42 @@ class HostKernel:
         self, tensors: Sequence[torch.Tensor], reals: Sequence[float], integers: Sequence[int]
     ) -> HostLaunch:
         """What runs it with these, any number of times. Nothing is checked."""
-        return HostLaunch(
-            self,
-            self._function,
-            tuple(tensors),
-            (c_double * len(reals))(*reals),
-            (c_int64 * len(integers))(*integers),
-            c_void_p * len(tensors),
-        )
+        return HostLaunch(self, self._function, tuple(tensors), tuple(reals), tuple(integers))
 
 
-class HostLaunch(NamedTuple):
+class HostLaunch:
     """A call of a kernel with everything bound.
 
-    Attributes:
+    Args:
         kernel: Held, so that it stays loaded.
-        addresses: Makes an array of the tensors' addresses.
+        function: Its function.
+        tensors: What it reads and writes.
+        reals: Its real numbers.
+        integers: Its integers.
     """
 
-    kernel: HostKernel
-    function: Callable[..., None]
-    tensors: tuple[torch.Tensor, ...]
-    reals: Any
-    integers: Any
-    addresses: Callable[..., Any]
+    __slots__ = ("_addresses", "_at", "_function", "_held", "_numbers", "_tensors")
+
+    def __init__(
+        self,
+        kernel: HostKernel,
+        function: Callable[..., None],
+        tensors: tuple[torch.Tensor, ...],
+        reals: tuple[float, ...],
+        integers: tuple[int, ...],
+    ) -> None:
+        numbers = (c_double * len(reals))(*reals), (c_int64 * len(integers))(*integers)
+        self._function = function
+        self._tensors = tensors
+        self._addresses = (c_void_p * len(tensors))()
+        self._at = addressof(self._addresses)
+        self._numbers = addressof(numbers[0]), addressof(numbers[1])
+        self._held = kernel, numbers
 
     def __call__(self) -> None:
         """Call it. Tensors are where they are now: memory of others may have been moved."""
-        addresses = self.addresses(*[tensor.data_ptr() for tensor in self.tensors])
-        self.function(addresses, self.reals, self.integers)
+        self._addresses[:] = [tensor.data_ptr() for tensor in self._tensors]
+        self._function(self._at, *self._numbers)
 
 
 def _loaded(binary: Binary) -> ctypes.CDLL:
@@ -100,7 +106,7 @@ def _function(library: ctypes.CDLL, symbol: str) -> Callable[..., None]:
         raise EnvironmentError_(
             f"kernel {symbol} cannot be loaded: it is not in the shared object"
         ) from error
-    found.argtypes = (POINTER(c_void_p), POINTER(c_double), POINTER(c_int64))
+    found.argtypes = (c_void_p, c_void_p, c_void_p)  # a number is an address, without an object of ctypes
     found.restype = None
     return found
 

@@ -1,14 +1,12 @@
-"""The rules as text: one page of Markdown for each topic, and one for all.
-
-``python -m rote.hazards.pages docs/rules`` writes them; a test compares.
-"""
+"""The rules as text: one page of Markdown for each topic, and one for all, in ``docs/rules``."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from .rules import RULES, Finder, Rule, Topic
+from rote.hazards.rules import RULES, Finder, Rule, Topic
+
+FOLDER = Path(__file__).resolve().parents[1] / "rules"
 
 
 def rule_text(rule: Rule) -> str:
@@ -37,24 +35,17 @@ def topic_page(topic: Topic) -> str:
 
 
 def index_page() -> str:
-    """The page that lists all rules, from the template ``index.md``."""
+    """The page that lists all rules, from the template ``rules_index.md``."""
     rows = "\n".join(
         f"| [{rule.code}]({rule.topic.page}.md#{rule.code.lower()}) | {rule.title} | {rule.severity} "
         f"| {' '.join((finder.name or '')[:1] for finder in Finder if finder in rule.found_by)} |"
         for rule in RULES.values()
     )
     groups = ", ".join(f"[{topic.value}]({topic.page}.md)" for topic in Topic)
-    text = Path(__file__).with_name("index.md").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("rules_index.md").read_text(encoding="utf-8")
     return text.format(number=len(RULES), groups=groups, rows=rows)
 
 
 def pages() -> dict[str, str]:
     """All pages by file name."""
     return {"index.md": index_page(), **{f"{topic.page}.md": topic_page(topic) for topic in Topic}}
-
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        (folder / name).write_text(text, encoding="utf-8")
