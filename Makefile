@@ -1,4 +1,4 @@
-# make demo | test | test-words-off | test-cuda | test-long | fuzz | bench | bench-cases | zoo
+# make demo | test | test-words-off | test-cuda | test-long | test-openpi-client | fuzz | bench | bench-cases | zoo
 #      docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-words-off test-cuda test-long fuzz bench bench-cases zoo docs lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo test test-words-off test-cuda test-long test-openpi-client fuzz bench bench-cases zoo docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -103,6 +103,17 @@ test-cuda: $(INSTALLED)
 	$(PY) -m pytest $(CUDA_SUITES) $(PYTEST_ARGS)
 	$(PY) -m pytest tests -m cuda $(CUDA_SUITES:%=--ignore=%) $(PYTEST_ARGS) || [ $$? -eq 5 ]
 CUDA_SUITES := $(wildcard tests/conformance tests/cuda)
+
+# `rote serve` asked by openpi's own client, in an environment of its own: it needs numpy 1, and does not say that it
+# needs typing_extensions.
+OPENPI_CLIENT := build/openpi-client/bin/python
+test-openpi-client: export ROTE_OPENPI_CLIENT := $(CURDIR)/$(OPENPI_CLIENT)
+test-openpi-client: $(INSTALLED) $(OPENPI_CLIENT)
+	$(PY) -m pytest tests/serving/test_openpi_client.py $(PYTEST_ARGS)
+
+$(OPENPI_CLIENT):
+	$(or $(BASE_PY),$(PY)) -m venv build/openpi-client
+	$(OPENPI_CLIENT) -m pip install -q openpi-client==0.1.2 typing_extensions
 
 # Random scenes, about Python state too, and small programs; FUZZ_ARGS="--seed 7 --device cuda --jobs 12" chooses others.
 fuzz: export OMP_NUM_THREADS := 1

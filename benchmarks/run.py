@@ -36,6 +36,7 @@ CASES = (
     "compiled",
     "tiers",
     "proofs",
+    "serving",
     "pi0",
 )  # the heaviest last
 

@@ -17,7 +17,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "rote"
-OPTIONAL = frozenset({"cuda", "matplotlib", "safetensors", "torchao", "transformers", "triton"})
+OPTIONAL = frozenset(
+    {"cuda", "matplotlib", "msgpack", "safetensors", "torchao", "transformers", "triton", "websockets"}
+)
 
 
 def sources() -> list[Path]:

@@ -158,6 +158,22 @@ def test_what_recording_costs_is_measured_by_phase(tmp_path: Path) -> None:
         assert all(phases[phase] > 0 for phase in ("trace", "capture", "begin", "judge and keep", "rest"))
 
 
+@pytest.mark.long
+@pytest.mark.transformers
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
+@pytest.mark.skipif(importlib.util.find_spec("websockets") is None, reason="needs websockets")
+@pytest.mark.skipif(importlib.util.find_spec("msgpack") is None, reason="needs msgpack")
+def test_served_calls_are_measured(tmp_path: Path) -> None:
+    out = tmp_path / "today.json"
+    done = run(out, "--case", "serving")
+    assert done.returncode == 0, done.stdout + done.stderr
+    case = json.loads(out.read_text())["cases"]["serving"]
+    assert len(case["checks"]) == 4 and all(case["checks"].values())
+    assert {row["way"] for row in case["rows"]} == {"eager", "eager, policy", "rote", "rote, policy"}
+    assert {row["samples"] for row in case["rows"]} == {20, 200}
+    assert "PI0, 2 views: rote: p99 / median" in case["ratios"]
+
+
 def test_a_case_that_needs_a_gpu_is_skipped_with_a_line(tmp_path: Path) -> None:
     out = tmp_path / "today.json"
     done = run(out, "--case", "linear_sgd")

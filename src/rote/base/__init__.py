@@ -23,6 +23,7 @@ from .settings import (
     ENVIRONMENT,
     READERS,
     CompileSettings,
+    read_api_key,
     read_compile_settings,
     read_duquant,
     read_settings,

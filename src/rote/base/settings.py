@@ -80,6 +80,11 @@ def _flag(name: str, default: str = "") -> bool:
     return os.environ.get(name, default).strip().lower() in _TRUE
 
 
+def read_api_key() -> str | None:
+    """``ROTE_API_KEY``: the key that clients of a server have to present; None if it is not set."""
+    return os.environ.get("ROTE_API_KEY")
+
+
 def read_duquant() -> dict[str, str]:
     """The variables of the quantization by full name: ``ROTE_DUQUANT_*``, and ``OPENPI_DUQUANT_*``.
 

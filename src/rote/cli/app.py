@@ -12,6 +12,7 @@ from .check import check
 from .explain import explain
 from .profile import profile
 from .quantize import quantize
+from .serve import serve
 
 app = typer.Typer(
     name="rote",
@@ -43,3 +44,4 @@ app.command()(bench)
 app.command()(profile)
 app.command()(check)
 app.command()(explain)
+app.command()(serve)

@@ -20,8 +20,7 @@ from ..bench import plot as bench_plot
 from ..bench import table as bench_table
 from ..bench.worker import EAGER, Contender
 from .bench_worker import CONTENDERS
-from .failures import told
-from .output import HERE, check_places, terminal, write
+from .output import HERE, check_places, terminal, told, write
 from .target import Arg, Target
 
 DIFFERS = 1

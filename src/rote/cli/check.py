@@ -13,9 +13,8 @@ from ..checker import LIMIT_S, check_work
 from ..hazards import Findings, baseline, remarks_of_scan, silenced, without_ignored
 from ..hazards.rules import Finding, Remark
 from ..hazards.scan import python_files, scanned
-from .failures import UNABLE, told
 from .fixing import offer_files, offer_found
-from .output import HERE, check_places, write
+from .output import HERE, UNABLE, check_places, told, write
 from .target import Arg, check_arguments, load
 
 

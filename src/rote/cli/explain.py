@@ -8,7 +8,7 @@ import typer
 
 from ..base import MisuseError
 from ..hazards.rules import RULES, Rule
-from .failures import told
+from .output import told
 
 
 def explain(code: Annotated[str, typer.Argument(help="The code of a rule, as in RT101.")]) -> None:

@@ -1,8 +1,10 @@
-"""The places that a command writes to: files, pictures, the terminal."""
+"""What a command writes: files, pictures, tables, and errors that a user can mend."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,28 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from ..base import NO_MATPLOTLIB, EnvironmentError_, MisuseError
+from ..base import NO_MATPLOTLIB, EnvironmentError_, InternalError, MisuseError, RoteError
 
 HERE = Path("-")
 """In the place of a file: standard output, which then has nothing else in it."""
 
+UNABLE = 2
+"""Exit status of a command that could not do its work."""
+
 PIPED_WIDTH = 160
 """Columns of a table where standard output is no terminal."""
+
+
+@contextmanager
+def told() -> Generator[None]:
+    """Print errors that a user can mend, and exit with the status 2; bugs of rote keep their traceback."""
+    try:
+        yield
+    except InternalError:
+        raise
+    except RoteError as error:
+        typer.echo(f"rote: {error}", err=True)
+        raise typer.Exit(UNABLE) from error
 
 
 def terminal(**options: Any) -> Console:

@@ -14,8 +14,7 @@ from rich.text import Text
 from ..base import MisuseError, RoteError
 from ..bench.profile import CALLS, OperationCost, Profile, profile_calls
 from . import target as targets
-from .failures import told
-from .output import HERE, check_places, terminal, write
+from .output import HERE, check_places, terminal, told, write
 
 LONGEST = 36
 """Characters of a source line that are shown."""

@@ -30,8 +30,7 @@ from ..quant import (
     save_quantized,
 )
 from .batches import batches_of, model_of, run
-from .failures import told
-from .output import HERE, check_installed, check_places
+from .output import HERE, check_installed, check_places, told
 from .quant_table import progress, show
 from .target import Arg, CommandTarget, Target, load
 

@@ -52,14 +52,26 @@ def load(name: str, arguments: Iterable[str] = ()) -> CommandTarget:
             returned something else than a callable with its arguments.
     """
     build = builder(name)
+    target = _target(name, _built(name, build, arguments))
+    return replace(target, site=_site(target.function, build))
+
+
+def built(name: str, arguments: Iterable[str] = ()) -> Any:
+    """What a target's builder returns, whatever that is.
+
+    Raises:
+        MisuseError: There is no such file or function, an argument is malformed, or the builder raised.
+    """
+    return _built(name, builder(name), arguments)
+
+
+def _built(name: str, build: Callable[..., Any], arguments: Iterable[str]) -> Any:
     given = dict(_argument(text) for text in arguments)
     _check_builder(name, build, given)
     try:
-        made = build(**given)
+        return build(**given)
     except (Exception, SystemExit) as error:
         raise MisuseError(f"{name} raised {said(error)}") from error
-    target = _target(name, made)
-    return replace(target, site=_site(target.function, build))
 
 
 def _site(function: Callable[..., Any], build: Callable[..., Any]) -> Site:
