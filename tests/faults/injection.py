@@ -41,6 +41,10 @@ class Injector:
         """Count no further."""
         self._stopped = True
 
+    def forget(self) -> None:
+        """Let go of the error: its frames hold tensors, and who holds a gradient is noticed."""
+        self.error = None
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Nothing here is a point."""

@@ -82,6 +82,30 @@ class Writing(Branching):
         return y, self.work(x) + self.count, torch.rand(2, device=x.device)
 
 
+class Training(Branching):
+    """A whole training step, which leaves a gradient and updates in place what a kernel can store."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self.weight = torch.nn.Parameter(torch.ones(4, device=device))
+        self.weight.grad = torch.zeros(4, device=device)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.weight.grad = None
+        loss = (self.work(x) * self.weight).sum()
+        loss.backward()
+        with torch.no_grad():
+            self.weight.mul_(0.9).sub_(self.weight.grad * 0.1)
+            self.count.add_(self.weight)
+        return loss
+
+
+def left(module: Branching) -> list[torch.Tensor]:
+    """What a call leaves in a module."""
+    tensors = [*module.buffers(), *module.parameters(), *[each.grad for each in module.parameters()]]
+    return [each.detach().clone() for each in tensors if each is not None]
+
+
 def play(
     kind: type[Branching],
     device: torch.device,
@@ -105,26 +129,27 @@ def play(
         if number == at:
             injector.arm(point, fault, after=after)
         seed(number)
-        expected = theirs(x), theirs.count.clone(), torch.rand(2), torch.rand(2, device=device)
+        expected = theirs(x), left(theirs), torch.rand(2), torch.rand(2, device=device)
         seed(number)
         try:
             result = g(x)
         except KeyboardInterrupt:  # its call has come to its end
             assert fault is KeyboardInterrupt and number == at
             raised, result = True, expected[0]
-        found = result, ours.count.clone(), torch.rand(2), torch.rand(2, device=device)
+        found = result, left(ours), torch.rand(2), torch.rand(2, device=device)
         assert_same(found, expected, f"call {number}")
         if number == at:
             injector.stop()
+            injector.forget()
     (recording,) = g.report().recordings
     tier = recording.tier
     assert tier is not None
     if point is None or raised:
         assert tier.used and not tier.left and tier.fused is not None
     else:
-        (left,) = tier.left  # the other stretch has its tier, and this one what it had
+        (stays,) = tier.left  # the other stretch has its tier, and this one what it had
         assert tier.used or at == SHORTENED
-        assert not isinstance(fault, type) or fault.__name__ in left.reason
+        assert not isinstance(fault, type) or fault.__name__ in stays.reason
     g.reset()
     del g, entry
     assert_pool_empty()
@@ -132,7 +157,7 @@ def play(
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("kind", [Branching, Writing])
+@pytest.mark.parametrize("kind", [Branching, Writing, Training])
 @pytest.mark.parametrize("at", [SHORTENED, FUSED])
 def test_a_fault_at_every_point(device, at, kind, fault, after, monkeypatch):
     evaluated.install(monkeypatch)

@@ -175,7 +175,7 @@ def test_constants_are_no_state():
 
 def test_numbers_add_up():
     found = short(time_steps)
-    assert (found.before, found.removed.total(), found.shown, found.after) == (15, 12, 1, 4)
+    assert (found.before, found.removed.total(), found.shown(), found.after) == (15, 12, 1, 4)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
 from ..pytorch import below_autograd, undispatched, unseen_functions
 from ..recording import KernelModes, Node
 from .before import Before, as_bytes, swap
+from .copies import as_elements
 from .effects import LeftAloneError
 from .regions import Item, Schedule, targets_of
 from .shortening import ShortStretch
@@ -107,6 +108,7 @@ class Recapture:
         self._before = before
         self._device = backend.device
         self._own: dict[Origin, torch.UntypedStorage] = {}
+        self._stored = schedule.stored(short)
         self._last = self._last_readers()
         self._step = 0
 
@@ -130,7 +132,7 @@ class Recapture:
                     self._operation(index, _run_now)
                     self._forget()
                 made = [
-                    self._segment(items, run.shown)
+                    self._segment(items, self._short.copies(run, self._stored))
                     for items, run in zip(self._schedule.runs, self._short.runs, strict=True)
                 ]
             mine = self._addresses(self._short.effects.changes)
@@ -186,7 +188,7 @@ class Recapture:
 
     # ------------------------------------------------------------------ segments
 
-    def _segment(self, items: Sequence[Item], shown: Sequence[Origin]) -> Segment | None:
+    def _segment(self, items: Sequence[Item], shown: Sequence[Sequence[Origin]]) -> Segment | None:
         """Capture one segment, which runs it."""
         session = self._session
         try:
@@ -197,8 +199,8 @@ class Recapture:
                 else:
                     self._operation(item, session.run)
                 self._forget()
-            for origin in shown:
-                self._show(origin)
+            for origins in shown:
+                self._show(origins)
                 self._forget()
             return session.end()
         except BaseException:
@@ -261,16 +263,21 @@ class Recapture:
         if token.origin[0] is NEW and token.origin in self._short.effects.made:
             self._own.setdefault(token.origin, result.untyped_storage())
 
-    def _show(self, origin: Origin) -> None:
-        """Copy a storage to where others read it, unless a kernel has stored it there."""
-        home, nbytes = self._short.home(origin), self._reach(origin)
-        stored = home not in self._own
-        if not nbytes or (stored and home == origin):
-            return
-        target, source = self._outside[origin].storage, self._place(home).storage
-        if source.nbytes() < nbytes:
-            raise LeftAloneError("a storage has become smaller")
-        self._session.run(_aten.copy_.default, (as_bytes(target, nbytes), as_bytes(source, nbytes)), {})
+    def _show(self, origins: Sequence[Origin]) -> None:
+        """Copy storages to where others read them."""
+        targets: list[torch.Tensor] = []
+        sources: list[torch.Tensor] = []
+        for origin in origins:
+            target, nbytes = self._outside[origin].storage, self._short.effects.reach[origin]
+            source = self._place(self._short.home(origin)).storage
+            if min(source.nbytes(), target.nbytes()) < nbytes:
+                raise LeftAloneError("a storage has become smaller")
+            targets.append(as_elements(target, nbytes))
+            sources.append(as_elements(source, nbytes))
+        if len(origins) > 1:
+            self._session.run(_aten._foreach_copy_.default, (targets, sources), {})
+        else:
+            self._session.run(_aten.copy_.default, (targets[0], sources[0]), {})
 
     # ------------------------------------------------------------------ tensors
 
@@ -310,8 +317,8 @@ class Recapture:
                     yield [origin for origin, _ in item.reads]
                 else:
                     yield [short.home(token.origin) for token in touched[item].reads]
-            for origin in run.shown:
-                yield [short.home(origin)]
+            for origins in short.copies(run, self._stored):
+                yield list(map(short.home, origins))
 
     def _last_readers(self) -> dict[Origin, int]:
         """The last step that reads each storage; what was computed once is kept if a replay reads it."""

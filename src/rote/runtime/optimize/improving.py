@@ -12,7 +12,7 @@ by counting the owners of its memory, so the exact tier must not be one of them.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ...base import COLLECTOR
@@ -185,8 +185,7 @@ class _Improvement:
             raise
         plain = self._plain(steps)
         replaced = _replaced(plain, captured, anew)
-        removed, stored = _removed(short), found.stored(short)
-        removed = replace(removed, after=removed.after - stored, shown=removed.shown - stored)
+        removed = _removed(short, found.stored(short))
         return ExactStretch(node, steps, replaced, removed, session, anew.kept, fused)
 
     def _plain(self, steps: list[Step]) -> list[Step]:
@@ -258,6 +257,8 @@ def _replaced(steps: Sequence[Step], captured: CapturedStretch, anew: CapturedAn
     return found
 
 
-def _removed(short: ShortStretch) -> Removed:
+def _removed(short: ShortStretch, stored: Collection[Origin] = ()) -> Removed:
     by_rule = {rule: short.removed[rule] for rule in RULES}
-    return Removed(short.before, short.after, short.shown, by_rule, short.outside)
+    shown = short.shown(stored)
+    after = short.after - short.shown() + shown
+    return Removed(short.before, after, shown, by_rule, short.outside)

@@ -47,14 +47,15 @@ class Schedule:
         """Each operation by itself."""
         return cls(tuple([run.operations for run in short.runs]), (), Counter())
 
-    def stored(self, short: ShortStretch) -> int:
-        """How many results kernels store where others read them, so that nothing copies them there."""
+    def stored(self, short: ShortStretch) -> frozenset[Origin]:
+        """The results that kernels store where others read them, so that nothing copies them there."""
         made = [token.origin for kernel in self.kernels for token in targets_of(kernel, short)]
-        return sum(map(short.is_shown, made))
+        return frozenset(filter(short.is_shown, made))
 
     def after(self, short: ShortStretch) -> int:
         """How many operations are left of a stretch, launches and copies included."""
-        return short.after - len(self.calculated) + len(self.kernels) - self.stored(short)
+        copies = short.shown(self.stored(short)) - short.shown()
+        return short.after - len(self.calculated) + len(self.kernels) + copies
 
     @property
     def kernels(self) -> list[Written]:

@@ -46,6 +46,7 @@ from typing import Any
 from ..operators import Facts
 from ..program import EXTERNAL, ArrayMemory, Opaque, Operand, Operation, Origin, Token
 from ..recording import KernelModes
+from .copies import copied_together
 from .effects import Effects
 
 DEAD, RECOMPUTED, REPEATED, COPIES, CONSTANTS = "dead", "recomputed", "repeated", "copies", "constants"
@@ -93,12 +94,15 @@ class ShortStretch:
     @property
     def after(self) -> int:
         """How many operations are left, those that show results to others included."""
-        return self.before - self.removed.total() + self.shown
+        return self.before - self.removed.total() + self.shown()
 
-    @property
-    def shown(self) -> int:
-        """How many storages are copied to where others read them."""
-        return sum([len(run.shown) for run in self.runs])
+    def shown(self, stored: Collection[Origin] = ()) -> int:
+        """How many operations copy results to where others read them; some may be stored there at once."""
+        return sum([len(self.copies(run, stored)) for run in self.runs])
+
+    def copies(self, run: ShortRun, stored: Collection[Origin]) -> list[tuple[Origin, ...]]:
+        """The storages that each of the copies at the end of a segment copies."""
+        return copied_together(run.shown, stored, self.effects.reach)
 
     def is_shown(self, origin: Origin) -> bool:
         """Whether others read what a storage contains where it lies."""
