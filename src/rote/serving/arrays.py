@@ -46,8 +46,8 @@ class WireLimits:
         depth: How deep lists and maps may lie in each other.
     """
 
-    message_bytes: int = 64 << 20
-    array_bytes: int = 32 << 20
+    message_bytes: int = 32 << 20
+    array_bytes: int = 16 << 20
     values: int = 10_000
     depth: int = 16
 

@@ -107,19 +107,20 @@ class Client:
 
     async def _requests(self, ending: asyncio.Task[Any]) -> None:
         last_s: float | None = None
-        while True:
-            message = asyncio.create_task(self._message())
-            try:
-                await asyncio.wait({message, ending}, return_when=asyncio.FIRST_COMPLETED)
-                if ending.done():
-                    await self._connection.close(ENDING, "the server ends")
-                    return
-                observation = self._observation(await message)
-            finally:
-                _drop(message)
+        while (observation := await self._next(ending)) is not None:
             came = time.monotonic()
             await self._answer(observation, came, last_s)
             last_s = time.monotonic() - came
+        await self._connection.close(ENDING, "the server ends")
+
+    async def _next(self, ending: asyncio.Task[Any]) -> dict[Any, Any] | None:
+        """The next observation; None if the server ends. The message itself is not kept."""
+        message = asyncio.create_task(self._message())
+        try:
+            await asyncio.wait({message, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return None if ending.done() else self._observation(await message)
+        finally:
+            _drop(message)
 
     async def _message(self) -> bytes | str:
         """The next message. The limit on its size does not hold for pieces without a byte in them."""
