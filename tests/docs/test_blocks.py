@@ -12,7 +12,12 @@ from .blocks import Block, Runner, blocks
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if blocks(page)]
-NEEDS = {"quantization.md": ["safetensors"], "README.md": ["safetensors"], "serving.md": ["msgpack"]}
+NEEDS = {
+    "quantization.md": ["safetensors"],
+    "README.md": ["safetensors"],
+    "serving.md": ["msgpack"],
+    "openpi.md": ["safetensors", "transformers"],
+}
 """Optional packages of a page's code."""
 
 

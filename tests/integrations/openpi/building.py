@@ -35,13 +35,18 @@ def build_model(
     full: bool = False,
     seed: int = 0,
 ) -> Any:
-    """A model; the seed decides its weights. Adaptive norms begin at zero, so they get some, too."""
+    """A model; the seed decides its weights. Adaptive norms begin at zero, so they get some, too.
+
+    openpi sets the precision of products for the process; here it stays what it was.
+    """
     torch.manual_seed(seed)
     config = Pi0Config(
         dtype=dtype, pi05=pi05, pytorch_compile_mode=compiled, **({} if full else SMALL)
     )  # fmt: skip
+    precision = torch.get_float32_matmul_precision()
     with torch.device(device):
         model = PI0Pytorch(config)
+    torch.set_float32_matmul_precision(precision)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "layernorm" in name or "norm.dense" in name:

@@ -9,3 +9,5 @@ from __future__ import annotations
 
 from .policy import graph_policy, graphed
 from .training import graph_training
+
+__all__ = ["graph_policy", "graph_training", "graphed"]
