@@ -164,7 +164,7 @@ def test_a_fault_at_every_point(device, at, kind, fault, after, monkeypatch):
     injector = Injector(monkeypatch, targets(device, after=after))
     play(kind, device, injector, None, FAULTS[fault], after=after, at=at)
     points = list(injector.points)
-    assert len(points) > 10
+    assert len(points) >= 8
     for number, point in enumerate(points):
         try:
             play(kind, device, injector, number, FAULTS[fault], after=after, at=at)
