@@ -276,3 +276,19 @@ def test_a_wrong_kernel_is_found_by_the_self_check(_evaluated, monkeypatch):
     with pytest.raises(rote.VerificationError, match=r'or its exact tier is wrong, .* numerics="plain" does'):
         g(x)
     assert_same(g(x), chain(x), "the call afterwards")
+
+
+def test_where_nothing_was_tried(_evaluated, monkeypatch):
+    """As on a GPU without ``ROTE_UNTRIED=1``."""
+    monkeypatch.setattr("rote.runtime.optimize.improving._Improvement._is_untried", True)
+    device = torch.device("cpu")
+
+    def doubled(x: Tensor) -> Tensor:
+        return chain(x) + chain(x)
+
+    found = tier(play(doubled, rows(device)))
+    assert found is not None and found.used and found.fused is None and not found.compiling
+    weight = torch.ones(4, requires_grad=True)
+    found = tier(play(lambda x: chain(x * weight), rows(device)))
+    assert found is not None and not found.used
+    assert "which has not been tried on a GPU yet (ROTE_UNTRIED=1 does)" in found.left[0].reason
