@@ -10,11 +10,12 @@ import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from types import FrameType
 from typing import Any
 
+import torch
 from torch.compiler import is_compiling, is_dynamo_compiling
 
 from ..base import MisuseError, NotReplayedError, Site, read_settings, user_site
@@ -37,6 +38,7 @@ from ..runtime.engine import Answer, Ledger, Specialization, State, Subject, Tim
 from ..runtime.memory import Account, parse_size
 from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
 from ..runtime.pytorch import foreign_modes, is_kept_out
+from ..runtime.reads import MODULE_CALL
 from ..runtime.recording import Recording
 from ..runtime.replay import Counts
 from ..runtime.state import ExecutedCode
@@ -46,8 +48,9 @@ from .compiled import CompiledFrom
 from .exclusion import Exclusion, SizesOf, of_first_tensor
 from .keys import Keys
 from .options import Options
+from .parts import Parts
 from .paths import Paths
-from .recordings import output_reports, recording_reports
+from .recordings import output_reports, part_reports, recording_reports
 from .report import ReasonCounts, Report, explain
 
 LOOKS = 8
@@ -132,6 +135,10 @@ class Graphed:
         )  # fmt: skip
         self._sorts = not takes_any_keyword(function)  # the order of keywords does not matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
+        self._parts: Parts | None = None
+        self._has_parts = options.parts and compiled is None and self._verifier is None and not self._strict
+        self._has_parts = self._has_parts and options.capture_sizes is None
+        self._plain = function  # what is called where nothing is replayed
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
         self._bound: dict[int, tuple[weakref.ref[Any], Callable[[], Graphed | None]]] = {}
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
@@ -156,7 +163,7 @@ class Graphed:
         if value is NOT_MINE:
             value = paths.answer(args, kwargs)
         if value is not NOT_MINE:
-            return self._function(*args, **kwargs) if value is PLAINLY else value
+            return self._plain(*args, **kwargs) if value is PLAINLY else value
         # Where PyTorch compiles without its interpreter of frames, modes keep the paths above from answering.
         if self.stands_aside():
             if self._enabled and is_kept_out() and not foreign_modes():
@@ -188,11 +195,32 @@ class Graphed:
         return call_traced(self, self._function, args, kwargs, instance, encloses=self._enabled)
 
     def call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the callable itself, and enter its time in the ledger."""
+        """Call the callable itself, or that with its parts graphed, and enter its time in the ledger."""
+        if self._has_parts and self._parts is None and self._needs_parts():
+            self._begin_parts()
         began = perf_counter()
-        value = self._function(*args, **kwargs)
+        value = self._plain(*args, **kwargs)
         self._ledger.add_plain(perf_counter() - began)
         return value
+
+    def _needs_parts(self) -> bool:
+        """Whether calls run plainly, and not only since nothing was recorded yet."""
+        if self._is_kept_out() or self._keys.any_replays():
+            return False
+        last = next(reversed(self._keys.entries.values()), None)
+        return not self._ledger.is_free or (last is not None and last.life.state is State.EAGER)
+
+    def _begin_parts(self) -> None:
+        """Have modules graphed by themselves from now on."""
+        if not PROCESS.take(self._lock):
+            return
+        try:
+            if self._parts is None:
+                make = functools.partial(_graph_module, replace(self._options, parts=False), self._account)
+                self._parts = Parts(self._function, make, self._ledger)
+                self._plain = self._parts.call
+        finally:
+            self._lock.release()
 
     def stands_aside(self) -> bool:
         """Whether a call runs plainly, uncounted: switched off, or while others trace or capture."""
@@ -480,6 +508,7 @@ class Graphed:
                 reasons=self._tally.reports(),
                 output=output_reports(self._keys.entries.values()),
                 kernels=self._compiled.kernels if self._compiled is not None else "",
+                parts=part_reports(self._parts.facts()) if self._parts is not None else (),
             )
 
     def explain(self) -> str:
@@ -516,6 +545,7 @@ class Graphed:
         with self._lock:
             last = next(reversed(self._keys.entries.values()), None)
             bound = [known for _, ref in self._bound.values() if (known := ref()) is not None]
+            bound += self._parts.graphed() if self._parts is not None else []
         others = [each.wait_until_optimized(timeout_s) for each in bound]
         if last is None:
             return bool(others) and all(others)
@@ -533,6 +563,9 @@ class Graphed:
         """Free all recordings and forget all observations."""
         with self._lock:
             self._keys.clear()
+            if self._parts is not None:
+                self._parts.clear()
+                self._parts, self._plain = None, self._function
             for bound in [known() for _, known in self._bound.values()]:
                 if bound is not None:
                     bound.reset()
@@ -595,6 +628,13 @@ class Graphed:
         keys = self.__dict__.get("_keys")
         if keys is not None and not ends():  # by then the names of this module may be gone
             keys.release()
+
+
+def _graph_module(
+    options: Options, account: Account, alive: weakref.ref[torch.nn.Module], ledger: Ledger
+) -> Graphed:
+    """The graphed callable of a part."""
+    return Graphed(BoundWeakly(MODULE_CALL, alive), options, account, ledger)
 
 
 def call_traced(

@@ -28,6 +28,11 @@ replayed, calls are left alone until they have earned the next look and the next
 was replayed, but not lately, or looks have cost more than was earned, until they have earned the look. Hot
 paths are asked all the same.
 
+**Parts.** Where a callable does not replay, modules that it calls are traced in its place
+(:mod:`rote.api.parts`), each with a ledger of its own. The time of a callable is also that of its parts, so it
+leaves them half of its share, and the sum stays what it was. What is free is one number for all parts of a
+callable (:class:`FreeTraces`), and only in its first calls with parts.
+
 With ``keep=True``, in strict mode and under verification nothing is bounded: a plain call is an error
 there, or not what was asked for. Processes of one group may decide differently; what they have to launch
 together is not recorded.
@@ -72,18 +77,49 @@ REMEMBERED = 256
 """Keys that came once."""
 
 
+class FreeTraces:
+    """What is free for several ledgers together: traced calls in vain, in the first calls of what is around."""
+
+    def __init__(self) -> None:
+        self._in_vain = 0
+        self._calls = 0
+
+    def add(self, traces: int) -> None:
+        """So many more have recorded nothing; fewer, if it is negative: then their ledger has replays."""
+        self._in_vain += traces
+
+    def add_call(self) -> None:
+        """What is around was called."""
+        self._calls += 1
+
+    def left(self, most: int) -> bool:
+        """Whether one more of these is free."""
+        return self._calls < FREE_CALLS and self._in_vain < most
+
+
 class Ledger:
     """What the traced calls of one callable have cost, and what its other calls have earned.
 
     The wrappers of one method on all its instances share one. An unbounded ledger allows every trace.
+
+    Args:
+        bounded: Whether anything is bounded.
+        of: The ledger of the callable around, if this is that of a part.
+        free: What is free for all parts of that callable.
     """
 
-    def __init__(self, *, bounded: bool = True) -> None:
+    def __init__(
+        self, *, bounded: bool = True, of: Ledger | None = None, free: FreeTraces | None = None
+    ) -> None:
         self.bounded = bounded
+        self._free = free or FreeTraces()
+        self._whole = self._taken = 1.0 if of is None else of.left_to_parts
+        self._in_vain = 0
         self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
+        self._free.add(-self._in_vain)
         self._calls = self._traced = self._in_vain = self._replays = self._unpriced = 0
         self._wrappers = 1
         self._earned_s = self._trace_s = self._look_s = self._plain_s = 0.0
@@ -123,6 +159,7 @@ class Ledger:
         self._calls += 1
         self._traced += 1
         self._in_vain += not recorded
+        self._free.add(not recorded)
         if not free:
             self._earned_s -= surplus
 
@@ -136,6 +173,7 @@ class Ledger:
         self._calls += count
         self._replays += count
         if self._replays >= PAYS:
+            self._free.add(-self._in_vain)
             self._in_vain = self._replays = 0
         self._unpriced += count
         self._earn_by_replays()
@@ -185,6 +223,20 @@ class Ledger:
         return True
 
     @property
+    def is_free(self) -> bool:
+        """Whether tracing costs nothing yet."""
+        return self._is_free()
+
+    @property
+    def left_to_parts(self) -> float:
+        """What parts may take of the share of this ledger."""
+        return self._whole / 2
+
+    def share_with_parts(self, *, shares: bool) -> None:
+        """Leave half of the share to parts, or take it back."""
+        self._taken = self._whole - self.left_to_parts if shares else self._whole
+
+    @property
     def owes(self) -> bool:
         """Whether more was spent than earned, so that even a look is too dear."""
         return self._earned_s < 0.0
@@ -207,7 +259,7 @@ class Ledger:
 
     def _is_free(self) -> bool:
         calls, traces = FREE_CALLS * self._wrappers, FREE_TRACES + self._wrappers - 1
-        return not self.bounded or (self._calls < calls and self._in_vain < traces)
+        return not self.bounded or (self._calls < calls and self._free.left(traces))
 
     def _share(self) -> float:
-        return SHARE if self._calls < EARLY_CALLS else LATE_SHARE
+        return self._taken * (SHARE if self._calls < EARLY_CALLS else LATE_SHARE)

@@ -12,7 +12,7 @@ import torch
 from ...base import identity
 from ..objects import is_bound_method
 from ..pytorch import untraced
-from .bytecode import Swaps
+from .bytecode import Answering, Swaps
 from .handlers import HANDLERS, Notes, called, follow_function
 from .table import Rows
 from .trace import Aside, Noted, Trace
@@ -31,9 +31,14 @@ def aside(call: Callable[[], Any]) -> Any:
 
 
 class Watch:
-    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions."""
+    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions.
+
+    Attributes:
+        answering: Who answers calls of modules, thread by thread, while :meth:`precede` holds.
+    """
 
     def __init__(self) -> None:
+        self.answering = Answering()
         self._notes = Notes()
         self._swaps = Swaps(self._notes)
         self._rows = Rows(HANDLERS, called)
@@ -87,6 +92,21 @@ class Watch:
         if any(each.unknown for each in noted.unseen):
             self._rows.read_shipped()
         return noted
+
+    def precede(self, nothing: Any) -> bool:
+        """Ask ``answering`` about each call of a module, until :meth:`leave` is called as often as this.
+
+        Args:
+            nothing: What is given for a call that is to be made as usual; the same object each time.
+
+        Returns:
+            Whether calls are asked about from now on.
+        """
+        return self._swaps.precede(self.answering, nothing)
+
+    def leave(self) -> None:
+        """One of those who asked to be asked needs it no more."""
+        self._swaps.leave()
 
     def declare(self, things: Iterable[Any]) -> None:
         """Take callables as pure: the same arguments give the same result, without effects."""

@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
+from .prologue import MODULE_CALL, Answering
 from .swaps import Swaps, copied

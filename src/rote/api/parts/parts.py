@@ -1,0 +1,181 @@
+"""Parts: what of a callable replays where the callable as a whole does not.
+
+A counter, a list that grows, a position, an array among the results: one line keeps a pipeline, a ``generate``, a
+policy with its queue from being replayed. What takes the time is a module that they call, over and over. So where a
+callable runs plainly, its modules are graphed, as if the user had done so, from the largest down.
+
+**Which.** While the callable runs, each call of a module is met before it is made
+(:mod:`...runtime.reads.bytecode.prologue`), by the thread that runs the callable alone. A module that is called directly,
+and not inside another one that is a part, is timed for three calls, and then is a graphed callable of its own
+(:class:`.ModulePart`). So the largest modules come first, and those in them are no parts. Where hardly any call of
+a part replays, or where it loses its contest, it is left, and the modules in it are met in its place.
+
+**What is met.** Calls without gradients (``torch.no_grad()``, ``torch.inference_mode()``). With gradients, a part
+would change the order in which gradients of one parameter are added where it is used both inside and outside of the
+part, or twice inside, and that is seen by no test before the backward runs. Where it is the user who graphs a module,
+they are told; nobody here was asked. So such calls are made as they are, and modules in them that are called without
+gradients (a teacher, a target network) are met.
+
+**What nobody sees.** The module has no attribute, no hook and no class more than before; what is known of it lies
+here, by its identity and with a weak reference. A module that is called through a wrapper of the user's is not met,
+nor what is in it: it is graphed already. What is kept out of graphs stays out.
+
+**What it costs.** A ledger for each part, and what is free is one number for all (:class:`...runtime.engine.ledger.FreeTraces`).
+Where nothing comes of it after ``REVIEW`` calls of the callable, nobody asks any more.
+
+What does not work:
+
+- **Functions that are no modules.** A module has state, an identity and one way to be called. Which of a thousand
+  functions is called with tensors and is worth a recording is not seen from outside.
+- **Parts inside of calls that are traced.** A trace follows the callable as a whole.
+- **To begin with the smallest.** Sums of replays of layers are slower than eager where layers are small.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ...base import is_own, user_site
+from ...runtime.arguments import NOT_MINE, tracing
+from ...runtime.engine import FreeTraces, Ledger
+from ...runtime.reads import WATCH
+from .part import ModulePart, PartFacts, Stage
+
+MOST = 32
+"""Parts that are graphed at once."""
+
+REVIEW = 16
+"""Calls of the callable after which it is looked at what has come of its parts."""
+
+SHOWN = 16
+"""Parts that were given up and are told of."""
+
+
+class Parts:
+    """The parts of one callable.
+
+    Args:
+        function: The callable.
+        make: Makes the graphed callable of a module, with the ledger of a part.
+        ledger: That of the callable.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        make: Callable[[weakref.ref[torch.nn.Module], Ledger], Any],
+        ledger: Ledger,
+    ) -> None:
+        self._function = function
+        self._make = make
+        self._ledger = ledger
+        self._free = FreeTraces()
+        self._known: dict[int, ModulePart] = {}
+        self._given_up: list[PartFacts] = []
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._open = WATCH.precede(NOT_MINE)
+        if self._open:
+            ledger.share_with_parts(shares=True)
+            self._leave = weakref.finalize(self, WATCH.leave)
+
+    def call(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the callable as it is, with its parts graphed."""
+        if not self._open:
+            return self._function(*args, **kwargs)
+        answering = WATCH.answering
+        before, answering.of_thread = answering.of_thread, self.answer
+        try:
+            return self._function(*args, **kwargs)
+        finally:
+            answering.of_thread = before
+            self._free.add_call()
+            self._calls += 1
+            if self._calls % REVIEW == 0:
+                self._review()
+
+    def answer(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value of the call of a module; NOT_MINE if the call is to be made, and those in it are met."""
+        if torch.is_grad_enabled() or tracing.get():
+            return NOT_MINE
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        part = self._known.get(id(module))
+        if part is None or not part.is_of(module):
+            part = self._meet(module, frame)
+        if part.stage is Stage.LEFT:
+            return NOT_MINE
+        answering = WATCH.answering
+        before, answering.of_thread = answering.of_thread, None
+        try:
+            return part.call(module, args, kwargs, frame, self._graph)
+        finally:
+            answering.of_thread = before
+
+    def _meet(self, module: torch.nn.Module, frame: FrameType) -> ModulePart:
+        """The part of a module that is met for the first time."""
+        known, key = self._known, id(module)
+        alive = weakref.ref(module, lambda _: known.pop(key, None))
+        stage, caller = Stage.TIMED, frame.f_back
+        if module is self._function:
+            stage = Stage.LEFT
+        elif caller is not None and is_own(caller.f_code.co_filename):
+            stage = Stage.APART  # a wrapper of the user's calls it
+        made = ModulePart(alive, stage)
+        with self._lock:
+            part = known.get(key)
+            if part is None or not part.is_of(module):
+                part = known[key] = made
+        return part
+
+    def _graph(self, alive: weakref.ref[torch.nn.Module]) -> Any:
+        """The graphed callable of a module; None if there are too many."""
+        if len(self.graphed()) >= MOST:
+            return None
+        ledger = self._ledger
+        return self._make(alive, Ledger(bounded=ledger.bounded, of=ledger, free=self._free))
+
+    def _review(self) -> None:
+        """Drop what is not called any more, and ask no more where nothing has come of it."""
+        with self._lock:
+            parts = [*self._known.items()]
+            active = False
+            for key, part in parts:
+                called = part.review()
+                active = active or part.stage is Stage.GRAPHED or (called and part.stage is Stage.TIMED)
+                if part.is_forgotten and self._known.get(key) is part:
+                    del self._known[key]
+            if not active and self._open:
+                self._close()
+
+    def _close(self) -> None:
+        """Nobody asks about calls of modules for this callable any more."""
+        self._given_up = [facts for facts in self.facts() if facts.left]
+        self._open = False
+        self._leave()
+        self._ledger.share_with_parts(shares=False)
+        self._known.clear()
+
+    def graphed(self) -> list[Any]:
+        """The graphed callables of all parts."""
+        return [each.graphed for each in [*self._known.values()] if each.graphed is not None]
+
+    def facts(self) -> list[PartFacts]:
+        """What is told of the parts, those with most time first."""
+        found = [each.facts() for each in [*self._known.values()]]
+        told = [*[each for each in found if each is not None], *self._given_up]
+        told.sort(key=lambda each: (each.left, -each.calls * each.plain_s))
+        return told[: MOST + SHOWN]
+
+    def clear(self) -> None:
+        """Free all recordings of parts, and meet modules no more."""
+        with self._lock:
+            if self._open:
+                self._close()
+            self._given_up.clear()
