@@ -456,6 +456,11 @@ class Graphed:
         """Whether calls need no checks, after the warm-up."""
         return self._verifier is None and self._warm
 
+    def is_eager(self) -> bool:
+        """Whether all keys that were met run eagerly for good."""
+        entries = [*self._keys.entries.values()]
+        return bool(entries) and all([entry.life.state is State.EAGER for entry in entries])
+
     # ------------------------------------------------------------------ strict mode
 
     def _check_strict(self, entry: Specialization, call: Call, site: Site) -> None:

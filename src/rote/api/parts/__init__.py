@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from .part import ModulePart, PartFacts, Stage
+from .part import ModulePart, PartFacts, PartStage
 from .parts import Parts

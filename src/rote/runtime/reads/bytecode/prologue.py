@@ -1,9 +1,9 @@
 """Code that a function runs before its own: whoever is set for the thread may answer the call.
 
-``nn.Module.__call__`` is where Python code calls a module. A callable that cannot be replayed as a whole has the
-calls of its modules answered there (:mod:`rote.api.parts`). A prologue is a branch in front of the function's
-own code, which follows as it was: same file, same lines, same names, and the function object is the same.
-For a thread for which nobody is set it takes some 0.1 us.
+``nn.Module.__call__`` is where Python code calls a module. A callable that cannot be replayed as a whole
+has the calls of its modules answered there (:mod:`rote.api.parts`). A prologue is a branch in front of the
+function's own code, which follows as it was: same file, same lines, same names, and the function object is
+the same. For a thread for which nobody is set it takes some 0.1 us.
 
 The code is made from the function's source. It is used only if the source without the prologue compiles to
 exactly the code that the function has; else there is none, and calls are what they were.
@@ -16,8 +16,8 @@ reads the code of what it inlines, has no word for the constants in here: so the
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import functools
 import inspect
@@ -105,5 +105,13 @@ def _is_same(code: CodeType | None, own: CodeType) -> bool:
     """Whether two codes do the same; where their lines come from does not matter."""
     return code is not None and all(
         getattr(code, name) == getattr(own, name)
-        for name in ("co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags")
+        for name in (
+            "co_code",
+            "co_consts",
+            "co_names",
+            "co_varnames",
+            "co_freevars",
+            "co_cellvars",
+            "co_flags",
+        )
     )

@@ -8,7 +8,8 @@ same replaced code, whose notes find no tracer for them and return.
 A function that Dynamo may have compiled gets code of its own that chooses what runs (:mod:`.redirect`); it is
 kept for the next traced call. While Dynamo compiles, every function has its own code.
 
-One function may have a prologue (:mod:`.prologue`), which is no code of its own: a traced call runs it without.
+One function may have a prologue (:mod:`.prologue`), which is no code of its own: a traced call runs it
+without.
 
 Functions are held weakly: one that the call itself made dies when it would.
 """
