@@ -34,7 +34,7 @@ from ..runtime.arguments import (
 )
 from ..runtime.backends import PROCESS
 from ..runtime.compiling import COMPILERS
-from ..runtime.engine import Answer, Ledger, Specialization, State, Subject, Timed, Umpire, strict_reasons
+from ..runtime.engine import FREE_TRACES, Answer, Ledger, Specialization, State, Subject, Timed, Umpire, strict_reasons
 from ..runtime.memory import Account, parse_size
 from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
 from ..runtime.pytorch import foreign_modes, is_kept_out
@@ -207,8 +207,7 @@ class Graphed:
         """Whether calls run plainly, and not only since nothing was recorded yet."""
         if self._is_kept_out() or self._keys.any_replays():
             return False
-        last = next(reversed(self._keys.entries.values()), None)
-        return not self._ledger.is_free or (last is not None and last.life.state is State.EAGER)
+        return self._counts.calls >= FREE_TRACES or not self._ledger.is_free or self.is_eager()
 
     def _begin_parts(self) -> None:
         """Have modules graphed by themselves from now on."""
