@@ -34,7 +34,18 @@ from ..runtime.arguments import (
 )
 from ..runtime.backends import PROCESS
 from ..runtime.compiling import COMPILERS
-from ..runtime.engine import FREE_TRACES, Answer, Ledger, Specialization, State, Subject, Timed, Umpire, strict_reasons
+from ..runtime.engine import (
+    FREE_TRACES,
+    WARMING,
+    Answer,
+    Ledger,
+    Specialization,
+    State,
+    Subject,
+    Timed,
+    Umpire,
+    strict_reasons,
+)
 from ..runtime.memory import Account, parse_size
 from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
 from ..runtime.pytorch import foreign_modes, is_kept_out
@@ -55,6 +66,9 @@ from .report import ReasonCounts, Report, explain
 
 LOOKS = 8
 """Calls in a row that are looked at in vain before a wrapper with recordings rests."""
+
+LONG_VAIN = LOOKS + 4
+"""Calls in a row that are looked at in vain before the hot paths are not asked either while it rests."""
 
 _FIRST = object()
 """Stands for the key of the first call of compiled code."""
@@ -183,7 +197,7 @@ class Graphed:
             self._lock.release()
         if type(value) is Timed:
             return value.run(self._function, args, kwargs)
-        return self.call_plainly(args, kwargs) if value is PLAINLY else value
+        return self.call_plainly(args, kwargs) if value is PLAINLY or value is WARMING else value
 
     @property
     def traced(self) -> tuple[Callable[..., Any], bool]:
@@ -268,8 +282,7 @@ class Graphed:
 
     def _catch_up(self) -> None:
         """Enter in ledger and report what happened since the last call that came here."""
-        reasons, calls = self._paths.rested()
-        if calls:
+        for reasons, calls in self._paths.rested():
             self._tally.add(reasons, calls=calls)
             self._ledger.add_rest(calls)
         replays, self._credited = self._counts.replayed - self._credited, self._counts.replayed
@@ -288,7 +301,7 @@ class Graphed:
             return
         calls = ledger.rest_from_looks() if replays else ledger.rest()
         if calls:
-            self._paths.rest(calls, self._last_reasons)
+            self._paths.rest(calls, self._last_reasons, covers=self._looks >= LONG_VAIN)
 
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType, since: float) -> Any:
         """Find the key of a call, and replay or trace it; PLAINLY or a Timed if it has to run as it is."""
@@ -319,7 +332,8 @@ class Graphed:
             if result.how == REPLAYED and recording is not None and self._is_quick(recording):
                 self._paths.learn(entry, recording, call, (args, kwargs))
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
-                self._paths.learn_plain(entry, call, self._tally, (args, kwargs))
+                spaced = not self._ledger.is_free and not self._keys.any_replays()
+                self._paths.learn_plain(entry, call, self._tally, (args, kwargs), spaced=spaced)
             return value
         except BaseException:
             self._paths.clear()

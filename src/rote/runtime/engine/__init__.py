@@ -11,4 +11,4 @@ from .specialization import Specialization
 from .states import LifeEvent, State
 from .steadiness import NEXT
 from .subject import Limits, Subject
-from .umpire import Timed, Umpire
+from .umpire import WARMING, Timed, Umpire

@@ -61,7 +61,7 @@ PAYS = 4
 FREE_PART_TRACES = 4
 """The same for one part of a callable."""
 
-SHARE = 0.06
+SHARE = 0.03
 """Of the time of plain calls, what tracing may take. All that rote takes is more: benchmarks/unsettled.py."""
 
 EARLY_CALLS = 500
