@@ -548,6 +548,33 @@ def test_the_largest_first_and_those_in_it_where_it_does_not_replay(device):
     assert "; given up: RT201" in g.explain()
 
 
+def test_layers_of_one_class_are_tried_one_by_one(device):
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.calls = net(device), []
+
+        def forward(self, x):
+            self.calls.append(1)
+            return self.net(x) * len(self.calls)
+
+    def make():
+        layers, seen = [Layer() for _ in range(6)], []
+
+        def step(x):
+            seen.append(1)
+            for layer in layers:
+                x = layer(x)
+            return x / len(seen)
+
+        return step
+
+    g = same_as_plain(make, device, 2 * ENOUGH)
+    found = g.report().parts
+    assert [part.name for part in found if part.given_up] == ["Layer"]
+    assert sum(part.replayed > 10 for part in found if part.name == "Net") >= 4
+
+
 def test_no_parts_where_they_are_not_wanted(device):
     model, seen = net(device), []
 

@@ -20,11 +20,14 @@ from ...runtime.reads import MODULE_CALL
 TIMED_CALLS = 3
 """Plain calls of a module that are timed before it is graphed; the shortest counts."""
 
-LEAST_S = 50e-6
+LEAST_S = 100e-6
 """What a module has to take: a replay takes the host some 20 us, whatever it replays."""
 
 FIRST_LOOK = 8
 """Calls of a graphed part after which it is looked at whether it replays; then twice as many, and so on."""
+
+PATIENCE = 512
+"""Calls after which a part without any replay is given up, although nothing was left to trace it."""
 
 LEAST_REPLAYED = 0.25
 """Share of the calls since the last look that replays have to have answered."""
@@ -86,18 +89,21 @@ class ModulePart:
         stage: What becomes of its first call.
 
     Attributes:
+        kind: The class of the module.
         stage: What becomes of its next call.
+        was_vain: It was given up since its traced calls recorded nothing.
         last: The call of the callable around in which it was called last, as a number.
     """
 
     def __init__(self, alive: weakref.ref[torch.nn.Module], stage: PartStage) -> None:
         self._alive = alive
-        self._name = type(alive()).__name__
+        self.kind = type(alive())
         self._site = NOWHERE
         self._calls = 0
         self._fastest_s = math.inf
         self._graphed: GraphedPart | None = None
         self._report: Any = None
+        self.was_vain = False
         self._look_at, self._last_calls, self._last_replayed = FIRST_LOOK, 0, 0
         self.last = 0
         self.stage = stage
@@ -168,8 +174,19 @@ class ModulePart:
         self._last_replayed, self._last_calls = report.replayed, self._calls
         self._look_at = 2 * self._calls
         tried = graphed.ledger.is_vain or graphed.function.is_eager()
+        tried = tried or (not report.replayed and self._calls >= PATIENCE)
         if replayed < LEAST_REPLAYED * calls and tried:
             self._report, self._graphed, self.stage = report, None, PartStage.LEFT
+            self.was_vain = graphed.ledger.is_vain
+
+    def leave(self) -> None:
+        """It is not to be graphed: the modules in it are met in its place."""
+        self.stage = PartStage.LEFT
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether it is graphed and has not replayed yet."""
+        return self._graphed is not None and not self._graphed.function.report().replayed
 
     def facts(self) -> PartFacts | None:
         """What is told of it; None if it was never graphed."""
@@ -178,5 +195,11 @@ class ModulePart:
         if report is None:
             return None
         return PartFacts(
-            self._name, self._site, report.calls, report.replayed, self._fastest_s, graphed is None, report
+            self.kind.__name__,
+            self._site,
+            report.calls,
+            report.replayed,
+            self._fastest_s,
+            graphed is None,
+            report,
         )

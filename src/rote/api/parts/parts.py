@@ -145,15 +145,26 @@ class Parts:
         return part
 
     def _graph(self, alive: weakref.ref[torch.nn.Module]) -> GraphedPart | None:
-        """The graphed callable of a module; None if there are too many."""
-        if len(self.graphed()) >= MOST:
+        """The graphed callable of a module; None if it is to have none, or not now.
+
+        Of modules of one class one is tried at a time. Where it has recorded nothing, others of a model are
+        like it; containers of PyTorch's may hold anything.
+        """
+        module = alive()
+        alike = [other for other in [*self._known.values()] if other.kind is type(module)]
+        if any([other.was_vain for other in alike]) and not _is_container(module):
+            for other in alike:
+                if other.module is module:
+                    other.leave()
+            return None
+        if any([other.is_tried for other in alike]) or len(self.graphed()) >= MOST:
             return None
         self._ledger.share_with_parts(shares=True)
         ledger = Ledger(bounded=self._ledger.bounded, of=self._ledger, means=self._means)
         return GraphedPart(self._make(alive, ledger), ledger)
 
     def _drop_abandoned(self) -> None:
-        """Drop parts whose modules nobody holds but guards, as those in whose place another one was put.
+        """Drop parts whose modules nobody but guards holds, as those that were replaced.
 
         To find out takes milliseconds, so it is asked less often where it is asked in vain.
         """
@@ -206,3 +217,8 @@ class Parts:
             if self._open:
                 self._close()
             self._given_up.clear()
+
+
+def _is_container(module: torch.nn.Module | None) -> bool:
+    """Whether a module is of a class of PyTorch's, such as a sequence of others."""
+    return type(module).__module__.startswith("torch.nn")
