@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 
 import rote
-from rote.runtime.recording import FIRST_TIER
 from rote.runtime.recording.contest import NEVER
 
 from .common import Outcome, Settings, time_calls
@@ -93,12 +92,15 @@ def _optimize(graphed: rote.Graphed, call: Callable[[], object]) -> dict[str, fl
 
 
 def _shorten(graphed: rote.Graphed, call: Callable[[], object]) -> None:
-    """Call until operations are left out, and go no further."""
-    for _ in range(FIRST_TIER + WARM):
+    """Call until operations are left out, and go no further: kernels may be there already."""
+    for _ in range(MOST_CALLS):
         call()
-    for entry in graphed._keys.entries.values():
-        for recording in entry.recordings:
-            recording.improve_at(NEVER)
+        recordings = [each for entry in graphed._keys.entries.values() for each in entry.recordings]
+        tiers = [each.tiers for each in recordings]
+        if any([each.exact or each.whole for each in tiers]) and not any([each.open for each in tiers]):
+            break
+    for each in recordings:
+        each.improve_at(NEVER)
 
 
 def _counts(graphed: rote.Graphed) -> dict[str, Any]:
