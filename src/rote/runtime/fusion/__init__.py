@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .alike import GroupPlans
 from .body import Body, Loaded
 from .cpp import cpp_source
 from .device import KERNELS, DeviceKernels, KernelRequest

@@ -9,8 +9,9 @@ and another one that runs before stores it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -110,6 +111,13 @@ class Fusible:
         writer = BodyWriter({}, lambda origin: origin, (), count, on_host=self.result.look.on_host)
         writer.store(self, position)
         return writer.finish()
+
+    @property
+    def form(self) -> Hashable:
+        """What it does, wherever its operands lie: operations of one form are written alike."""
+        operation = self.operation
+        named = tuple([(name, _form_of(each)) for name, each in operation.named])
+        return (operation.name, _form_of(operation.operands), named, _form_of(self.result))
 
     @property
     def rank(self) -> int:
@@ -386,6 +394,12 @@ class _Calculation:
         if len(places) == 1:
             return places[0]
         return self._writer.value(Picked(digit, tuple(highs[:-1]), tuple(places), self.result))
+
+
+def _form_of(operand: Operand) -> Any:
+    if isinstance(operand, Token):
+        return (operand.look, operand.offset)
+    return tuple(map(_form_of, operand)) if type(operand) is tuple else operand
 
 
 def _row_of(order: RowOrder) -> ElementPosition:

@@ -42,6 +42,7 @@ from ..recording import KernelModes, Node
 from .before import Before, as_bytes, swap
 from .copies import as_elements
 from .effects import LeftAloneError
+from .forks import Concurrent, forks
 from .regions import Item, Schedule, targets_of
 from .shortening import ShortStretch
 
@@ -193,12 +194,8 @@ class Recapture:
         session = self._session
         try:
             session.begin(len(items) + len(shown))
-            for item in items:
-                if isinstance(item, Written):
-                    self._launch(item)
-                else:
-                    self._operation(item, session.run)
-                self._forget()
+            for fork in self._forks(items):
+                self._fork(fork)
             for origins in shown:
                 self._show(origins)
                 self._forget()
@@ -206,6 +203,30 @@ class Recapture:
         except BaseException:
             session.abort()
             raise
+
+    def _forks(self, items: Sequence[Item]) -> Iterable[Concurrent]:
+        """The items, those together that may run at the same time."""
+        if not self._backend.capabilities.asynchronous:
+            return [Concurrent((item,)) for item in items]
+        return forks(items, self._short)
+
+    def _fork(self, fork: Concurrent) -> None:
+        """Capture items, and let die what only they have read."""
+        if fork.second:
+            with self._session.fork():
+                self._items(fork.second)
+        self._items(fork.first)
+        if fork.second:
+            self._session.join()
+        for _ in (*fork.first, *fork.second):
+            self._forget()
+
+    def _items(self, items: Iterable[Item]) -> None:
+        for item in items:
+            if isinstance(item, Written):
+                self._launch(item)
+            else:
+                self._operation(item, self._session.run)
 
     def _operation(self, index: int, run: Run) -> None:
         operation = self._short.effects.operations[index]
