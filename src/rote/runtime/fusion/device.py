@@ -21,7 +21,7 @@ from .rules import NoKernelError
 from .triton import triton_source
 from .writing import Fusible
 
-HOST_SLICE, GPU_SLICE = 1 << 19, 1 << 26
+HOST_SLICE, GPU_SLICE = 1 << 19, 1 << 28
 """Elements that are tried between two calls: some milliseconds."""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..program import Origin
+from .body import Loaded
 from .positions import ElementPosition
 from .rows import RowOrder
 from .rules import NoKernelError
@@ -46,7 +47,7 @@ class Stored:
 def plan_group(
     group: Sequence[Fusible], needed: Collection[int], home: Home, *, on_host: bool
 ) -> list[Written | Fusible]:
-    """The kernels of a group, in order; an operation alone where a kernel would be that operation.
+    """The kernels of a group, in order; an operation alone where PyTorch's own kernel is as good.
 
     Args:
         group: The operations, in order.
@@ -80,7 +81,7 @@ class _Planning:
                 continue
             written = self._write(kernel)
             alone = len(kernel) == 1 and written.covers == frozenset({kernel[0].each.index})
-            found.append(kernel[0].each if alone else written)
+            found.append(kernel[0].each if alone and (self._on_host or _is_quick(written)) else written)
         return found
 
     def _settle(self) -> list[Stored]:
@@ -141,6 +142,12 @@ class _Planning:
         return [
             kernel for _, found in sorted(kernels.items(), key=lambda item: item[0][0]) for kernel in found
         ]
+
+
+def _is_quick(alone: Written) -> bool:
+    """Whether PyTorch's own kernel loads vectors; the one for other layouts is slower than one of ours."""
+    loads = [value for value in alone.body.values if isinstance(value, Loaded)]
+    return all([each.position == ElementPosition.same(alone.body.count) for each in loads])
 
 
 def _fits(kernel: Sequence[Stored], more: Stored) -> bool:

@@ -205,7 +205,8 @@ class _Scheduling:
             self._refused.update([f"{short(each.operation.name)}: {why}" for each in group])
             return alone
         found: list[Item] = [each if isinstance(each, Written) else each.index for each in planned]
-        return found if len(found) < len(alone) else alone
+        pays = len(found) < len(alone) or (len(found) == len(alone) and not self._on_host)
+        return found if pays else alone
 
     def _is_needed(self, each: Fusible, inside: set[int]) -> bool:
         """Whether somebody reads a result who is not in the group."""
