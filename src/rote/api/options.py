@@ -140,7 +140,6 @@ class Options:
             call that was recorded, and the faster way is kept. The report says how many operations each rule
             has removed, or why none. Then pointwise operations are calculated by compiled kernels, several at
             once: only those that are proved to give PyTorch's bits on the device (of a NaN, that it is one).
-            On a GPU that needs ``ROTE_UNTRIED=1``, since it has not been run there yet.
             Compilers run in other processes; see ``ROTE_COMPILE_WORKERS`` and
             :meth:`.Graphed.wait_until_optimized`. ``"plain"`` replays what was captured.
         split_ops: Operators that run between two segments, by name or as they are: ``("mylib::op",

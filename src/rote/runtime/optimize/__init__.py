@@ -4,5 +4,7 @@ from __future__ import annotations
 
 from .before import Before
 from .effects import Effects, LeftAloneError, Touched
+from .forks import Concurrent, forks
 from .improving import improve
 from .shortening import RULES, ShortRun, ShortStretch, shorten
+from .stale import without_stale

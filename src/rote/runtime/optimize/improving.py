@@ -15,7 +15,7 @@ from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ...base import COLLECTOR, read_settings
+from ...base import COLLECTOR
 from ..arguments import Call, read_switches
 from ..backends.protocol import LoadedKernel, Segment, Session, first_line
 from ..fusion import KERNELS, Written
@@ -123,8 +123,6 @@ class _Improvement:
             tiers.keep_whole(node, replace(_removed(short), after=short.before))
         else:
             tiers.add(self._capture(short, Schedule.plain(short), {}, None))
-        if self._is_untried:
-            return
         fusing = Fusing(node, short, outside, KERNELS.of(self._memory.holding.backend))
         if fusing.saves:
             tiers.wait(fusing)
@@ -199,25 +197,8 @@ class _Improvement:
 
     # ------------------------------------------------------------------ what is left alone
 
-    @property
-    def _is_untried(self) -> bool:
-        """Whether this is a GPU, where kernels and gradients have not been tried yet."""
-        return self._memory.holding.backend.capabilities.asynchronous and not read_settings().untried
-
-    def _has_gradients(self) -> bool:
-        recording = self._recording
-        ends = [node.template for node in recording.root.walk()]
-        tracked = any([end is not None and end.tracked for end in ends]) or recording.backwards()
-        kept = recording.keeps_graph or recording.keeps_gradients or self._memory.holding.exclusive
-        modes = self._modes().values()
-        return bool(tracked or kept or recording.gradients.effects or any([each.tracked for each in modes]))
-
     def _check_recording(self) -> None:
         recording, accesses = self._recording, self._recording.accesses
-        if self._is_untried and self._has_gradients():
-            raise LeftAloneError(
-                "it has to do with gradients, which has not been tried on a GPU yet (ROTE_UNTRIED=1 does)"
-            )
         if accesses.written_arrays:
             raise LeftAloneError("it writes arrays made outside")
         if accesses.generators or self._memory.stands.by_number:
