@@ -112,9 +112,9 @@ def test_a_norm_is_a_part_of_a_kernel(device, monkeypatch):
         monkeypatch.setattr(f"rote.runtime.fusion.device.{name}", 1 << 40)
     g = play(norms, rows(device, 20))
     found = tier(g)
-    assert found is not None and found.fused is not None and found.used, g.explain()
+    assert found is not None and found.used, g.explain()
     if device.type == "cuda":  # one for each norm with what comes before it, and one behind the last layer
-        assert found.fused.launches == 4, g.explain()
+        assert found.fused is not None and found.fused.launches == 4, g.explain()
 
 
 @compiled
