@@ -110,7 +110,7 @@ def norms(x: Tensor) -> Tensor:
 def test_a_norm_is_a_part_of_a_kernel(device, monkeypatch):
     for name in ("HOST_SLICE", "GPU_SLICE"):  # all is proved in one call
         monkeypatch.setattr(f"rote.runtime.fusion.device.{name}", 1 << 40)
-    g = play(norms, rows(device, 20))
+    g = play(norms, rows(device, 40))
     found = tier(g)
     assert found is not None and found.used, g.explain()
     if device.type == "cuda":  # one for each norm with what comes before it, and one behind the last layer
