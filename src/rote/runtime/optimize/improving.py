@@ -37,11 +37,14 @@ from .anew import CapturedAnew, Place, Recapture
 from .before import Before
 from .effects import Effects, LeftAloneError, writes_outside
 from .fusing import Fusing
+from .near import Gate, Nearing, RunningSession
 from .regions import Schedule
 from .shortening import RULES, ShortStretch, shorten
 
 
-def improve(recording: Recording, nodes: Sequence[Node], call: Call, before: Before | None) -> None:
+def improve(
+    recording: Recording, nodes: Sequence[Node], call: Call, before: Before | None, *, near: bool
+) -> None:
     """Optimise the stretches of a way just replayed: each once, and again when its kernels are there.
 
     Args:
@@ -49,30 +52,35 @@ def improve(recording: Recording, nodes: Sequence[Node], call: Call, before: Bef
         nodes: The way, from the root.
         call: The call that was replayed.
         before: What it has changed, as that was.
+        near: Operations may be calculated in other ways.
     """
     memory, tiers = recording.memory, recording.tiers
     if memory is None:
         return
-    waiting = {id(each.node): each for each in tiers.waiting if isinstance(each, Fusing)}
+    waiting = {id(each.node): each for each in tiers.waiting if isinstance(each, Fusing | Nearing)}
     for number, node in enumerate(nodes):
-        fusing = waiting.get(id(node))
+        following = waiting.get(id(node))
         known = tiers.knows(node) or node.captured is None or not node.captured.segments
-        if known and fusing is None:
+        if known and following is None:
             continue
         way, later = nodes[: number + 1], nodes[number + 1 :]
-        improvement = _Improvement(recording, memory, way, later, call, None if number else before)
+        improvement = _Improvement(recording, memory, way, later, call, None if number else before, near=near)
         try:
             # A collection may destroy graphs, which spoils a capture. Tensors may be of the user's classes.
             with COLLECTOR.rests(), plain_functions():
-                if fusing is None:
+                if following is None:
                     improvement.shorten()
+                elif isinstance(following, Fusing):
+                    improvement.fuse(following)
                 else:
-                    improvement.fuse(fusing)
+                    improvement.approach(following)
         except Exception as error:
             why = str(error) if isinstance(error, LeftAloneError) else _told(error)
             tiers.leave(node, why)
-            if fusing is not None:
-                tiers.arrived(fusing)
+            if following is not None:
+                tiers.arrived(following)
+            if isinstance(following, Fusing):
+                improvement.offer(following.short)
 
 
 def _told(error: Exception) -> str:
@@ -90,7 +98,10 @@ class _Improvement:
         later: Sequence[Node],
         call: Call,
         before: Before | None,
+        *,
+        near: bool,
     ) -> None:
+        self._near = near
         self._recording = recording
         self._memory = memory
         self._way = way
@@ -126,6 +137,8 @@ class _Improvement:
         fusing = Fusing(node, short, outside, KERNELS.of(self._memory.holding.backend))
         if fusing.saves:
             tiers.wait(fusing)
+        else:
+            self.offer(short)
 
     def fuse(self, fusing: Fusing) -> None:
         """Capture the kernels, if they are there.
@@ -144,8 +157,42 @@ class _Improvement:
             raise LeftAloneError("with kernels it would launch as much as without")
         self._check_modes(list(self._modes().values()))
         fused = FusedOperations(len(found.kernels), fusing.distinct, len(found.calculated), found.refused)
-        tiers.add(self._capture(fusing.short, found, fusing.loaded(), fused))
+        kernels = fusing.loaded()
+        tiers.add(self._capture(fusing.short, found, kernels, fused))
         tiers.arrived(fusing)
+        self.offer(fusing.short, found, kernels, fused)
+
+    def offer(
+        self,
+        short: ShortStretch,
+        schedule: Schedule | None = None,
+        kernels: Mapping[Written, LoadedKernel] | None = None,
+        fused: FusedOperations | None = None,
+    ) -> None:
+        """The exact tier is made; have operations calculated in other ways next, where that is asked for."""
+        nearing = Nearing(self._node, short, schedule or Schedule.plain(short), kernels or {}, fused)
+        if self._near and nearing.offered:
+            self._recording.tiers.wait(nearing)
+
+    def approach(self, nearing: Nearing) -> None:
+        """Capture the stretch with operations calculated in other ways, where these are as near.
+
+        Raises:
+            LeftAloneError: There are none, or it cannot be captured.
+        """
+        self._check_recording()
+        short, gate = nearing.short, Gate()
+        node, modes, outside = self._node, self._modes(), self._outside()
+        backend, plain = self._memory.holding.backend, Schedule.plain(short)
+        Recapture(
+            RunningSession(), short, node, modes, outside, backend, self._before, plain, {}, look=gate.look
+        ).run()
+        if not gate.passed:
+            why = next(iter(gate.refused), "none fits")
+            raise LeftAloneError(f"no other way to calculate its operations is used: {why}")
+        found = self._capture(short, nearing.schedule, nearing.kernels, nearing.fused, gate)
+        self._recording.tiers.add(found)
+        self._recording.tiers.arrived(nearing)
 
     def _captured(self) -> tuple[CapturedStretch, list[Step]]:
         captured, steps = self._node.captured, self._node.steps
@@ -163,6 +210,7 @@ class _Improvement:
         found: Schedule,
         kernels: Mapping[Written, LoadedKernel],
         fused: FusedOperations | None,
+        gate: Gate | None = None,
     ) -> ExactStretch:
         """Capture what is left of the stretch, and hold its memory.
 
@@ -174,8 +222,9 @@ class _Improvement:
         session = self._open()
         try:
             anew = Recapture(
-                session, short, node, modes, outside, holding.backend, self._before, found, kernels
-            ).run()
+                session, short, node, modes, outside, holding.backend, self._before, found, kernels,
+                gate.passed if gate is not None else {},
+            ).run()  # fmt: skip
             holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)
             if excess is not None:
@@ -186,7 +235,8 @@ class _Improvement:
         plain = self._plain(steps)
         replaced = _replaced(plain, captured, anew)
         removed = _removed(short, found.stored(short))
-        return ExactStretch(node, steps, replaced, removed, session, anew.kept, fused)
+        near = gate.found if gate is not None else None
+        return ExactStretch(node, steps, replaced, removed, session, anew.kept, fused, near)
 
     def _plain(self, steps: list[Step]) -> list[Step]:
         """The steps as they were captured."""
