@@ -310,6 +310,75 @@ def test_a_module_without_gradients_in_a_step_with_them(device):
     assert parts_of(g)["Net"].replayed > 10
 
 
+def test_gradients_that_a_module_takes_care_of_itself(device):
+    """A result that leads to gradients, although none are taken around the call."""
+
+    class Tracks(Net):
+        def forward(self, x):
+            with torch.enable_grad():
+                return super().forward(super().forward(x))
+
+    def run(graphed):
+        torch.manual_seed(0)
+        model, seen = Tracks(device), []
+
+        def step(x):
+            seen.append(1)
+            with torch.no_grad():
+                y = model(x)
+            (y.square().sum() + model.first.weight.pow(3).sum()).backward()
+            return y.detach() * len(seen)
+
+        call = rote.graph(step) if graphed else step
+        found = [call(x) for x in inputs(device, ENOUGH)]
+        return found, [each.grad for each in model.parameters()]
+
+    (plain, theirs), (found, mine) = run(False), run(True)
+    assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(theirs, mine, strict=True))
+
+
+def test_a_symbolic_trace_inside(device):
+    """Another one who sees calls of modules sees all of them."""
+    model, seen = nn.Sequential(net(device), nn.ReLU()), []
+
+    def step(x):
+        seen.append(1)
+        graph = torch.fx.symbolic_trace(model)
+        return graph(x) * len([*graph.graph.nodes]) * len(seen) + model(x)
+
+    g = rote.graph(step)
+    with torch.no_grad():
+        expected = model(torch.ones(2, 4, device=device))
+        count = len([*torch.fx.symbolic_trace(model).graph.nodes])
+        for n in range(1, ENOUGH):
+            found = g(torch.ones(2, 4, device=device))
+            assert torch.equal(found, expected * count * n + expected)
+
+
+def test_output_of_a_part_is_told(device, where):
+    class Prints(Net):
+        def forward(self, x):
+            print("here")
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    model, seen = Prints(device), []
+
+    def step(x):
+        seen.append(1)
+        return model(x) * len(seen)
+
+    g = rote.graph(step)
+    with torch.no_grad():
+        for x in inputs(device, ENOUGH):
+            g(x)
+    assert parts_of(g)["Prints"].replayed
+    assert [(each.what, each.where) for each in g.report().output] == [
+        ("print", where(Prints.forward, 'print("here")'))
+    ]
+
+
 def test_a_module_that_is_replaced(device):
     """It is gone when its user drops it; the one in its place is a part as well."""
 

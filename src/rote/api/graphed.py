@@ -62,7 +62,7 @@ from .options import Options
 from .parts import Parts
 from .paths import Paths
 from .recordings import output_reports, part_reports, recording_reports
-from .report import ReasonCounts, Report, explain
+from .report import OutputReport, ReasonCounts, Report, explain
 
 LOOKS = 8
 """Calls in a row that are looked at in vain before a wrapper with recordings rests."""
@@ -524,10 +524,14 @@ class Graphed:
                 recordings=recording_reports(self._keys.entries.values(), self._account),
                 budget=self._account.limit,
                 reasons=self._tally.reports(),
-                output=output_reports(self._keys.entries.values()),
+                output=output_reports(self._keys.entries.values()) + self._output_of_parts(),
                 kernels=self._compiled.kernels if self._compiled is not None else "",
                 parts=part_reports(self._parts.facts()) if self._parts is not None else (),
             )
+
+    def _output_of_parts(self) -> tuple[OutputReport, ...]:
+        parts = self._parts.graphed() if self._parts is not None else []
+        return tuple(dict.fromkeys(each for part in parts for each in part.report().output))
 
     def explain(self) -> str:
         """Text: what replays, what does not, why, where, and what to do about it."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ...base import NOWHERE, Site, user_site
+from ...runtime.arguments import flatten
 from ...runtime.engine import Ledger
 from ...runtime.reads import MODULE_CALL
 
@@ -144,22 +145,25 @@ class ModulePart:
         if graphed is not None:
             value = graphed.function(*args, **kwargs)
             self._calls += 1
+            if self._calls < FIRST_LOOK and is_tracked(value):
+                self._give_up(graphed)
+                return value
             if self._calls >= self._look_at:
                 self._look(graphed)
             return value
         began = perf_counter()
         value = MODULE_CALL(module, *args, **kwargs)
         if self.stage is PartStage.TIMED:
-            self._time(perf_counter() - began, frame, graph)
+            self._time(perf_counter() - began, is_tracked(value), frame, graph)
         return value
 
-    def _time(self, seconds: float, frame: FrameType, graph: Graph) -> None:
+    def _time(self, seconds: float, tracked: bool, frame: FrameType, graph: Graph) -> None:
         self._calls += 1
         self._fastest_s = min(self._fastest_s, seconds)
         if self._calls < TIMED_CALLS:
             return
         self._calls = 0
-        if self._fastest_s < LEAST_S:
+        if self._fastest_s < LEAST_S or tracked:
             self.stage = PartStage.LEFT
             return
         self._graphed, self._site = graph(self._alive), user_site(frame)
@@ -176,8 +180,12 @@ class ModulePart:
         tried = graphed.ledger.is_vain or graphed.function.is_eager()
         tried = tried or (not report.replayed and self._calls >= PATIENCE)
         if replayed < LEAST_REPLAYED * calls and tried:
-            self._report, self._graphed, self.stage = report, None, PartStage.LEFT
-            self.was_vain = graphed.ledger.is_vain
+            self._give_up(graphed)
+
+    def _give_up(self, graphed: GraphedPart) -> None:
+        self._report, self._graphed = graphed.function.report(), None
+        self.stage = PartStage.LEFT
+        self.was_vain = graphed.ledger.is_vain
 
     def leave(self) -> None:
         """It is not to be graphed: the modules in it are met in its place."""
@@ -203,3 +211,10 @@ class ModulePart:
             graphed is None,
             report,
         )
+
+
+def is_tracked(value: Any) -> bool:
+    """Whether gradients lead through a result, although none are taken around the call."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return any([isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None for leaf in leaves])

@@ -48,7 +48,7 @@ from ...base import is_own
 from ...runtime.arguments import NOT_MINE, tracing
 from ...runtime.conditions import abandoned
 from ...runtime.engine import Ledger, Means
-from ...runtime.reads import WATCH
+from ...runtime.reads import MODULE_CALL, WATCH
 from .part import GraphedPart, ModulePart, PartFacts, PartStage
 
 MOST = 32
@@ -112,8 +112,8 @@ class Parts:
 
     def answer(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of the call of a module; NOT_MINE if the call is to be made, and those in it are met."""
-        if torch.is_grad_enabled() or tracing.get():
-            return NOT_MINE
+        if torch.is_grad_enabled() or tracing.get() or torch.nn.Module.__call__ is not MODULE_CALL:
+            return NOT_MINE  # the last one: a symbolic trace sees calls of modules, or somebody else does
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         part = self._known.get(id(module))
         if part is None or part.module is not module:
