@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
+import math
 import pickle
 import threading
 import traceback
@@ -29,6 +30,7 @@ ENOUGH = BEGIN + 24
 def _any_size(monkeypatch):
     """No test depends on how long a module takes."""
     monkeypatch.setattr(part_module, "LEAST_S", 0.0)
+    monkeypatch.setattr(part_module, "MARGIN", math.inf)
 
 
 @pytest.fixture(autouse=True)
@@ -612,7 +614,7 @@ def test_the_largest_first_and_those_in_it_where_it_does_not_replay(device):
         return step
 
     g = same_as_plain(make, device, 12 * ENOUGH)
-    found = [(part.name, part.given_up, part.replayed > 10) for part in g.report().parts]
+    found = [(part.name, bool(part.given_up), part.replayed > 10) for part in g.report().parts]
     assert sorted(found) == [("Counting", True, False), ("Net", False, True), ("Net", False, True)]
     assert "; given up: RT201" in g.explain()
 
@@ -642,6 +644,25 @@ def test_layers_of_one_class_are_tried_one_by_one(device):
     found = g.report().parts
     assert [part.name for part in found if part.given_up] == ["Layer"]
     assert sum(part.replayed > 10 for part in found if part.name == "Net") >= 4
+
+
+def test_replays_that_are_slower(device, monkeypatch):
+    """They are given up before a contest would begin; the report has both times."""
+    monkeypatch.setattr(part_module, "MARGIN", 0.0)
+    model, seen = net(device), []
+
+    def step(x):
+        seen.append(1)
+        return model(x) * len(seen)
+
+    g = rote.graph(step)
+    with torch.no_grad():
+        for x in inputs(device, ENOUGH):
+            assert torch.equal(g(x), model(x) * len(seen))
+    (part,) = (part for part in g.report().parts if part.name == "Net")
+    assert part.calls == part_module.FIRST_LOOK
+    assert part.given_up.startswith("a replay took ") and " and a plain call " in part.given_up
+    assert f"; given up: {part.given_up}" in g.explain()
 
 
 def test_no_parts_where_they_are_not_wanted(device):

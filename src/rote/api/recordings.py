@@ -45,7 +45,7 @@ def part_reports(parts: Iterable[PartFacts]) -> tuple[PartReport, ...]:
             calls=part.calls,
             replayed=part.replayed,
             plain_us=part.plain_s * 1e6,
-            given_up=part.left,
+            given_up=part.given_up,
             report=part.report,
         )
         for part in parts

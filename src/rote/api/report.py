@@ -237,7 +237,7 @@ class PartReport:
         calls: Its calls since then.
         replayed: Those of them that replays have answered.
         plain_us: The shortest plain call before it was graphed, in microseconds.
-        given_up: It did not replay, so that its calls are plain again, and modules in it may be parts.
+        given_up: Why its calls are plain again, and modules in it may be parts; empty if they are not.
         report: Its report, as of any graphed callable.
     """
 
@@ -246,7 +246,7 @@ class PartReport:
     calls: int
     replayed: int
     plain_us: float
-    given_up: bool
+    given_up: str
     report: Report
 
 
@@ -471,8 +471,7 @@ def _explain_part(part: PartReport) -> str:
     if measured:
         most = max(measured, key=lambda each: each.replays)
         times = f", {most.replay_us:.1f} us each, {most.plain_us:.1f} us plainly"
-    why = next(iter(part.report.reasons), None)
-    end = f"; given up: {why.code} {why.message}" if part.given_up and why is not None else ""
+    end = f"; given up: {part.given_up}" if part.given_up else ""
     return f"{head}{times}{end}"
 
 

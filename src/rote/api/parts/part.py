@@ -17,6 +17,7 @@ from ...base import NOWHERE, Site, user_site
 from ...runtime.arguments import flatten
 from ...runtime.engine import Ledger
 from ...runtime.reads import MODULE_CALL
+from ...runtime.recording.contest import told
 
 TIMED_CALLS = 3
 """Plain calls of a module that are timed before it is graphed; the shortest counts."""
@@ -29,6 +30,12 @@ FIRST_LOOK = 8
 
 PATIENCE = 512
 """Calls after which a part without any replay is given up, although nothing was left to trace it."""
+
+MARGIN = 1.05
+"""Times its shortest plain call that the shortest replay since the last look may take.
+
+The contest of a recording (:mod:`rote.runtime.recording.contest`) waits longer, and asks the device as well.
+"""
 
 LEAST_REPLAYED = 0.25
 """Share of the calls since the last look that replays have to have answered."""
@@ -66,7 +73,7 @@ class PartFacts:
         calls: Its calls since then.
         replayed: Those that replays have answered.
         plain_s: The shortest plain call, in seconds.
-        left: Its calls are made plainly by now.
+        given_up: Why its calls are made plainly by now; empty if they are not.
         report: The report of its graphed callable, as it was when it was given up.
     """
 
@@ -75,7 +82,7 @@ class PartFacts:
     calls: int
     replayed: int
     plain_s: float
-    left: bool
+    given_up: str
     report: Any
 
 
@@ -101,9 +108,12 @@ class ModulePart:
         self.kind = type(alive())
         self._site = NOWHERE
         self._calls = 0
-        self._fastest_s = math.inf
+        self._fastest_s = self._quickest_s = (
+            math.inf
+        )  # of plain calls, and of graphed ones since the last look
         self._graphed: GraphedPart | None = None
         self._report: Any = None
+        self._why = ""
         self.was_vain = False
         self._look_at, self._last_calls, self._last_replayed = FIRST_LOOK, 0, 0
         self.last = 0
@@ -143,10 +153,12 @@ class ModulePart:
         """
         graphed = self._graphed
         if graphed is not None:
+            began = perf_counter()
             value = graphed.function(*args, **kwargs)
+            self._quickest_s = min(self._quickest_s, perf_counter() - began)
             self._calls += 1
             if self._calls < FIRST_LOOK and is_tracked(value):
-                self._give_up(graphed)
+                self._give_up(graphed, "gradients lead through its results")
                 return value
             if self._calls >= self._look_at:
                 self._look(graphed)
@@ -172,18 +184,25 @@ class ModulePart:
             self.stage = PartStage.GRAPHED
 
     def _look(self, graphed: GraphedPart) -> None:
-        """Give the part up if it does not replay, and not for want of means to trace it."""
+        """Give the part up if its replays are slower, or if there are none although it was traced."""
         report = graphed.function.report()
         replayed, calls = report.replayed - self._last_replayed, self._calls - self._last_calls
         self._last_replayed, self._last_calls = report.replayed, self._calls
         self._look_at = 2 * self._calls
+        quickest_s, self._quickest_s = self._quickest_s, math.inf
+        if replayed and quickest_s > MARGIN * self._fastest_s:
+            self._give_up(
+                graphed, f"a replay took {told(quickest_s)} and a plain call {told(self._fastest_s)}"
+            )
+            return
         tried = graphed.ledger.is_vain or graphed.function.is_eager()
         tried = tried or (not report.replayed and self._calls >= PATIENCE)
         if replayed < LEAST_REPLAYED * calls and tried:
-            self._give_up(graphed)
+            why = next(iter(report.reasons), None)
+            self._give_up(graphed, f"{why.code} {why.message}" if why is not None else "no call was replayed")
 
-    def _give_up(self, graphed: GraphedPart) -> None:
-        self._report, self._graphed = graphed.function.report(), None
+    def _give_up(self, graphed: GraphedPart, why: str) -> None:
+        self._report, self._graphed, self._why = graphed.function.report(), None, why
         self.stage = PartStage.LEFT
         self.was_vain = graphed.ledger.is_vain
 
@@ -208,7 +227,7 @@ class ModulePart:
             report.calls,
             report.replayed,
             self._fastest_s,
-            graphed is None,
+            self._why,
             report,
         )
 

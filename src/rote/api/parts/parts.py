@@ -194,7 +194,7 @@ class Parts:
 
     def _close(self) -> None:
         """Nobody asks about calls of modules for this callable any more."""
-        self._given_up = [facts for facts in self.facts() if facts.left]
+        self._given_up = [facts for facts in self.facts() if facts.given_up]
         self._open = False
         self._leave()
         self._ledger.share_with_parts(shares=False)
@@ -208,7 +208,7 @@ class Parts:
         """What is told of the parts, those with most time first."""
         found = [each.facts() for each in [*self._known.values()]]
         told = [*[each for each in found if each is not None], *self._given_up]
-        told.sort(key=lambda each: (each.left, -each.calls * each.plain_s))
+        told.sort(key=lambda each: (bool(each.given_up), -each.calls * each.plain_s))
         return told[: MOST + SHOWN]
 
     def clear(self) -> None:
