@@ -58,6 +58,9 @@ class Facts:
         reshapes: It may change the shape of an operand.
         relocates: It changes which memory a tensor has, and writes none.
         fixed: It is PyTorch's own, only makes results, and gives equal bits for equal operands.
+        own: It is PyTorch's own.
+        functional: It is of a library, writes nothing, and its results are no operand's memory; the library
+            says that it keeps to its schema (``torch.Tag.pt2_compliant_tag``).
         total: It raises for no values of its operands, if it is fixed.
     """
 
@@ -88,12 +91,20 @@ class Facts:
     reshapes: bool
     relocates: bool
     fixed: bool
+    own: bool
+    functional: bool
     total: bool
 
     @property
     def short(self) -> str:
         """Its name as people write it: ``add`` for ``aten::add.Tensor``."""
         return short(self.name)
+
+
+def _is_functional(func: Any, schema: Any) -> bool:
+    told = torch.Tag.pt2_compliant_tag in func.tags
+    aliases = any([each.alias_info is not None for each in (*schema.arguments, *schema.returns)])
+    return told and not schema.is_mutable and not aliases
 
 
 @cache
@@ -160,6 +171,8 @@ def facts_of(func: Any) -> Facts:
         reshapes=schema.is_mutable or not own,  # the schema of another library need not say it
         relocates=relocates,
         fixed=pure and fixed,
+        own=own,
+        functional=not own and _is_functional(func, schema),
         total="raises" not in row,
     )
 

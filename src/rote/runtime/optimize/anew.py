@@ -1,4 +1,7 @@
-"""Captures a shortened stretch anew, from its operations as data: none of the user's code runs.
+"""Captures a shortened stretch anew, from its operations as data.
+
+None of the user's code runs, but that of operators of libraries. Those are functional by their schema and
+their own word, and what a call with them leaves behind outside makes a stretch stay as it is.
 
 Each operation that is left is called as the tracer would have called it, with tensors made of tokens: a
 storage, and how to look at it. The storages are of four kinds:

@@ -20,7 +20,7 @@ from ..arguments import Call, read_switches
 from ..backends.protocol import LoadedKernel, Segment, Session, first_line
 from ..fusion import KERNELS, Written
 from ..memory import BUDGETS
-from ..program import INPUT, Origin, named_inputs, replaced_kernels
+from ..program import INPUT, Operation, Origin, named_inputs, replaced_kernels
 from ..pytorch import plain_functions
 from ..recording import (
     CapturedStretch,
@@ -249,6 +249,12 @@ class _Improvement:
 
     def _check_recording(self) -> None:
         recording, accesses = self._recording, self._recording.accesses
+        if recording.binds and any(
+            [_is_of_a_library(each) for node in self._way for each in node.operations]
+        ):
+            raise LeftAloneError(
+                "operators of a library are in it, and what the call leaves behind may be their doing"
+            )
         if accesses.written_arrays:
             raise LeftAloneError("it writes arrays made outside")
         if accesses.generators or self._memory.stands.by_number:
@@ -290,6 +296,10 @@ class _Improvement:
                 if storage is not None:
                     found[origin] = Place(storage)
         return ChainMap(found, inputs)
+
+
+def _is_of_a_library(operation: Operation) -> bool:
+    return operation.is_of_aten and not operation.facts.own
 
 
 def _replaced(steps: Sequence[Step], captured: CapturedStretch, anew: CapturedAnew) -> list[Step]:
