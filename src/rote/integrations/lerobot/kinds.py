@@ -8,28 +8,31 @@ model are what is graphed, and the log is made behind it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
-from ..methods import Hook, Library
+from ...api import Graphed
+from ..methods import Hook
+from .library import LEROBOT
+from .training import CroppedBefore, LatentApart
 
-_WRAPPERS = {"base_model": "PeftModel", "module": "DistributedDataParallel", "_orig_mod": "OptimizedModule"}
-"""Attributes by which a wrapper of a policy is known."""
-
-
-def _remedy(owner: Any) -> str:
-    for name, wrapper in _WRAPPERS.items():
-        if hasattr(owner, name):
-            return f"pass what the {wrapper} wraps, its {name}"
-    return (
-        f"pass a policy of type {', '.join(KINDS)}; of any other, graph the method that calculates a chunk: "
-        "policy.model.METHOD = rote.graph(policy.model.METHOD)"
-    )
+Graph = Callable[[Callable[..., Any]], Graphed]
 
 
-LEROBOT = Library("lerobot 0.4.4 and 0.6.1", _remedy)
+@dataclass(frozen=True)
+class Part:
+    """A method that is graphed.
+
+    Attributes:
+        hook: Where it is found.
+        put: From the network, the method and a way to graph, what is put in its place.
+    """
+
+    hook: Hook
+    put: Callable[[nn.Module, Callable[..., Any], Graph], Any]
 
 
 @dataclass(frozen=True)
@@ -38,33 +41,54 @@ class PolicyKind:
 
     Attributes:
         network: The module that calculates.
-        methods: Its methods: for chunks of actions, and for losses.
+        parts: Its methods.
     """
 
     network: Hook
-    methods: tuple[Hook, ...]
+    parts: tuple[Part, ...]
 
 
-def _kind(network: str, **methods: str) -> PolicyKind:
-    hooks = [Hook(LEROBOT, name, what) for name, what in methods.items()]
-    return PolicyKind(Hook(LEROBOT, network, "its network", nn.Module), tuple(hooks))
+def _as_it_is(network: nn.Module, method: Callable[..., Any], graph: Graph) -> Any:
+    return graph(method)
 
 
-_FLOW = _kind(
-    "model",
-    sample_actions="the method that denoises a chunk of actions",
-    forward="the method that gives losses",
+def _latent_apart(network: nn.Module, method: Callable[..., Any], graph: Graph) -> Any:
+    return graph(LatentApart(network, method))
+
+
+def _cropped_before(network: nn.Module, method: Callable[..., Any], graph: Graph) -> Any:
+    return CroppedBefore(network, graph(method))
+
+
+def _network(name: str) -> Hook:
+    return Hook(LEROBOT, name, "its network", nn.Module)
+
+
+def _chunk(name: str) -> Part:
+    return Part(Hook(LEROBOT, name, "the method that denoises a chunk of actions"), _as_it_is)
+
+
+_LOSSES = "the method that gives losses"
+_FLOW = PolicyKind(
+    _network("model"), (_chunk("sample_actions"), Part(Hook(LEROBOT, "forward", _LOSSES), _as_it_is))
 )
 
 KINDS = {
-    "act": _kind("model", forward="the method that gives chunks, and what losses are made of"),
-    "diffusion": _kind(
-        "diffusion",
-        generate_actions="the method that denoises a chunk of actions",
-        compute_loss="the method that gives losses",
+    "act": PolicyKind(
+        _network("model"),
+        (
+            Part(
+                Hook(LEROBOT, "forward", "the method that gives chunks, and what losses are made of"),
+                _latent_apart,
+            ),
+        ),
+    ),
+    "diffusion": PolicyKind(
+        _network("diffusion"),
+        (_chunk("generate_actions"), Part(Hook(LEROBOT, "compute_loss", _LOSSES), _cropped_before)),
     ),
     "pi0": _FLOW,
     "pi05": _FLOW,
     "smolvla": _FLOW,
 }
-"""By the type of a policy, as lerobot's configurations call it."""
+"""By the type of a policy."""

@@ -11,12 +11,14 @@ says so. The U-Net of a diffusion policy that is compiled lies inside of what is
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from ...api import Graphed, OptionKeywords, graph
 from ...base import MisuseError
 from ..methods import Hook, as_written, held_by
-from .kinds import KINDS, LEROBOT, PolicyKind
+from .kinds import KINDS, PolicyKind
+from .library import LEROBOT
 
 _log = logging.getLogger("rote")
 
@@ -49,12 +51,13 @@ def graph_policy(policy: _T, **options: Unpack[OptionKeywords]) -> _T:
     """
     kind = _kind_of(policy)
     network = kind.network.of(policy, _CALLER)
-    plain = [(hook.name, hook.plain(network, _CALLER)) for hook in kind.methods]
-    for name, function in plain:
-        written = as_written(function)
-        setattr(network, name, graph(function if written is None else written, **options))
+    methods = [part.hook.plain(network, _CALLER) for part in kind.parts]
+    for part, method in zip(kind.parts, methods, strict=True):
+        written = as_written(method)
+        put = part.put(network, written or method, partial(graph, **options))
+        setattr(network, part.hook.name, put)
         if written is not None:
-            _log.warning(_AS_WRITTEN, name)
+            _log.warning(_AS_WRITTEN, part.hook.name)
     return policy
 
 
@@ -68,7 +71,7 @@ def graphed(policy: Any) -> list[Graphed]:
         MisuseError: The policy is of another type, or lacks an attribute that lerobot's have.
     """
     kind = _kind_of(policy)
-    return held_by([kind.network.of(policy, "graphed")], [hook.name for hook in kind.methods])
+    return held_by([kind.network.of(policy, "graphed")], [part.hook.name for part in kind.parts])
 
 
 def _kind_of(policy: Any) -> PolicyKind:
