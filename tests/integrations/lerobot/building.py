@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.robots import policies
 from torch import Tensor
 
-from benchmarks.robots import policies
 from rote.integrations.lerobot import graph_policy, graphed
 
 BODY = policies.BODIES["pusht"]

@@ -64,7 +64,7 @@ def test_chunks_and_batches(kind, tmp_path, device):
                 torch.manual_seed(number)
                 given = observation(kind, number, device, batch)
                 policy.select_action(dict(given))  # fills the history
-                given["observation.images"] = given["observation.image"][:, None]  # lerobot's asks for it here
+                given["observation.images"] = given["observation.image"][:, None]  # it asks for that
                 chunks.append(policy.predict_action_chunk(given))
             assert torch.equal(*chunks) and chunks[0].shape[0] == batch
     (chunk_maker,) = [each for each in graphed(ours) if each.report().calls]
@@ -139,7 +139,9 @@ def test_real_time_chunking(schedule, tmp_path, device):
         for policy in (plain, ours):
             torch.manual_seed(number)
             chunk = policy.predict_action_chunk(
-                observation("smolvla", number, device), inference_delay=delay, prev_chunk_left_over=left[policy]
+                observation("smolvla", number, device),
+                inference_delay=delay,
+                prev_chunk_left_over=left[policy],
             )
             left[policy] = chunk[:, 6 + delay :]
             chunks.append(chunk)
@@ -191,7 +193,8 @@ def test_what_is_compiled_is_recorded_as_it_is_written(tmp_path, caplog, monkeyp
 
     inductor = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function, mode: inductor(function, backend=compile_nothing))
-    plain, compiled = build("smolvla", tmp_path, device), build("smolvla", tmp_path, device, compile_model=True)
+    plain = build("smolvla", tmp_path, device)
+    compiled = build("smolvla", tmp_path, device, compile_model=True)
     compiled.load_state_dict(plain.state_dict())
     with caplog.at_level(logging.WARNING, "rote"):
         graph_policy(compiled)
@@ -208,8 +211,8 @@ def test_other_types_are_refused_with_a_sentence():
 
     with pytest.raises(
         rote.MisuseError,
-        match=r"graph_policy knows policies of type act, diffusion, pi0, pi05, smolvla, and this VQBeTPolicy is "
-        r"of type vqbet; pass a policy of type act, .* policy\.model\.METHOD = rote\.graph\(",
+        match=r"graph_policy knows policies of type act, diffusion, pi0, pi05, smolvla, and this VQBeTPolicy "
+        r"is of type vqbet; pass a policy of type act, .* policy\.model\.METHOD = rote\.graph\(",
     ):
         graph_policy(object.__new__(VQBeTPolicy))
 
