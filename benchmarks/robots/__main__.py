@@ -62,12 +62,16 @@ class Result:
 
     def difference(self, other: Result) -> float | None:
         """The largest of an action; None where episodes are missing, infinite where lengths differ."""
-        if self.actions.keys() != other.actions.keys():
+        if not self.actions or self.actions.keys() != other.actions.keys():
             return None
         pairs = [(mine, other.actions[seed]) for seed, mine in self.actions.items()]
         if any(mine.shape != theirs.shape for mine, theirs in pairs):
             return float("inf")
         return max(float(np.abs(mine.astype(np.float64) - theirs).max()) for mine, theirs in pairs)
+
+    def right(self, eager: Result) -> bool:
+        """Whether everything was played, and is what it is eagerly."""
+        return self.equal(eager) and not self.told["error"]
 
     def equal(self, other: Result) -> bool:
         """Whether all episodes are there, with the same bits."""
@@ -79,7 +83,7 @@ class Result:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Play, compare, write; 1 where an action through ``rote.graph`` is not that of eager."""
+    """Play, compare, write; 1 where ``rote.graph`` raised, or an action through it is not that of eager."""
     options = parse(argv)
     stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
     out: Path = options.out / options.world
@@ -94,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
             )
             print(table(block), flush=True)
             draw(found, out / f"{stamp}_{policy}_{weights}")
-            failed |= EXACT in found and not found[EXACT].equal(found["eager"])
+            failed |= EXACT in found and not found[EXACT].right(found["eager"])
     file = out / f"{stamp}_results.json"
     file.write_text(json.dumps(document(options, rows), indent=1) + "\n")
     print(f"written to {file}")

@@ -1,15 +1,24 @@
-"""Small policies of lerobot in pairs, and what they see."""
+"""Small policies of lerobot in pairs, and what they see.
+
+lerobot has an environment of its own, `make test-lerobot`; elsewhere what imports this is skipped.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from benchmarks.robots import policies
+from tests import packages
 from torch import Tensor
 
 from rote.integrations.lerobot import graph_policy, graphed
+
+pytest.importorskip("lerobot")
+if packages.missing():
+    pytest.skip(f"there is no {packages.missing()}", allow_module_level=True)
 
 BODY = policies.BODIES["pusht"]
 KINDS = ("act", "diffusion", "smolvla")

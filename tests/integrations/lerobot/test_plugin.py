@@ -14,6 +14,8 @@ import pytest
 import torch
 from benchmarks.robots import policies
 
+pytest.importorskip("lerobot")
+
 ROOT = Path(__file__).resolve().parents[3]
 RUN = (
     "import warnings; warnings.simplefilter('ignore'); from tests import packages; packages.missing(); "
