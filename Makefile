@@ -77,6 +77,7 @@ robots: $(ROBOTS_MADE)
 test-lerobot: export OMP_NUM_THREADS := 1
 test-lerobot: $(ROBOTS_MADE)
 	$(ROBOTS_PY) -m pytest tests/integrations/lerobot tests/benchmarks/test_robots.py $(PYTEST_ARGS)
+	$(ROBOTS_PY) -m pytest tests/docs/test_blocks.py -k lerobot.md $(PYTEST_ARGS)
 
 # lerobot and the environments state versions that do not fit together, so they come without what they ask for. A library
 # among the others brings its tests as a package of that name.

@@ -79,7 +79,7 @@ class Result:
             seed in other.actions and mine.tobytes() == other.actions[seed].tobytes()
             for seed, mine in self.actions.items()
         ]
-        return all(same) and self.actions.keys() == other.actions.keys()
+        return bool(self.actions) and all(same) and self.actions.keys() == other.actions.keys()
 
 
 def main(argv: list[str] | None = None) -> int:
