@@ -23,7 +23,7 @@ Graph = Callable[[Callable[..., Any]], Graphed]
 
 
 @dataclass(frozen=True)
-class GraphedMethod:
+class ReplacedMethod:
     """A method that is graphed.
 
     Attributes:
@@ -45,7 +45,7 @@ class PolicyKind:
     """
 
     network: Hook
-    parts: tuple[GraphedMethod, ...]
+    parts: tuple[ReplacedMethod, ...]
 
 
 def _as_it_is(network: nn.Module, method: Callable[..., Any], graph: Graph) -> Any:
@@ -64,20 +64,21 @@ def _network(name: str) -> Hook:
     return Hook(LEROBOT, name, "its network", nn.Module)
 
 
-def _chunk(name: str) -> GraphedMethod:
-    return GraphedMethod(Hook(LEROBOT, name, "the method that denoises a chunk of actions"), _as_it_is)
+def _chunk(name: str) -> ReplacedMethod:
+    return ReplacedMethod(Hook(LEROBOT, name, "the method that denoises a chunk of actions"), _as_it_is)
 
 
 _LOSSES = "the method that gives losses"
 _FLOW = PolicyKind(
-    _network("model"), (_chunk("sample_actions"), GraphedMethod(Hook(LEROBOT, "forward", _LOSSES), _as_it_is))
+    _network("model"),
+    (_chunk("sample_actions"), ReplacedMethod(Hook(LEROBOT, "forward", _LOSSES), _as_it_is)),
 )
 
 KINDS = {
     "act": PolicyKind(
         _network("model"),
         (
-            GraphedMethod(
+            ReplacedMethod(
                 Hook(LEROBOT, "forward", "the method that gives chunks, and what losses are made of"),
                 _latent_apart,
             ),
@@ -85,7 +86,7 @@ KINDS = {
     ),
     "diffusion": PolicyKind(
         _network("diffusion"),
-        (_chunk("generate_actions"), GraphedMethod(Hook(LEROBOT, "compute_loss", _LOSSES), _cropped_before)),
+        (_chunk("generate_actions"), ReplacedMethod(Hook(LEROBOT, "compute_loss", _LOSSES), _cropped_before)),
     ),
     "pi0": _FLOW,
     "pi05": _FLOW,
