@@ -5,17 +5,20 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Iterable, Mapping
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy
 import torch
 
 from ...base import Site, bits_of, complex_of, float_bits, float_of
+from ..numbers import NumberSource, TrackedNumbers
 from ..objects import exact
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
 from .leaves import (
     Spec,
+    alone_in,
     branch_names,
     containers,
     flatten,
@@ -127,6 +130,28 @@ class Call(NamedTuple):
     def foreign_name(self) -> str:
         """Name of the first leaf that cannot be placed, where there is one."""
         return self.names()[self.kinds.index(FOREIGN)]
+
+    def following(self, numbers: TrackedNumbers, leaves: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The leaves, with those objects for numbers that are followed."""
+        if not numbers.leaves or not numbers.follows:
+            return leaves
+        names = self.names()
+        return tuple([
+            numbers.take(NumberSource("", None, place, names[place]), leaf) if place in numbers.leaves else leaf
+            for place, leaf in enumerate(leaves)
+        ])  # fmt: skip
+
+    def given_with(self, leaves: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, with these leaves in the place of those that are arguments themselves."""
+        if all(map(is_, leaves, self.leaves)):
+            return self.given
+        args, kwargs = self.given
+        alone = alone_in(self.spec)
+        new = [leaves[place] if place is not None else None for place in alone]
+        held = [each if place is None else one for each, place, one in zip(
+            (*args, *kwargs.values()), alone, new, strict=True
+        )]  # fmt: skip
+        return tuple(held[: len(args)]), dict(zip(kwargs, held[len(args) :], strict=True))
 
     def rebuild(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put arguments of the same structure together from other leaves."""

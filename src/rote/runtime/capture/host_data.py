@@ -30,6 +30,7 @@ from ...base import bits_of, user_site
 from ...hazards import rules
 from ...hazards.rules import Rule, reason
 from ..autograd import GradientUse
+from ..numbers import TrackedNumbers
 from ..objects import pointer_of
 from ..program import (
     HostBytes,
@@ -45,7 +46,7 @@ from ..program import (
 from ..program import operations as ops
 from ..pytorch import is_wrapped
 from .composites import COMPOSITES, call_composite
-from .path import Mode
+from .path import HandedNumbers, Mode, given_numbers, may_be_handed
 from .tracer import Tracer
 
 _Tensor: Any = torch.Tensor
@@ -96,8 +97,10 @@ class HostDataMode(TorchFunctionMode):
         use: GradientUse,
         given: Mapping[int, bool],
         is_shown: Callable[[], bool],
+        numbers: TrackedNumbers | None = None,
     ) -> None:
         super().__init__()
+        self._numbers = numbers if numbers is not None and numbers.follows else None
         self._tracer = tracer
         self._runner = tracer.runner
         self._use = use
@@ -111,6 +114,8 @@ class HostDataMode(TorchFunctionMode):
     ) -> Any:
         if kwargs and isinstance(generator := kwargs.get("generator"), torch.Generator):
             self._tracer.generators.meet(generator)
+        if self._numbers is not None and self._numbers.owed:
+            return self._with_numbers(self._numbers, func, args, kwargs or {})
         if func in _NOTED:
             return self._noted(func, args, kwargs or {})
         profiler = self._runner.profiler
@@ -129,6 +134,22 @@ class HostDataMode(TorchFunctionMode):
             return func(*args)
         finally:
             sys.setprofile(profiler)
+
+    def _with_numbers(
+        self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a function that is given numbers which change."""
+        given = given_numbers(numbers, args, kwargs)
+        if func in _NOTED or not given or not may_be_handed(args, kwargs):
+            numbers.settle_owed()
+            return self._noted(func, args, kwargs) if func in _NOTED else func(*args, **kwargs)
+        owed = numbers.take_owed()
+        handed = HandedNumbers(numbers, getattr(func, "__name__", ""), given)
+        try:
+            return self._tracer.hand(handed, lambda: func(*args, **kwargs))
+        finally:
+            kept = [id(each) for each in handed.taken] if handed.is_handed else []
+            numbers.pin(*[each for each in (*owed, *given.values()) if id(each) not in kept])
 
     def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function after noting what it tells of the call, or call it in another way."""

@@ -26,8 +26,9 @@ from ..arguments import OPAQUE, Call, describe_key, device_of
 from ..autograd.graph import GradientWalk
 from ..backends.protocol import Backend, Lock, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
-from ..conditions import named_in, reached
+from ..conditions import ChangingNumbers, named_in, reached
 from ..memory import Holding
+from ..numbers import TrackedNumbers
 from ..optimize import Before, improve
 from ..program import (
     EAGER,
@@ -84,6 +85,7 @@ class Specialization:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self._ledger = subject.ledger
+        self.changing = ChangingNumbers()
         self.choice = Choice(self.recordings, self.limits, subject.staying)
         self.places: tuple[
             int, ...
@@ -197,6 +199,8 @@ class Specialization:
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)
+        if not recording.take_numbers(call):
+            raise InternalError(f"{self.name}: numbers have changed while a call began")
         due = recording.replays + 1 >= recording.tiers.due
         improves = due and recording.tiers.wants(recording.root)
         before = Before.of(recording, call) if improves else None
@@ -264,15 +268,30 @@ class Specialization:
     def _trace(self, recording: Recording | None, call: Call, site: Site, found: list[Reason]) -> Answer:
         self.counts.lessons += 1
         backend, warmup = self.prepare(call), self.limits.warmup
+        if recording is not None and recording.computation is not None and not recording.is_checked:
+            follows = recording.root.seen < warmup
+            plan = Plan(recording.root, warmup, backend, numbers=recording.follow_numbers(follows=follows))
+            return self._execute(recording, call, plan, site, found)
         if recording is not None and recording.root.seen >= warmup:
             shared = shared_now(recording, call, self.reach(call)) if recording.depends_on_sharing else []
             if all([each.is_placeable(call) for each in shared]):
                 bind_as_well(recording, call, shared, site)
-                return self._record(recording, Plan(recording.root, warmup, backend), call, site, found)
+                numbers = recording.follow_numbers(follows=True)
+                plan = Plan(recording.root, warmup, backend, numbers=numbers)
+                return self._record(recording, plan, call, site, found)
             first = [each.members[0] for each in shared]
             recording, found = None, [*found, *sharing_reasons(call, first, site)]
         root = recording.root if recording is not None else Node()
-        return self._execute(recording, call, Plan(root, warmup, backend), site, found)
+        numbers = self._changing_numbers(backend) if recording is None else None
+        return self._execute(recording, call, Plan(root, warmup, backend, numbers=numbers), site, found)
+
+    def _changing_numbers(self, backend: Backend) -> TrackedNumbers | None:
+        """No recording fits: which numbers are to be followed, since they change from call to call."""
+        if not (self.limits.numbers and backend.capabilities.computes_numbers) or self.subject.inputs is not None:
+            return None
+        for other in self.recordings:
+            self.changing.note(other.guard.python)
+        return self.changing.follow()
 
     def _record(
         self, recording: Recording, plan: Plan, call: Call, site: Site, found: list[Reason]
@@ -316,7 +335,8 @@ class Specialization:
             self._ledger.add_trace(perf_counter() - began, recorded=False)
             raise
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
-        if answer.how == RECORDED and answer.recording is not None and self.limits.exact:
+        computes = answer.recording is not None and answer.recording.computation is not None
+        if answer.how == RECORDED and answer.recording is not None and self.limits.exact and not computes:
             answer.recording.improve_at(answer.recording.replays + FIRST_TIER)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
@@ -365,7 +385,9 @@ class Specialization:
         if plan.known is not None:
             with self.executed, unwaited(plan.backend):
                 return [(self._run_traced(traced, recording, plan), plan.known.noted)]
-        trace = self.executed.followed = self.subject.follow(call, plan.meet, traced.aside)
+        trace = self.executed.followed = self.subject.follow(
+            call, plan.meet, traced.aside, plan.numbers
+        )
         try:
             with self.executed, unwaited(plan.backend):
                 seen = [self._run_traced(traced, recording, plan, self._hooks(trace))]

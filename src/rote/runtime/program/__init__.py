@@ -73,6 +73,7 @@ from .storages import (
 )
 from .template import (
     AGAIN,
+    COMPUTED,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
     GIVEN,

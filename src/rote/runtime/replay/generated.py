@@ -102,6 +102,8 @@ class HotPath:
         in place.
         """
         memory = recording.memory
+        if recording.computation is not None:
+            return False
         if not recording.recorded or memory is None or not Admission.possible(call):
             return False
         inputs = memory.inputs

@@ -7,8 +7,9 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
+from ...numbers import Computed
 from ..storages import Token
-from .operands import Drawn, Number, Operand, numbers_in, rebuilt, tokens_in
+from .operands import Drawn, Number, Operand, number_of, numbers_in, rebuilt, tokens_in
 from .results import Structure
 
 CAPTURED, VIEWED, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
@@ -88,6 +89,15 @@ class Operation(NamedTuple):
         """All operands, those with names behind the others."""
         return (*self.operands, *[operand for _, operand in self.named]) if self.named else self.operands
 
+    def resolved(self) -> Operation:
+        """The same operation, with the numbers that it computes in the present call."""
+        if not any([type(each) is Computed for each in self.every_operand]):
+            return self
+        return self._replace(
+            operands=tuple([_resolved(each) for each in self.operands]),
+            named=tuple([(name, _resolved(each)) for name, each in self.named]),
+        )
+
     @property
     def tokens(self) -> list[Token]:
         """The tensor operands in order, lists opened."""
@@ -148,5 +158,9 @@ class Operation(NamedTuple):
         return not without_dropout(self.facts, *self.arguments(_plain))
 
 
+def _resolved(operand: Operand) -> Operand:
+    return number_of(operand.value) if type(operand) is Computed else operand
+
+
 def _plain(operand: Operand) -> Any:
-    return operand.value if type(operand) is Number else operand
+    return operand.value if type(operand) in (Number, Computed) else operand

@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
-from .swaps import Swaps, copied
+from .instrument import Around
+from .swaps import Swaps, Tracking, copied

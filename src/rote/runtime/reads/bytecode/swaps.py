@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 from ....base import identity
 from ...pytorch import compiled_frames, is_hint, is_switching, leave_alone
 from ...state import our_profiler
-from .instrument import OpaqueError, instrument
+from .instrument import Around, OpaqueError, instrument
 from .redirect import choosing, silent, switching
 from .turns import Turns
 
@@ -38,13 +39,29 @@ class Replaced(NamedTuple):
     instrumented: CodeType
 
 
+@dataclass(frozen=True)
+class Tracking:
+    """How code is instrumented that is to tell what becomes of numbers as well.
+
+    Attributes:
+        notes: The notes.
+        around: What else is called.
+    """
+
+    notes: Any
+    around: Around
+
+
 class Swaps:
     """Which functions run instrumented code, and all code that was ever instrumented."""
 
-    def __init__(self, notes: Any) -> None:
+    def __init__(self, notes: Any, tracking: Tracking | None = None) -> None:
         self._notes = notes
+        self._tracking = tracking
         self._lock = threading.RLock()
-        self._made: dict[int, tuple[CodeType, CodeType | None, str]] = {}  # by the identity of the code
+        # by the identity of the code, and whether it tells what becomes of numbers
+        self._made: dict[tuple[int, bool], tuple[CodeType, CodeType | None, str]] = {}
+        self._tracks = set[int]()  # instrumented code that tells that, by identity
         self._originals: dict[int, CodeType] = {}  # by the identity of instrumented code
         self._replaced: dict[int, Replaced] = {}  # by the identity of the function
         self._redirected: dict[int, Replaced] = {}  # functions whose code chooses what runs, by identity
@@ -80,16 +97,23 @@ class Swaps:
         """Whether code was made here."""
         return identity(code) in self._originals
 
+    def is_tracking(self, code: CodeType) -> bool:
+        """Whether code was made here, and tells what becomes of numbers."""
+        return identity(code) in self._tracks
+
     def original(self, code: CodeType) -> CodeType:
         """The original of code that may be instrumented."""
         return self._originals.get(identity(code), code)
 
-    def replace(self, function: FunctionType, *, chooses: bool = False) -> str | None:
+    def replace(
+        self, function: FunctionType, *, chooses: bool = False, tracks: bool = False
+    ) -> str | None:
         """Let a function run instrumented code from now on.
 
         Args:
             function: The function.
             chooses: Ask at each call what runs, also if Dynamo has not compiled the function's code yet.
+            tracks: Tell what becomes of numbers. Code that is instrumented already stays what it is.
 
         Returns:
             Why its code is opaque, or None.
@@ -104,7 +128,7 @@ class Swaps:
             if chooses or is_switching(code) or is_hint(code) or compiled_frames(code, None):
                 _, instrumented, why = self._redirect(function, code)
             else:
-                _, instrumented, why = self._made.get(identity(code)) or self._make(code)
+                _, instrumented, why = self._made.get((identity(code), tracks)) or self._make(code, tracks)
             if instrumented is None:
                 return why
             self._hide(instrumented)
@@ -119,7 +143,7 @@ class Swaps:
         To all who ask, what runs is the code ``own``: that of Dynamo may have constants without a hash.
         """
         with self._lock:
-            _, instrumented, why = self._made.get(identity(code)) or self._make(code)
+            _, instrumented, why = self._made.get((identity(code), False)) or self._make(code)
             if instrumented is not None:
                 self._originals[identity(instrumented)] = own
                 self._hide(instrumented)
@@ -171,12 +195,16 @@ class Swaps:
             self._originals.pop(identity(known.instrumented), None)
             self._hidden.discard(identity(known.instrumented))
 
-    def _make(self, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
+    def _make(self, code: CodeType, tracks: bool = False) -> tuple[CodeType, CodeType | None, str]:
         profiler = our_profiler()
         if profiler is not None:  # it need not watch this, and would make it ten times as slow
             sys.setprofile(None)
         try:
-            instrumented: CodeType | None = instrument(code, self._notes)
+            tracking = self._tracking if tracks else None
+            if tracking is None:
+                instrumented: CodeType | None = instrument(code, self._notes)
+            else:
+                instrumented = instrument(code, tracking.notes, tracking.around)
             why = ""
         except OpaqueError as error:
             instrumented, why = None, str(error)
@@ -185,7 +213,9 @@ class Swaps:
                 sys.setprofile(profiler)
         if instrumented is not None:
             self._originals[identity(instrumented)] = code
-        made = self._made[identity(code)] = (code, instrumented, why)
+            if tracks:
+                self._tracks.add(identity(instrumented))
+        made = self._made[identity(code), tracks] = (code, instrumented, why)
         return made
 
 

@@ -73,6 +73,7 @@ from ...objects import (
     said_name,
     scripted,
 )
+from ...numbers import TrackedNumbers
 from ...pytorch import LEFT_ALONE, Contact, Switch, scripted_names
 from ...state import (
     ASKED,
@@ -203,8 +204,10 @@ class Trace:
         answers: weakref.WeakValueDictionary[Any, Any],
         meet: Callable[[Any], None],
         aside: Aside,
+        numbers: TrackedNumbers | None = None,
     ) -> None:
         self.swaps = swaps
+        self.numbers = numbers  # what of them changes from call to call, if anything does
         self.rows = rows
         self._answers = answers
         self._meet_tensor = meet
@@ -424,6 +427,8 @@ class Trace:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
+        if self._takes(kind, container, key, value, whose, suffix):
+            return
         value = stood_for(value)
         known_by = where if owner is None else identity(owner)
         found = (kind, container, key, self._form(value), known_by, suffix, self._names)
@@ -433,6 +438,20 @@ class Trace:
             self._meet_tensor(value)
         self._find(value, whose, suffix)
         self._read_numbers(value)
+
+    def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
+        """Whether a slot has a number that changes from call to call; each read of it is noted then."""
+        numbers, where = self.numbers, identity(container)
+        if numbers is None or where in self.anchored:
+            return False
+        if not numbers.takes(kind, container, key, value, self.name(owner, suffix)):
+            return False
+        self._held.append(container)
+        self.members.discard((where, key))
+        for seen in ((identity(owner), key), (identity(owner), key, "plain"), (where, key, "global")):
+            self.seen.discard(seen)
+        self.seen.discard(("cell", where))
+        return True
 
     def _read_numbers(self, array: Any) -> None:
         """Of a large array the form in which it is compared is a sample: note all of it."""
@@ -799,7 +818,8 @@ class Trace:
         compiles = switch is not None and switch.backend is not None
         chooses = compiles and not LEFT_ALONE.runs_as_it_is(self.original(code))
         if not known or chooses:
-            why = self.swaps.replace(function, chooses=chooses)
+            tracks = self.numbers is not None and self.numbers.follows
+            why = self.swaps.replace(function, chooses=chooses, tracks=tracks)
             if why is not None:
                 name = f"{function.__module__}.{function.__qualname__}"
                 self.refuse(name, f"runs {name}, which cannot be followed: {why}")
@@ -1090,7 +1110,8 @@ class Trace:
         path = self._names.path(each.owner, suffix)
         name = path if number is None else self.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
-        return Effect(name, _text(was), _text(now), each.site, address, number is not None)
+        counts = type(was) is type(now) and type(was) in (int, float) and number is None
+        return Effect(name, _text(was), _text(now), each.site, address, number is not None, counts)
 
 
 def _over(call: Callable[[], Any]) -> Any:

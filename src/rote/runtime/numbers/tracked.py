@@ -1,0 +1,321 @@
+"""The numbers of one traced call that are followed.
+
+A number that a call is given, and that is known to change, is replaced by a copy (:mod:`.fresh`), and with it goes an
+expression. What Python computes from it gets a larger one. The numbers keep their types, so all code runs as it
+would; nobody but the notes of :mod:`..reads` knows which objects are followed.
+
+Whatever looks at a number in another way asks for its *outcome*: that its expression has this value is a condition
+of the recording then. So do comparisons, for their truth value. Where it is not known what looks, all numbers that
+the call was given are such conditions (:meth:`TrackedNumbers.stop`): then the call depends on them as on any state.
+
+What does not work: a subclass of ``float``. It needs no notes for arithmetic, but ``type(x)`` tells it, pickles
+differ, and numpy rounds ``float32 * x`` otherwise if ``x`` is no exact ``float``: the traced call itself is wrong.
+PyTorch's symbolic numbers carry an expression into C++, also through autograd. But where an operand may be a tensor,
+a symbolic number is a tensor of 7777777, and whoever reads that reads it silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy
+import torch
+
+from ...base import identity
+from ..backends.protocol import NumberCell, without_cells
+from ..state import address_of
+from .computation import Computation, NumberSource
+from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, Given
+from .fresh import fresh
+
+_DEPTH, _MOST = 6, 2000
+"""How deep and how many members of containers are looked at; beyond that nothing is followed any more."""
+_KINDS = frozenset({float, int})
+_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
+
+
+_SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
+_MADE_IN_PYTHON = 1 << 9
+"""The flag of classes that a class statement made."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An operand, or a part of a result, that is computed from given numbers at each replay.
+
+    Attributes:
+        expression: How.
+        cell: Where a replay finds it.
+    """
+
+    expression: Expression
+    cell: NumberCell = field(compare=False)
+
+    @property
+    def value(self) -> Any:
+        """The number, in the last call."""
+        return self.cell.value
+
+    def __repr__(self) -> str:
+        return f"{self.value!r}, which is computed"
+
+
+def has_computed(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether one of some operands is computed at each replay; lists have none."""
+    return any([type(each) is Computed for each in (*args, *kwargs.values())])
+
+
+def as_cells(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands as a session takes them."""
+    return (
+        tuple([each.cell if type(each) is Computed else each for each in args]),
+        {name: each.cell if type(each) is Computed else each for name, each in kwargs.items()},
+    )
+
+
+def plain_operands(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands with the numbers of this call."""
+    return without_cells(*as_cells(args, kwargs))
+
+
+class TrackedNumbers:
+    """What is followed in one traced call.
+
+    Args:
+        wanted: Slots outside whose number is known to change.
+        leaves: Argument leaves whose number is known to change.
+        follows: False if numbers run as they are; slots are left out of what the call reads all the same.
+
+    Attributes:
+        places: Where the numbers come from that the call was given.
+        values: Those numbers.
+        outcomes: What expressions have to give, in order.
+        cells: The numbers that a replay has to compute.
+        stopped: Why nothing is followed any more.
+    """
+
+    def __init__(
+        self, wanted: frozenset[tuple[str, int, Any]], leaves: frozenset[int], *, follows: bool
+    ) -> None:
+        self.wanted, self.leaves, self.follows = wanted, leaves, follows
+        self.places: list[NumberSource] = []
+        self.values: list[Any] = []
+        self.outcomes: dict[Expression, Fixed] = {}
+        self.cells: dict[Expression, NumberCell] = {}
+        self.stopped: str | None = None
+        self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
+        self.owed_in: Any = None  # the frame that has called it
+        self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
+        self._given: dict[Any, Any] = {}  # copies by place
+        self._expected: tuple[Any] | None = None  # the key that the next instruction reads
+        self._pending: tuple[NumberSource, Any] | None = None  # what it reads, and what lies there
+        self._operands: tuple[str, tuple[Any, ...]] | None = None  # what it computes, where a note says so
+
+    # ------------------------------------------------------------------ instructions
+
+    @contextmanager
+    def expecting(self, key: Any) -> Generator[None]:
+        """A context in which what lies under a key is read by an instruction, and by nobody else."""
+        self._expected = (key,)
+        try:
+            yield
+        finally:
+            self._expected = None
+
+    def takes(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
+        """Whether a slot that is read is the call's to follow: then its number is no condition."""
+        if type(value) not in _KINDS or address_of(kind, container, key) not in self.wanted:
+            return False
+        if self.stopped is not None:
+            return False
+        if self.follows:
+            expected = self._expected
+            if expected is None or type(expected[0]) is not type(key) or expected[0] != key:
+                return False
+            self._pending = NumberSource(kind, container, key, name), value
+        return True
+
+    def forget_pending(self) -> None:
+        """Another instruction comes."""
+        self._pending = self._operands = None
+
+    def take_pending(self) -> tuple[NumberSource, Any] | None:
+        """The place that the last instruction has read, and what lay there."""
+        found, self._pending = self._pending, None
+        return found
+
+    def compute_next(self, function: str, operands: tuple[Any, ...]) -> None:
+        """The next instruction computes with numbers; the function is named where the instruction is a call."""
+        if any([self.expression(each) is not None for each in operands]):
+            self._operands = function, operands
+
+    def take_operands(self) -> tuple[str, tuple[Any, ...]] | None:
+        """What the last instruction has computed with."""
+        found, self._operands = self._operands, None
+        return found
+
+    # ------------------------------------------------------------------ numbers
+
+    def take(self, place: NumberSource, value: Any) -> Any:
+        """The call is given a number from a place: the object that it gets instead."""
+        key = place.address
+        if key in self._given:
+            return self._given[key]
+        copy = fresh(value) if self.stopped is None else None
+        if copy is None:
+            self.stop(f"no copy of {value!r} can be made")
+            return value
+        expression = Given(len(self.places))
+        self.places.append(place)
+        self.values.append(copy)
+        self._given[key] = copy
+        self._known[identity(copy)] = copy, expression, value
+        return copy
+
+    def expression(self, value: Any) -> Expression | None:
+        """How a number was computed; None of what is not followed."""
+        found = self._known.get(identity(value)) if type(value) in _KINDS else None
+        return found[1] if found is not None else None
+
+    def original(self, value: Any) -> Any:
+        """The object for which a followed number stands."""
+        found = self._known.get(identity(value)) if type(value) in _KINDS else None
+        return found[2] if found is not None else value
+
+    def compute(self, function: str, operands: tuple[Any, ...], result: Any) -> Any:
+        """A function of numbers gave a result: the object that stands for it.
+
+        What cannot be computed again is known by its value; what gives another result than it did was noted in
+        the wrong place, and nothing is followed any more.
+        """
+        parts = [self.expression(each) for each in operands]
+        if self.stopped is not None or not any([each is not None for each in parts]):
+            return result
+        found = [Fixed.of(each) if part is None else part for each, part in zip(operands, parts, strict=True)]
+        try:
+            again = FUNCTIONS[function](*operands)
+        except Exception:
+            again = self
+        if Fixed.of(again) != Fixed.of(result):
+            self.stop(f"{function} gave {result!r} and gives {again!r}")
+            return result
+        made = Applied.to(function, *found)
+        if made.size > LARGEST or type(result) not in (*_KINDS, bool):
+            self.pin(*operands)
+            return result
+        if type(result) is bool:
+            self.outcomes.setdefault(made, Fixed.of(result))
+            return result
+        copy = fresh(result)
+        if copy is None:
+            self.pin(*operands)
+            return result
+        self._known[identity(copy)] = copy, made, result
+        return copy
+
+    def computed(self, value: Any) -> Computed | None:
+        """A followed number as a replay computes it."""
+        expression = self.expression(value)
+        return self._computed(expression, value) if expression is not None and self.stopped is None else None
+
+    def converted(self, value: Any, kind: type) -> Computed | None:
+        """The same, as C makes a float of an integer."""
+        expression = self.expression(value)
+        if expression is None or self.stopped is not None:
+            return None
+        if type(value) is kind:
+            return self._computed(expression, value)
+        return self._computed(Applied.to(kind.__name__, expression), kind(value))
+
+    def _computed(self, expression: Expression, value: Any) -> Computed:
+        return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
+
+    # ------------------------------------------------------------------ other looks
+
+    def pin(self, *values: Any) -> None:
+        """Somebody looks at numbers: their values are conditions."""
+        for value in values:
+            expression = self.expression(value)
+            if expression is not None:
+                self.outcomes.setdefault(expression, Fixed.of(value))
+
+    def pin_inside(self, *values: Any) -> bool:
+        """Somebody looks into values and their members; False if they hold what is not known."""
+        left, known, met = [(value, 0) for value in values], True, set[int]()
+        while left:
+            value, depth = left.pop()
+            kind = type(value)
+            if kind in _KINDS:
+                self.pin(value)
+            elif kind in _CONTAINERS:
+                if identity(value) in met:
+                    continue
+                met.add(identity(value))
+                if depth >= _DEPTH or len(met) > _MOST:
+                    self.stop("numbers may lie deep in a container")
+                    return False
+                parts: Any = value
+                if kind is dict:
+                    parts = [part for pair in dict.items(value) for part in pair]
+                elif kind is slice:
+                    parts = (value.start, value.stop, value.step)
+                left.extend([(part, depth + 1) for part in parts])
+            else:
+                known = known and (kind in _DATA or is_data(value))
+        return known
+
+    def owe(self, *values: Any) -> None:
+        """A function of PyTorch's gets numbers: what does not become an operand of an operation is looked at."""
+        for value in values:
+            if type(value) in _KINDS:
+                if self.expression(value) is not None:
+                    self.owed[identity(value)] = value
+            elif type(value) in _CONTAINERS:
+                self.pin_inside(value)
+
+    def settle_owed(self) -> None:
+        """The function has come to nothing that takes the numbers as operands."""
+        if self.owed:
+            self.pin(*self.take_owed())
+
+    def take_owed(self) -> list[Any]:
+        """The numbers that a function was given, for one who knows what becomes of them."""
+        owed = list(self.owed.values())
+        self.owed.clear()
+        return owed
+
+    def stop(self, why: str) -> None:
+        """It is not known what looks at numbers."""
+        if self.stopped is None and self.follows:
+            self.stopped = why
+
+    # ------------------------------------------------------------------ the end
+
+    def finish(self) -> Computation | None:
+        """What a replay has to compute and to ask; None if the call depends on all that it was given."""
+        from_places = tuple(self.places)
+        return Computation.of(from_places, tuple(map(type, self.values)), self.outcomes, self.cells)
+
+    def by_value(self) -> list[NumberSource]:
+        """The places whose number itself is a condition."""
+        if self.stopped is not None:
+            return list(self.places)
+        return [place for index, place in enumerate(self.places) if Given(index) in self.outcomes]
+
+
+def is_data(value: Any) -> bool:
+    """Whether an object holds no number of Python's, or none but copies, and C can call no Python code by it."""
+    if isinstance(value, (torch.Tensor, numpy.generic, ModuleType)):
+        return True
+    if isinstance(value, numpy.ndarray):
+        return not value.dtype.hasobject
+    if isinstance(value, type):
+        return not value.__flags__ & _MADE_IN_PYTHON
+    return isinstance(value, _SETTINGS)
