@@ -170,7 +170,7 @@ class TrackedNumbers:
             return self._given[key]
         copy = fresh(value) if self.stopped is None else None
         if copy is None:
-            self.stop(f"no copy of {value!r} can be made")
+            self.stopped = self.stopped or f"no copy of {value!r} can be made"
             return value
         expression = Given(len(self.places))
         self.places.append(place)
@@ -289,11 +289,12 @@ class TrackedNumbers:
         """The numbers that a function was given, for one who knows what becomes of them."""
         owed = list(self.owed.values())
         self.owed.clear()
+        self.owed_in = None  # it keeps what its variables hold
         return owed
 
     def stop(self, why: str) -> None:
-        """It is not known what looks at numbers."""
-        if self.stopped is None and self.follows:
+        """It is not known what looks at numbers, if there are any yet."""
+        if self.stopped is None and self.follows and self.places:
             self.stopped = why
 
     # ------------------------------------------------------------------ the end

@@ -64,7 +64,8 @@ class Swaps:
         self._tracks = set[int]()  # instrumented code that tells that, by identity
         self._originals: dict[int, CodeType] = {}  # by the identity of instrumented code
         self._replaced: dict[int, Replaced] = {}  # by the identity of the function
-        self._redirected: dict[int, Replaced] = {}  # functions whose code chooses what runs, by identity
+        # functions whose code chooses what runs, by identity, and whether it tells what becomes of numbers
+        self._redirected: dict[tuple[int, bool], Replaced] = {}
         self._hidden = set[int]()  # instrumented code that Dynamo knows of, by identity
         self._users = 0
         self._turns = Turns(self._interrupt)
@@ -119,14 +120,14 @@ class Swaps:
             Why its code is opaque, or None.
         """
         code = function.__code__
-        redirected = self._redirected.get(identity(function))
+        redirected = self._redirected.get((identity(function), tracks))
         if identity(code) in self._originals:
             if not chooses or (redirected is not None and redirected.instrumented is code):
                 return None
             code = self._originals[identity(code)]
         with self._lock:
             if chooses or is_switching(code) or is_hint(code) or compiled_frames(code, None):
-                _, instrumented, why = self._redirect(function, code)
+                _, instrumented, why = self._redirect(function, code, tracks)
             else:
                 _, instrumented, why = self._made.get((identity(code), tracks)) or self._make(code, tracks)
             if instrumented is None:
@@ -167,12 +168,15 @@ class Swaps:
         if identity(instrumented) not in self._hidden and leave_alone(instrumented):
             self._hidden.add(identity(instrumented))
 
-    def _redirect(self, function: FunctionType, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
+    def _redirect(
+        self, function: FunctionType, code: CodeType, tracks: bool
+    ) -> tuple[CodeType, CodeType | None, str]:
         """Code that chooses what runs each time the function is called."""
-        known = self._redirected.get(identity(function))
+        place = identity(function), tracks
+        known = self._redirected.get(place)
         if known is not None and known.code is code:
             return code, known.instrumented, ""
-        which, notes = weakref.ref(function, partial(self._forget, identity(function))), self._notes
+        which, notes = weakref.ref(function, partial(self._forget, place)), self._notes
         try:
             if is_switching(code):
                 made = switching(code, notes.entering(which, code), notes.leaving)
@@ -180,31 +184,37 @@ class Swaps:
                 made = silent(code)
             else:
                 made = choosing(code, notes.choosing(which, code))
-            instrumented = instrument(made, notes)
+            instrumented = self._instrumented(made, tracks)
         except OpaqueError as error:
             return code, None, str(error)
-        self._forget(identity(function))
-        self._redirected[identity(function)] = Replaced(which, code, instrumented)
+        self._forget(place)
+        self._redirected[place] = Replaced(which, code, instrumented)
         self._originals[identity(instrumented)] = code
         return code, instrumented, ""
 
-    def _forget(self, function: int, *_: Any) -> None:
+    def _instrumented(self, code: CodeType, tracks: bool) -> CodeType:
+        """Instrumented code, which is noted if it tells what becomes of numbers."""
+        tracking = self._tracking if tracks else None
+        if tracking is None:
+            return instrument(code, self._notes)
+        made = instrument(code, tracking.notes, tracking.around)
+        self._tracks.add(identity(made))
+        return made
+
+    def _forget(self, function: tuple[int, bool], *_: Any) -> None:
         """A function is gone, or gets other code."""
         known = self._redirected.pop(function, None)
         if known is not None:
             self._originals.pop(identity(known.instrumented), None)
             self._hidden.discard(identity(known.instrumented))
+            self._tracks.discard(identity(known.instrumented))
 
     def _make(self, code: CodeType, tracks: bool = False) -> tuple[CodeType, CodeType | None, str]:
         profiler = our_profiler()
         if profiler is not None:  # it need not watch this, and would make it ten times as slow
             sys.setprofile(None)
         try:
-            tracking = self._tracking if tracks else None
-            if tracking is None:
-                instrumented: CodeType | None = instrument(code, self._notes)
-            else:
-                instrumented = instrument(code, tracking.notes, tracking.around)
+            instrumented: CodeType | None = self._instrumented(code, tracks)
             why = ""
         except OpaqueError as error:
             instrumented, why = None, str(error)
@@ -213,8 +223,6 @@ class Swaps:
                 sys.setprofile(profiler)
         if instrumented is not None:
             self._originals[identity(instrumented)] = code
-            if tracks:
-                self._tracks.add(identity(instrumented))
         made = self._made[identity(code), tracks] = (code, instrumented, why)
         return made
 

@@ -17,7 +17,9 @@ does not matter here, but which object it gives.
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import (
@@ -36,8 +38,9 @@ from typing import Any
 
 import torch
 
-from ....base import identity
+from ....base import identity, is_own
 from ...numbers import BINARY, CALLED, COMPARED, UNARY, TrackedNumbers, is_data
+from ...objects import is_of_pybind
 from ...state import PASSES_ON
 from ..bytecode import Around
 from ..table import lookup
@@ -55,6 +58,9 @@ _C_FUNCTIONS = (
 _CALLS_BACK = frozenset({"apply_", "map_", "map2_", "apply"})
 """Methods of PyTorch's that give numbers to a function of Python's and take what it returns."""
 _ITERATORS = frozenset({
+    OrderedDict, type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()),
+    type(iter(OrderedDict())), type(iter(OrderedDict().values())), type(iter(OrderedDict().items())),
+    defaultdict, deque, itertools.chain,
     GeneratorType, zip, enumerate, type({}.keys()), type({}.values()), type({}.items()), type(iter([])),
     type(iter(())), type(iter({})), type(iter({}.values())), type(iter({}.items())), reversed, range,
     type(iter(range(0))), list, tuple, dict, set, frozenset, str, type(None), torch.Size,
@@ -72,9 +78,11 @@ _MOVES: Mapping[Any, frozenset[int]] = {
     dict.values: _NOTHING, dict.items: _NOTHING, dict.copy: _NOTHING, dict.clear: _NOTHING,
     object.__setattr__: frozenset({2}), object.__getattribute__: _NOTHING, object.__new__: frozenset({1, 2, 3, 4}),
     object.__init__: _NOTHING, object.__init_subclass__: _NOTHING,
+    OrderedDict.values: _NOTHING, OrderedDict.items: _NOTHING, OrderedDict.keys: _NOTHING,
+    OrderedDict.copy: _NOTHING, deque.append: frozenset({1}),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
-_ITERATES = frozenset({list, tuple, zip, enumerate, iter, next, reversed, list.extend})
+_ITERATES = frozenset({list, tuple, zip, enumerate, iter, next, reversed, list.extend, itertools.chain})
 """Functions that hand on what they iterate, and look at none of it."""
 _CONSUMES = frozenset({any, all, sum})
 """Functions that look at what they iterate."""
@@ -83,6 +91,9 @@ _SLOTS_OF_C = frozenset({
     "__init__",
 })  # fmt: skip
 """Methods whose result C hands on as it is."""
+
+_CHOOSING = frozenset({"enter", "leaving"})
+"""Functions of rote's that tell the code of a wrapper what to call."""
 
 Handler = Callable[..., None]
 
@@ -210,6 +221,12 @@ def _looked_at(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None],
 
 def _moved(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], *given: Any) -> None:
     """The instruction hands on what it is given."""
+    go_on()
+
+
+def _iterates(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], value: Any) -> None:
+    """The instruction hands on what it iterates; what is iterated may compute that in C."""
+    _iterated(numbers, (value,))
     go_on()
 
 
@@ -341,9 +358,10 @@ _HANDLERS: dict[str, Handler] = {
     "attribute": _attribute, "name": _name, "cell": _cell, "item": _item, "store_item": _store_item,
     "store_attribute": _store_attribute, "binary": _binary, "compare": _compare, "unary": _unary,
     "truth": _truth, "length": _length, "contains": _contains, "same": _same, "pairs": _pairs,
-    "call": _called, "call_spread": _called_spread,
+    "call": _called, "call_spread": _called_spread, "iterate": _iterates, "advance": _iterates,
+    "merged": _iterates,
     **dict.fromkeys((
-        "iterate", "advance", "sent", "enter", "merged", "imported", "super_attribute", "store_name",
+        "enter", "merged", "imported", "super_attribute", "store_name",
         "delete_name", "store_cell", "delete_cell", "delete_attribute", "bounds",
     ), _moved),
 }  # fmt: skip
@@ -362,6 +380,8 @@ def _call(
 ) -> None:
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)
+    if is_of_pybind(function) and not isinstance(function, _C_FUNCTIONS):
+        function = function.__func__
     if type(function) is FunctionType:
         go_on()
         _into_python(trace, numbers, function, args)
@@ -377,7 +397,7 @@ def _call(
         if type(found) is FunctionType:
             _into_python(trace, numbers, found, args)
         else:
-            _unknown(numbers, (function, *args))
+            _unknown(numbers, function, (function, *args))
 
 
 def _into_python(trace: Trace, numbers: TrackedNumbers, function: FunctionType, args: tuple[Any, ...]) -> None:
@@ -385,7 +405,7 @@ def _into_python(trace: Trace, numbers: TrackedNumbers, function: FunctionType, 
     code = function.__code__
     if trace.swaps.is_tracking(code):
         return
-    if identity(code) in PASSES_ON:
+    if identity(code) in PASSES_ON or (is_own(code.co_filename) and code.co_name in _CHOOSING):
         numbers.pin_inside(*args)
     else:
         numbers.stop(f"{function.__qualname__} is not followed")
@@ -410,14 +430,14 @@ def _construct(
                 trace.runs(made)
                 _into_python(trace, numbers, made, args)
         return
-    _unknown(numbers, args)
+    _unknown(numbers, kind, args)
 
 
 def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: bool) -> None:
     """C is called."""
     if isinstance(function, (BuiltinFunctionType, MethodWrapperType)):
         owner = function.__self__
-        if owner is not None and not isinstance(owner, (ModuleType, type)):
+        if owner is not None and not is_of_pybind(function) and not isinstance(owner, (ModuleType, type)):
             described = lookup.find(type(owner), function.__name__).value
             if isinstance(described, (MethodDescriptorType, WrapperDescriptorType)):
                 function, args = described, (owner, *args)
@@ -435,13 +455,15 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
     elif function in _ITERATES:
         _iterated(numbers, args)
     elif function in _CONSUMES:
-        numbers.pin_inside(*[each for each in args if type(each) is not GeneratorType])
-        _iterated(numbers, args)
+        numbers.pin_inside(*args)
+        for each in args:
+            if type(each) is not GeneratorType and type(each) not in (*_CONTAINERS, *_NUMBERS):
+                numbers.stop(f"{function.__name__} looks at what a {type(each).__name__} gives")
     elif function is len:
         for each in args:
             _asked(numbers, each, "__len__")
     else:
-        _unknown(numbers, args)
+        _unknown(numbers, function, args)
 
 
 def _iterated(numbers: TrackedNumbers, args: tuple[Any, ...]) -> None:
@@ -463,10 +485,11 @@ def _asked(numbers: TrackedNumbers, value: Any, *names: str) -> None:
             numbers.stop(f"{name} of a {type(value).__name__} has another name")
 
 
-def _unknown(numbers: TrackedNumbers, given: tuple[Any, ...]) -> None:
+def _unknown(numbers: TrackedNumbers, function: Any, given: tuple[Any, ...]) -> None:
     """Something is called of which nothing is known here."""
     if not numbers.pin_inside(*given):
-        numbers.stop("a function in C is given an object, and may see numbers in it")
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        numbers.stop(f"{name} is given an object, and may see numbers in it")
 
 
 def _is_of_torch(function: Any) -> bool:
@@ -474,7 +497,9 @@ def _is_of_torch(function: Any) -> bool:
     of_class = getattr(function, "__objclass__", None)
     if of_class is not None:
         return of_class.__module__.partition(".")[0] == "torch"
-    owner = getattr(function, "__self__", None)
+    owner, module = getattr(function, "__self__", None), getattr(function, "__module__", None)
+    if isinstance(module, str) and module.partition(".")[0] == "torch":
+        return True
     if isinstance(owner, ModuleType):
         return owner.__name__.partition(".")[0] == "torch"
     kind = owner if isinstance(owner, type) else type(owner)

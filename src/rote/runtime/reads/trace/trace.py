@@ -1110,7 +1110,7 @@ class Trace:
         path = self._names.path(each.owner, suffix)
         name = path if number is None else self.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
-        counts = type(was) is type(now) and type(was) in (int, float) and number is None
+        counts = type(was) is type(now) and type(was) in (int, float) and number is None and bool(each.kind)
         return Effect(name, _text(was), _text(now), each.site, address, number is not None, counts)
 
 
