@@ -33,6 +33,7 @@ from ..pytorch import (
 from .key import (
     OPAQUE,
     PARAMETER,
+    CHANGES,
     PLAIN,
     TENSOR,
     Call,
@@ -215,6 +216,8 @@ class Admission:
         ):
             if kind in (OPAQUE, PARAMETER):
                 source.refuse(f"id({name}) != {token[1]}")
+            elif kind == PLAIN and token[-1] is CHANGES:
+                source.refuse(f"type({name}) is not {source.constant(token[0])}")
             elif kind == PLAIN:
                 source.refuse(self._differs(name, leaf, token))
 

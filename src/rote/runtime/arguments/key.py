@@ -60,6 +60,9 @@ class Key(NamedTuple):
     added: tuple[tuple[str, ...], ...] | None = None
 
 
+CHANGES = "changes"
+"""In the place of a number in a key: calls are told apart by what they do with it, and not here."""
+
 _NONE: Mapping[type, Opening] = {}
 
 
@@ -105,6 +108,12 @@ class Call(NamedTuple):
     opened: Mapping[type, Opening] = _NONE
     state: tuple[tuple[GeneratorPlace, torch.Generator], ...] = ()
     inputs: tuple[CompiledInput, ...] = ()
+
+    @property
+    def changing(self) -> frozenset[int]:
+        """The leaves that are numbers which the key does not have."""
+        tokens = self.key.tokens
+        return frozenset([place for place, token in enumerate(tokens) if token[-1] is CHANGES])
 
     @property
     def added(self) -> tuple[tuple[str, ...], ...] | None:
@@ -222,6 +231,12 @@ def bind(
     if state:
         common = (*common, _of_state(state, containers(spec, (args, kwargs))))
     asked = openings is not None and openings.of_tensors
+    changing = openings.numbers.get(spec) if openings is not None and openings.numbers else None
+    if changing:
+        described = [
+            (kind, (token[0], CHANGES)) if place in changing and kind is PLAIN and token[0] in (int, float) else (kind, token)
+            for place, (kind, token) in enumerate(described)
+        ]  # fmt: skip
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if asked else None
     key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
     return Call(
@@ -414,6 +429,18 @@ def differing_leaf(was: Key, call: Call) -> int | None:
     return next((number for number, (before, after) in pairs if before != after), None)
 
 
+def changed_numbers(was: Key, call: Call) -> frozenset[int]:
+    """The arguments in which a call differs from a key, if these are numbers of the same types."""
+    now = call.key
+    if was.spec != now.spec or was.common != now.common or was.ambient != now.ambient or was.added != now.added:
+        return frozenset()
+    alone = {place for place in alone_in(now.spec) if place is not None}
+    found = {place for place, (one, other) in enumerate(zip(was.tokens, now.tokens, strict=True)) if one != other}
+    kinds = [(was.tokens[place][0], now.tokens[place][0], call.kinds[place]) for place in found]
+    plain = all([one is other and one in (int, float) and kind is PLAIN for one, other, kind in kinds])
+    return frozenset(found) if found <= alone and plain else frozenset()
+
+
 def family(key: Key) -> Key | None:
     """What calls have in common that differ in their parameters alone; None where there is none."""
     if not any(token[0] == PARAMETER for token in key.tokens):
@@ -482,6 +509,8 @@ def _explain_token(was: Any, now: Any) -> str:
 
 def _show(token: Any) -> str:
     kind = token[0]
+    if token[-1] is CHANGES:
+        return f"any {kind.__name__}"
     if isinstance(kind, torch.Size):
         shape, stride, dtype, device = token[:4]
         return f"{str(dtype).removeprefix('torch.')}{list(shape)} strides {list(stride)} on {device}"
@@ -510,6 +539,8 @@ def describe_key(call: Call) -> str:
     for name, kind, leaf in zip(call.names(), call.kinds, call.leaves, strict=True):
         if kind in (TENSOR, PARAMETER):
             parts.append(f"{name}: {str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}")
+        elif kind == PLAIN and call.key.tokens[len(parts)][-1] is CHANGES:
+            parts.append(f"{name}: {type(leaf).__name__}")
         elif kind == PLAIN:
             text = repr(leaf)
             parts.append(f"{name}: {text if len(text) <= 40 else text[:37] + '...'}")

@@ -18,12 +18,16 @@ class ChangingNumbers:
     """The slots in which guards of one key have found other numbers than they held.
 
     A number that turns out to be needed as it is, because code looks at it, is a condition for good.
+
+    Attributes:
+        fixed_leaves: Argument leaves whose numbers have to be in the key.
     """
 
     def __init__(self) -> None:
         self._slots: dict[Address, None] = {}
         self._fixed: set[tuple[str, int, object]] = set()
         self._tries = 0
+        self.fixed_leaves: set[int] = set()
 
     def note(self, guard: Guard) -> None:
         """A guard does not hold: its slots that hold other numbers, of the same types."""
@@ -39,6 +43,7 @@ class ChangingNumbers:
     def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
         """What is followed in the next call; None if nothing is."""
         if self._tries >= TRIES or not (self._slots or leaves):
+            self.fixed_leaves.update(leaves)
             return None
         self._tries += 1
         return TrackedNumbers(frozenset(self._slots), leaves, follows=True)
@@ -50,5 +55,7 @@ class ChangingNumbers:
     def fix(self, places: Iterable[NumberSource]) -> None:
         """The numbers in these places are conditions."""
         for place in places:
+            if not place.kind:
+                self.fixed_leaves.add(place.key)
             self._fixed.add(place.address)
             self._slots.pop(place.address, None)

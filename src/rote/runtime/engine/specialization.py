@@ -282,16 +282,27 @@ class Specialization:
             first = [each.members[0] for each in shared]
             recording, found = None, [*found, *sharing_reasons(call, first, site)]
         root = recording.root if recording is not None else Node()
-        numbers = self._changing_numbers(backend) if recording is None else None
+        numbers = self._changing_numbers(backend, call) if recording is None else None
+        if call.changing and numbers is None:
+            text = "what calls do with a number among the arguments is not known"
+            return Answer(PLAINLY, EAGER, [reason(rules.NOT_YET, text, site)])
         return self._execute(recording, call, Plan(root, warmup, backend, numbers=numbers), site, found)
 
-    def _changing_numbers(self, backend: Backend) -> TrackedNumbers | None:
+    @property
+    def computes(self) -> bool:
+        """Whether numbers that change from call to call can be followed."""
+        backend, subject = self._backend, self.subject
+        known = self.limits.numbers and subject.inputs is None
+        return known and backend is not None and backend.capabilities.computes_numbers
+
+    def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
         """No recording fits: which numbers are to be followed, since they change from call to call."""
-        if not (self.limits.numbers and backend.capabilities.computes_numbers) or self.subject.inputs is not None:
+        if not self.computes:
+            self.changing.fixed_leaves.update(call.changing)
             return None
         for other in self.recordings:
             self.changing.note(other.guard.python)
-        return self.changing.follow()
+        return self.changing.follow(call.changing)
 
     def _record(
         self, recording: Recording, plan: Plan, call: Call, site: Site, found: list[Reason]

@@ -102,8 +102,6 @@ class HotPath:
         in place.
         """
         memory = recording.memory
-        if recording.computation is not None:
-            return False
         if not recording.recorded or memory is None or not Admission.possible(call):
             return False
         inputs = memory.inputs
@@ -248,6 +246,8 @@ class _ReplayWriter:
         if self._stands is not None and (recording.accesses.generators or self._stands.several_on_devices):
             source.refuse(f"{name}.draws_from({self._generators()})")
         self._guard.write(source)
+        if recording.computation is not None:
+            source.refuse(f"not {constant(recording.computation.take)}({self._leaves()})")
 
     def _switches(self) -> None:
         """Modes and switches that decide what the callable would compute, and hooks on what it would save."""

@@ -77,7 +77,7 @@ _MOVES: Mapping[Any, frozenset[int]] = {
     dict.get: frozenset({2}), dict.setdefault: frozenset({2}), dict.pop: frozenset({2}), dict.keys: _NOTHING,
     dict.values: _NOTHING, dict.items: _NOTHING, dict.copy: _NOTHING, dict.clear: _NOTHING,
     object.__setattr__: frozenset({2}), object.__getattribute__: _NOTHING, object.__new__: frozenset({1, 2, 3, 4}),
-    object.__init__: _NOTHING, object.__init_subclass__: _NOTHING,
+    type.__instancecheck__: frozenset({1}), type.__subclasscheck__: _NOTHING, object.__init__: _NOTHING, object.__init_subclass__: _NOTHING,
     OrderedDict.values: _NOTHING, OrderedDict.items: _NOTHING, OrderedDict.keys: _NOTHING,
     OrderedDict.copy: _NOTHING, deque.append: frozenset({1}),
 }  # fmt: skip
@@ -436,11 +436,9 @@ def _construct(
 def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: bool) -> None:
     """C is called."""
     if isinstance(function, (BuiltinFunctionType, MethodWrapperType)):
-        owner = function.__self__
-        if owner is not None and not is_of_pybind(function) and not isinstance(owner, (ModuleType, type)):
-            described = lookup.find(type(owner), function.__name__).value
-            if isinstance(described, (MethodDescriptorType, WrapperDescriptorType)):
-                function, args = described, (owner, *args)
+        owner, described = function.__self__, _descriptor(function)
+        if described is not None:
+            function, args = described, (owner, *args)
     if function in CALLED and all([type(each) in _NUMBERS for each in args]) and not named:
         numbers.compute_next(CALLED[function], args)
     elif _is_of_torch(function):
@@ -464,6 +462,19 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
             _asked(numbers, each, "__len__")
     else:
         _unknown(numbers, function, args)
+
+
+def _descriptor(function: Any) -> Any:
+    """What is in the class of the object to which a method in C is bound; None for a function."""
+    owner, name = function.__self__, function.__name__
+    if isinstance(owner, ModuleType) or owner is None:
+        return None
+    of = getattr(function, "__objclass__", None)
+    for kind in lookup.bases(type(owner)) if of is None else (of,):
+        found = lookup.namespace(kind).get(name)
+        if isinstance(found, (MethodDescriptorType, WrapperDescriptorType)):
+            return found
+    return None
 
 
 def _iterated(numbers: TrackedNumbers, args: tuple[Any, ...]) -> None:
