@@ -401,7 +401,7 @@ class Specialization:
         )
         try:
             with self.executed, unwaited(plan.backend):
-                seen = [self._run_traced(traced, recording, plan, self._hooks(trace))]
+                seen = [self._run_traced(traced, recording, plan, self._hooks(trace, recording))]
             self._bound.update([target.address for target in seen[0].template.targets])
         finally:
             self.executed.followed = None
@@ -419,9 +419,11 @@ class Specialization:
         with recording.stand_ins.placed(list(recording.accesses.alive().values())):
             return traced.run(hooks)
 
-    def _hooks(self, trace: Trace) -> TraceHooks:
+    def _hooks(self, trace: Trace, recording: Recording | None) -> TraceHooks:
         """What the notes of a call and its tracer tell each other."""
         often = {address for address, times in self._bound.items() if times >= OFTEN}
+        if recording is not None and recording.computation is not None:  # a number may be as it was, this time
+            often.update([target.address for target in recording.binds])
         bound = partial(trace.bound, often=often)
         return TraceHooks(bound, trace.take, partial(is_shown, trace), trace.has_made, trace.settings)
 

@@ -27,8 +27,8 @@ def fresh(value: Any) -> Any:
     """An equal number that is another object, of the same type; None if there is none."""
     if type(value) is float:
         return float_of(float_bits(value))
-    made = value + _LARGE - _LARGE
-    return made if made is not value else _small(value)
+    made, again = value + _LARGE - _LARGE, value + _LARGE - _LARGE
+    return made if made is not again else _small(made)
 
 
 def _small(value: int) -> int | None:

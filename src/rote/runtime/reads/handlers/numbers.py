@@ -320,7 +320,8 @@ def _length(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], va
 
 
 def _contains(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], key: Any, owner: Any) -> None:
-    numbers.pin_inside(key, owner)
+    # What lies in a hashed container as a key was hashed before.
+    numbers.pin_inside(key) if issubclass(type(owner), (dict, set)) else numbers.pin_inside(key, owner)
     _asked(numbers, owner, "__contains__")
     go_on()
 

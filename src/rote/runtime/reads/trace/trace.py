@@ -919,7 +919,8 @@ class Trace:
         can = each.address not in self._reads and self._can_bind(each, now, binding.marking)
         if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
             return
-        if each.address in often or (others and not _same(each.was, self._form(now))):
+        followed = self.numbers is not None and self.numbers.expression(now) is not None
+        if followed or each.address in often or (others and not _same(each.was, self._form(now))):
             name = self._names.path(each.owner, each.suffix)
             binding.add(Target(each.kind, each.container, each.key, name), now)
             if can:
@@ -1079,6 +1080,7 @@ class Trace:
             carrier = self._carriers.get(identity(each.container))
             if each.address in self._bound or (carrier is not None and carrier() is None):
                 continue  # the latter: the call has made it, and nobody has it
+            self._leaves_numbers(each.now())
             now = self._form(each.now())
             if not _same(each.was, now):
                 yield self._effect(each, each.suffix, each.was, now)
@@ -1090,7 +1092,13 @@ class Trace:
                 self._reads.setdefault(_key(read), read)
         for each in self._changed.values():
             if each.address not in self._bound:
+                self._leaves_numbers(contents(each.container))
                 yield from self._changes(each)
+
+    def _leaves_numbers(self, left: Any) -> None:
+        """What a call leaves outside, and a replay does not, is the same in each call."""
+        if self.numbers is not None and self.numbers.follows and not self.numbers.pin_inside(left):
+            self.numbers.stop("an object is left outside")
 
     def _changes(self, each: _Written) -> Iterable[Effect]:
         """The effect on a container, if it is not as it was."""
