@@ -78,6 +78,7 @@ _ESCAPES = frozenset({
 _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
+_GIVES_NUMBER = frozenset({_Tensor.item, _Tensor.__float__, _Tensor.__int__})
 _TO_PYTHON = frozenset({_Tensor.tolist, _Tensor.__repr__, _Tensor.__format__})
 _SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | _TO_PYTHON
 _NOTED = _SPECIAL | _LOOKS | _TOUCHES
@@ -114,6 +115,8 @@ class HostDataMode(TorchFunctionMode):
     ) -> Any:
         if kwargs and isinstance(generator := kwargs.get("generator"), torch.Generator):
             self._tracer.generators.meet(generator)
+        if func in _GIVES_NUMBER and self._numbers is not None:
+            return self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
         if self._numbers is not None and self._numbers.owed:
             return self._with_numbers(self._numbers, func, args, kwargs or {})
         if func in _NOTED:

@@ -147,6 +147,7 @@ class Observation:
         use: What the call did with gradients.
         inputs: The static inputs that it ran on, if any.
         settings: Where it has set random generators.
+        lines: Lines that have read numbers.
     """
 
     value: Any
@@ -169,6 +170,7 @@ class Observation:
     use: GradientUse
     inputs: StaticInputs | None
     settings: Sequence[Setting]
+    lines: Collection[Site]
 
 
 class TracedCall:
@@ -350,7 +352,7 @@ class TracedCall:
             value, returned, template, node, cursor.nodes, cursor.difference, cursor.unseen, cursor.blockers,
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
-            self._hooks.settings,
+            self._hooks.settings, list(tracer.reads.lines),
         )  # fmt: skip
 
     def _tracer(self, follow: bool, path: Sequence[Any], stop: Stop | None) -> Tracer:
@@ -368,7 +370,7 @@ class TracedCall:
         generators = Generators(plan.generators, self._ran, known, stands, self._hooks.settings)
         return Tracer(
             cursor, path=path, stop=stop, split=plan.split, generators=generators,
-            has_made=self._hooks.has_made,
+            has_made=self._hooks.has_made, numbers=plan.numbers,
         )  # fmt: skip
 
     def _restart(self, tracer: Tracer) -> Tracer:

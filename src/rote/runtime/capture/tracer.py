@@ -28,7 +28,7 @@ import torch
 from ...base import MisuseError, Site, Sites, identity, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
-from ..numbers import has_computed, plain_operands
+from ..numbers import TrackedNumbers, has_computed, plain_operands
 from ..operators import (
     REGIONS,
     Facts,
@@ -100,15 +100,17 @@ class Tracer(DispatchMode):
         split: Collection[str],
         generators: Generators,
         has_made: Callable[[int], bool] | None,
+        numbers: TrackedNumbers | None = None,
     ) -> None:
         super().__init__()
         self.cursor = cursor
         self.generators = generators
         self.unwritten = Unwritten(cursor.storages)
         self._sites = Sites()
+        self._numbers = numbers
         self.writes = Writes(cursor, self._sites)
         self.follower = Follower(cursor, path, stop)
-        self.reads = HostReads(cursor, self.follower, self.generators)
+        self.reads = HostReads(cursor, self.follower, self.generators, numbers)
         self.host = HostTensors(cursor, self.follower, self.writes, has_made)
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor)
@@ -487,7 +489,8 @@ class Tracer(DispatchMode):
     def _branch(self, operation: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The host reads a value or a shape."""
         cursor = self.cursor
-        if operation.kind == ops.READ and args and cursor.mode is not Mode.FOLLOW:
+        followed = self._numbers is not None and operation.site in self._numbers.reading
+        if operation.kind == ops.READ and args and cursor.mode is not Mode.FOLLOW and not followed:
             self._note_optimizer(args[0], operation.site)
         facts = facts_of(func)
         read = caught(func) if facts.checks else func

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...base import Site
 from ..numbers import NumberSource, TrackedNumbers
 from ..state import Address
 from .guards import Guard
@@ -25,9 +26,10 @@ class ChangingNumbers:
 
     def __init__(self) -> None:
         self._slots: dict[Address, None] = {}
-        self._fixed: set[tuple[str, int, object]] = set()
+        self._fixed: set[object] = set()
         self._tries = 0
         self.fixed_leaves: set[int] = set()
+        self._lines: dict[Site, None] = {}
 
     def note(self, guard: Guard) -> None:
         """A guard does not hold: its slots that hold other numbers, of the same types."""
@@ -40,13 +42,20 @@ class ChangingNumbers:
                 self._slots[address] = None
                 self._tries = 0
 
+    def read(self, lines: Iterable[Site]) -> None:
+        """These lines read other numbers from call to call."""
+        for line in lines:
+            if line not in self._fixed and line not in self._lines and len(self._lines) < MOST:
+                self._lines[line] = None
+                self._tries = 0
+
     def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
         """What is followed in the next call; None if nothing is."""
-        if self._tries >= TRIES or not (self._slots or leaves):
+        if self._tries >= TRIES or not (self._slots or leaves or self._lines):
             self.fixed_leaves.update(leaves)
             return None
         self._tries += 1
-        return TrackedNumbers(frozenset(self._slots), leaves, follows=True)
+        return TrackedNumbers(frozenset(self._slots), leaves, frozenset(self._lines))
 
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""
@@ -57,5 +66,9 @@ class ChangingNumbers:
         for place in places:
             if not place.kind:
                 self.fixed_leaves.add(place.key)
+            if place.site is not None:
+                self._lines.pop(place.site, None)
+                self._fixed.add(place.site)
+                continue
             self._fixed.add(place.address)
             self._slots.pop(place.address, None)

@@ -107,7 +107,7 @@ class Settling:
         self._results = []
         if self._observed.failed is not None:
             return self._capture_failed(value, self._observed.failed)
-        self._key.changing.add([each.address for each in self._noted.effects if each.number])
+        self._note_changing(found)
         found += self._judge_numbers(blocked=bool(found), difference=difference)
         if found:
             return self._unsteady(value, found + guards)
@@ -157,6 +157,14 @@ class Settling:
         """Whether the call is to do what others have computed, without being followed."""
         return self._plan.numbers is not None and not self._plan.numbers.follows
 
+    def _note_changing(self, found: list[Reason]) -> None:
+        """What shows that numbers change: what the call leaves of them, and values that no call had read."""
+        changing = self._key.changing
+        changing.add([each.address for each in self._noted.effects if each.number])
+        counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
+        if counted or self._observed.unseen is not None:
+            changing.read(self._observed.lines)
+
     def _judge_numbers(self, *, blocked: bool, difference: Reason | None) -> list[Reason]:
         """Numbers that change were followed: why a recording cannot compute what the call did with them."""
         numbers, changing = self._plan.numbers, self._key.changing
@@ -168,8 +176,8 @@ class Settling:
             changing.fix(self._recording.computation.places)
             return [difference]
         noted, observed = self._noted, self._observed
-        if noted.late or noted.unseen or len(observed.nodes) > 1 or observed.template.tracked:
-            numbers.stop("the call reads values, has a history, or ran code that was not followed")
+        if noted.late or noted.unseen or observed.template.tracked:
+            numbers.stop("the call has a history, or ran code that was not followed")
         fixed = numbers.by_value()
         if blocked and numbers.stopped is None:
             return []

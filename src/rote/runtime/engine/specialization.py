@@ -60,6 +60,8 @@ _log = logging.getLogger("rote")
 
 OFTEN = 2
 """Calls that bind a slot to something else until it is bound in all of them."""
+MOST_STRAYS = 3
+"""Replays that leave a recording which computes numbers until these are conditions again."""
 MAX_PENDING = 8
 """Recordings of one state whose results may wait for their backward at once; further calls run eagerly."""
 
@@ -253,15 +255,26 @@ class Specialization:
         recording.stray()
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
+        computes = recording.computation is not None
         if shared_now(recording, call, self.reach(call)):
             inputs = inputs.hand_over(call.leaves)
+        elif computes:  # another way may compute other things of the numbers that change: nothing is learned
+            child = None
         elif child is not None and child.seen >= self.limits.warmup and child.complete:
             capture = extend(memory, recording, call)
         plan = Plan(
             recording.root, self.limits.warmup, self.prepare(call), inputs, memory.stands, capture,
-            follow=True, path=done.path,
+            follow=True, path=done.path, numbers=recording.follow_numbers(follows=False),
         )  # fmt: skip
-        return self._execute(recording, call, plan, site, [])
+        edges = [(node, dict(node.edges)) for node in recording.root.walk()] if computes else []
+        try:
+            return self._execute(recording, call, plan, site, [])
+        finally:
+            for node, known in edges:
+                node.edges = known
+            if computes and recording.count_stray() > MOST_STRAYS and recording in self.recordings:
+                self.changing.fix(recording.sources())
+                self.choice.drop(recording)
 
     # ------------------------------------------------------------------ observe, record
 

@@ -11,9 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...base import Site
+from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
 from .expressions import FUNCTIONS, Expression, Fixed, Given
 
+READ = "read"
+"""The kind of a place that is a read of a tensor's value."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 """Integers that an operation takes."""
 
@@ -23,16 +27,18 @@ class NumberSource:
     """Where a call finds a number.
 
     Attributes:
-        kind: The kind of a slot of Python state; empty for an argument.
+        kind: The kind of a slot of Python state; empty for an argument, :data:`READ` for a tensor's value.
         container: What it lies in.
-        key: Under which key; the number of an argument leaf.
+        key: Under which key; the number of an argument leaf; how many numbers were read before.
         name: What the user would write.
+        site: The line that reads it, if it is a tensor's value.
     """
 
     kind: str
     container: Any
     key: Any
     name: str
+    site: Site | None = None
 
     @property
     def address(self) -> tuple[str, int, Any]:
@@ -54,42 +60,67 @@ class NumberSource:
             return None
 
 
-@dataclass(frozen=True, eq=False)
 class Computation:
     """What a recording computes from numbers that change.
 
-    Attributes:
-        places: Where they are found.
+    A call finds some of them when it begins. Others it reads from tensors on its way. Each read begins a stage:
+    what depends on that number and on none that is read later is computed and asked then.
+
+    Args:
+        places: Where numbers are found, those that are read in the order in which they are.
         kinds: Their types.
         outcomes: What expressions have to give.
-        fill: Given the numbers, fills the cells; whether everything came out as it did.
+        cells: What expressions are computed for.
+        reading: Lines that read numbers.
     """
 
-    places: tuple[NumberSource, ...]
-    kinds: tuple[type, ...]
-    outcomes: Mapping[Expression, Fixed]
-    fill: Callable[[Sequence[Any]], bool]
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         places: tuple[NumberSource, ...],
         kinds: tuple[type, ...],
         outcomes: Mapping[Expression, Fixed],
-        cells: Mapping[Expression, Any],
-    ) -> Computation:
-        """The computation of what one traced call has shown."""
-        return cls(places, kinds, dict(outcomes), _compiled(kinds, outcomes, cells))
+        cells: Mapping[Expression, NumberCell],
+        reading: frozenset[Site],
+    ) -> None:
+        self.places = places
+        self.reading = reading
+        self.outcomes = dict(outcomes)
+        self._kinds = kinds
+        self._read = [index for index, place in enumerate(places) if place.kind == READ]
+        self._found = [index for index, place in enumerate(places) if place.kind != READ]
+        self._given: list[Any] = [None] * len(places)
+        self._stages = [
+            _compiled(
+                {each: value for each, value in outcomes.items() if self._stage(each) == stage},
+                {each: cell for each, cell in cells.items() if self._stage(each) == stage},
+            )
+            for stage in range(len(self._read) + 1)
+        ]
 
-    def read(self, leaves: Sequence[Any]) -> list[Any] | None:
-        """The numbers that a call finds; None if one of them is not there or of another type."""
-        found = [place.read(leaves) for place in self.places]
-        return found if list(map(type, found)) == list(self.kinds) else None
+    def _stage(self, expression: Expression) -> int:
+        """How many numbers have been read when all that an expression needs is there."""
+        needed = expression.given
+        return max([place + 1 for place, index in enumerate(self._read) if index in needed], default=0)
 
     def take(self, leaves: Sequence[Any]) -> bool:
-        """Compute the numbers of a call; whether the recording answers it."""
-        found = self.read(leaves)
-        return found is not None and self.fill(found)
+        """A call begins: compute what can be; whether the recording answers it."""
+        given = self._given
+        for index in self._found:
+            value = given[index] = self.places[index].read(leaves)
+            if type(value) is not self._kinds[index]:
+                return False
+        return self._stages[0](given)
+
+    def read(self, order: int, value: Any) -> bool:
+        """A number is read: compute what depends on it; whether the recording goes on as it did."""
+        if order >= len(self._read) or type(value) is not self._kinds[self._read[order]]:
+            return False
+        self._given[self._read[order]] = value
+        return self._stages[order + 1](self._given)
+
+    def number(self, order: int) -> Any:
+        """The number that was read last in a place."""
+        return self._given[self._read[order]]
 
 
 class _Text:
@@ -124,7 +155,7 @@ class _Text:
 
 
 def _compiled(
-    kinds: tuple[type, ...], outcomes: Mapping[Expression, Fixed], cells: Mapping[Expression, Any]
+    outcomes: Mapping[Expression, Fixed], cells: Mapping[Expression, NumberCell]
 ) -> Callable[[Sequence[Any]], bool]:
     text = _Text()
     same, right = text.constant(_is_same), text.constant(_is_operand)
@@ -138,7 +169,7 @@ def _compiled(
         filled.append(f"{text.constant(cell.fill)}({name})")
     body = "\n  ".join([*text.lines, *filled, "return True"])
     scope = dict(text.constants)
-    exec(f"def compute(given):\n try:\n  {body}\n except Exception:\n  return False", scope)  # noqa: S102
+    exec(f"def compute(given):\n try:\n  {body}\n except Exception:\n  return False", scope)
     return scope["compute"]
 
 

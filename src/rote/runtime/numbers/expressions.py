@@ -65,6 +65,11 @@ class Given:
     index: int
 
     @property
+    def given(self) -> frozenset[int]:
+        """The places of the given numbers in it."""
+        return frozenset({self.index})
+
+    @property
     def size(self) -> int:
         """How many operands it has."""
         return 1
@@ -85,6 +90,11 @@ class Fixed:
     kind: type
     bits: Any
     value: Any = field(compare=False)
+
+    @property
+    def given(self) -> frozenset[int]:
+        """The places of the given numbers in it: none."""
+        return frozenset()
 
     @classmethod
     def of(cls, value: Any) -> Fixed:
@@ -108,16 +118,19 @@ class Applied:
         function: A name in :data:`FUNCTIONS`.
         operands: What it was given.
         size: How many operands there are in all.
+        given: The places of the given numbers in it.
     """
 
     function: str
     operands: tuple[Expression, ...]
     size: int = field(compare=False)
+    given: frozenset[int] = field(compare=False)
 
     @classmethod
     def to(cls, function: str, *operands: Expression) -> Applied:
         """A function, applied to operands."""
-        return cls(function, operands, 1 + sum([each.size for each in operands]))
+        given = frozenset[int]().union(*[each.given for each in operands])
+        return cls(function, operands, 1 + sum([each.size for each in operands]), given)
 
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(str, self.operands))})"

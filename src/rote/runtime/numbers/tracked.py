@@ -25,10 +25,10 @@ from typing import Any
 import numpy
 import torch
 
-from ...base import identity
+from ...base import Site, identity
 from ..backends.protocol import NumberCell, without_cells
 from ..state import address_of
-from .computation import Computation, NumberSource
+from .computation import READ, Computation, NumberSource
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, Given
 from .fresh import fresh
 
@@ -91,7 +91,9 @@ class TrackedNumbers:
     Args:
         wanted: Slots outside whose number is known to change.
         leaves: Argument leaves whose number is known to change.
-        follows: False if numbers run as they are; slots are left out of what the call reads all the same.
+        reading: Lines that read numbers which are known to change.
+        computation: What earlier calls have computed, if numbers run as they are. Slots are left out of what the
+            call reads all the same.
 
     Attributes:
         places: Where the numbers come from that the call was given.
@@ -102,9 +104,16 @@ class TrackedNumbers:
     """
 
     def __init__(
-        self, wanted: frozenset[tuple[str, int, Any]], leaves: frozenset[int], *, follows: bool
+        self,
+        wanted: frozenset[tuple[str, int, Any]],
+        leaves: frozenset[int],
+        reading: frozenset[Site] = frozenset(),
+        computation: Computation | None = None,
     ) -> None:
-        self.wanted, self.leaves, self.follows = wanted, leaves, follows
+        self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, computation is None
+        self._computation = computation
+        self._count = 0  # of the numbers that were read
+        self._next: NumberSource | None = None
         self.places: list[NumberSource] = []
         self.values: list[Any] = []
         self.outcomes: dict[Expression, Fixed] = {}
@@ -237,6 +246,36 @@ class TrackedNumbers:
     def _computed(self, expression: Expression, value: Any) -> Computed:
         return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
 
+    # ------------------------------------------------------------------ numbers that are read
+
+    def reads(self, operation: str, site: Site, value: Any) -> int | None:
+        """The call reads a number from a tensor: how many it has read before; None if it does not change."""
+        if site not in self.reading or type(value) not in _KINDS or self.stopped is not None:
+            return None
+        order, self._count = self._count, self._count + 1
+        if self._computation is not None:
+            return order if self._computation.read(order, value) else None
+        self._next = NumberSource(READ, None, order, f"{operation} at {site}", site)
+        return order
+
+    def goes_on(self, order: int, value: Any) -> bool:
+        """A replay reads the number; whether it goes on as the call did."""
+        return self._computation is not None and self._computation.read(order, value)
+
+    def number(self, order: int) -> Any:
+        """The number that the last replay has read."""
+        return self._computation.number(order) if self._computation is not None else None
+
+    def read(self, value: Any) -> Any:
+        """A function of PyTorch's has given a number: the object for it, if that was read just now."""
+        place, self._next = self._next, None
+        if place is None or not self.follows:
+            return value
+        if self.stopped is not None or type(value) not in _KINDS:
+            self.stop("a read gave something else than a number")
+            return value
+        return self.take(place, value)
+
     # ------------------------------------------------------------------ other looks
 
     def pin(self, *values: Any) -> None:
@@ -299,10 +338,12 @@ class TrackedNumbers:
 
     # ------------------------------------------------------------------ the end
 
-    def finish(self) -> Computation | None:
-        """What a replay has to compute and to ask; None if the call depends on all that it was given."""
-        from_places = tuple(self.places)
-        return Computation.of(from_places, tuple(map(type, self.values)), self.outcomes, self.cells)
+    def finish(self) -> Computation:
+        """What a replay has to compute and to ask."""
+        kinds = tuple(map(type, self.values))
+        made = Computation(tuple(self.places), kinds, self.outcomes, self.cells, self.reading)
+        self._computation = made
+        return made
 
     def by_value(self) -> list[NumberSource]:
         """The places whose number itself is a condition."""

@@ -18,7 +18,7 @@ from ..autograd import Backward, Occupancy
 from ..autograd.graph import ParameterAliases
 from ..backends.protocol import Segment, Session
 from ..memory import Holding
-from ..numbers import Computation, TrackedNumbers
+from ..numbers import Computation, NumberSource, TrackedNumbers
 from ..program import (
     OTHER,
     GradientEffect,
@@ -106,6 +106,7 @@ class Recording:
         self.facts: tuple[InputFacts, ...] = ()
         self.keeps_graph = self.trusts = self.is_checked = False
         self.computation: Computation | None = None
+        self._strays = 0
         self._released: list[Callable[[], None]] = []
 
     def sibling(self, spots: Iterable[Spot]) -> Recording:
@@ -154,6 +155,16 @@ class Recording:
         """Calls find numbers that change; replays compute from them what the last call did."""
         self.computation = computation
 
+    def count_stray(self) -> int:
+        """A replay has left the way that its numbers belong to; how many have."""
+        self._strays += 1
+        return self._strays
+
+    def sources(self) -> list[NumberSource]:
+        """The reads of numbers that change."""
+        places = self.computation.places if self.computation is not None else ()
+        return [each for each in places if each.site is not None]
+
     def check(self) -> None:
         """A call did what the computation says, without being followed."""
         self.is_checked = True
@@ -163,9 +174,10 @@ class Recording:
         computation = self.computation
         if computation is None:
             return None
-        slots = frozenset([each.address for each in computation.places if each.kind])
-        leaves = frozenset([each.key for each in computation.places if not each.kind])
-        return TrackedNumbers(slots, leaves, follows=follows)
+        places, known = computation.places, None if follows else computation
+        slots = frozenset([each.address for each in places if each.kind and each.site is None])
+        leaves = frozenset([each.key for each in places if not each.kind])
+        return TrackedNumbers(slots, leaves, computation.reading, known)
 
     def take_numbers(self, call: Call) -> bool:
         """Compute what a call needs of its numbers; whether it answers a call with those."""

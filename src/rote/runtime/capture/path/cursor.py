@@ -180,6 +180,8 @@ class Cursor:
         """
         known = self.node.operations
         was = known[self.index] if self.index < len(known) else None
+        if was is not None and self._resolves:
+            was = was.resolved()
         if was is None or not was.is_called_as(operation):
             expected = was.name if was is not None else "the end"
             raise MisuseError(
