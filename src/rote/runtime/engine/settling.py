@@ -360,7 +360,7 @@ class Settling:
                 recording.protect(self._after, parameters_of(self._call), watch, concerned=concerned)
         if self._computation is not None:
             recording.compute(self._computation)
-        elif self._is_check:
+        elif self._is_check and self._observed.unseen is None:
             recording.check()
         recording.persistent.update(places_of_written(recording.accesses, self._call))
         needed = estimate_of(self._observed.storages, self._call, self._plan.backend)

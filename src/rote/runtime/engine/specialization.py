@@ -60,8 +60,6 @@ _log = logging.getLogger("rote")
 
 OFTEN = 2
 """Calls that bind a slot to something else until it is bound in all of them."""
-MOST_STRAYS = 3
-"""Replays that leave a recording which computes numbers until these are conditions again."""
 MAX_PENDING = 8
 """Recordings of one state whose results may wait for their backward at once; further calls run eagerly."""
 
@@ -266,14 +264,26 @@ class Specialization:
             recording.root, self.limits.warmup, self.prepare(call), inputs, memory.stands, capture,
             follow=True, path=done.path, numbers=recording.follow_numbers(follows=False),
         )  # fmt: skip
-        edges = [(node, dict(node.edges)) for node in recording.root.walk()] if computes else []
-        try:
+        if not computes:
             return self._execute(recording, call, plan, site, [])
+        recording.count_stray()
+        return self._compute_plainly(recording, call, plan, site, [])
+
+    def _compute_plainly(
+        self, recording: Recording, call: Call, plan: Plan, site: Site, found: list[Reason]
+    ) -> Answer:
+        """A call of a recording that computes numbers, which are not followed: no way is learned from it.
+
+        Where calls leave the known way again and again, the numbers are conditions from now on.
+        """
+        edges = [(node, dict(node.edges)) for node in recording.root.walk()]
+        try:
+            return self._execute(recording, call, plan, site, found)
         finally:
             for node, known in edges:
                 node.edges = known
-            if computes and recording.count_stray() > MOST_STRAYS and recording in self.recordings:
-                self.changing.fix(recording.sources())
+            if recording.strays_often and recording in self.recordings:
+                self.changing.fix(recording.places())
                 self.choice.drop(recording)
 
     # ------------------------------------------------------------------ observe, record
@@ -284,7 +294,10 @@ class Specialization:
         if recording is not None and recording.computation is not None and not recording.is_checked:
             follows = recording.root.seen < warmup
             plan = Plan(recording.root, warmup, backend, numbers=recording.follow_numbers(follows=follows))
-            return self._execute(recording, call, plan, site, found)
+            if follows:
+                return self._execute(recording, call, plan, site, found)
+            recording.count_stray()
+            return self._compute_plainly(recording, call, plan, site, found)
         if recording is not None and recording.root.seen >= warmup:
             shared = shared_now(recording, call, self.reach(call)) if recording.depends_on_sharing else []
             if all([each.is_placeable(call) for each in shared]):

@@ -43,6 +43,10 @@ from .tiers import Tiers
 from .tree import Branch, Island, Known, Node
 
 
+MOST_STRAYS = 3
+"""Calls that leave a recording which computes numbers until these are conditions again."""
+
+
 class Recording:
     """What answers the calls of a key that find one state.
 
@@ -155,19 +159,22 @@ class Recording:
         """Calls find numbers that change; replays compute from them what the last call did."""
         self.computation = computation
 
-    def count_stray(self) -> int:
-        """A replay has left the way that its numbers belong to; how many have."""
+    def count_stray(self) -> None:
+        """A call may have left the way that its numbers belong to."""
         self._strays += 1
-        return self._strays
 
-    def sources(self) -> list[NumberSource]:
-        """The reads of numbers that change."""
-        places = self.computation.places if self.computation is not None else ()
-        return [each for each in places if each.site is not None]
+    @property
+    def strays_often(self) -> bool:
+        """Whether that has happened too often."""
+        return self._strays > MOST_STRAYS
+
+    def places(self) -> tuple[NumberSource, ...]:
+        """Where its calls find numbers that change."""
+        return self.computation.places if self.computation is not None else ()
 
     def check(self) -> None:
         """A call did what the computation says, without being followed."""
-        self.is_checked = True
+        self.is_checked, self._strays = True, 0
 
     def follow_numbers(self, *, follows: bool) -> TrackedNumbers | None:
         """The numbers that change, in another call."""

@@ -222,6 +222,8 @@ class Cursor:
             known.append(operation)
             return
         if was is not None and was.agrees(operation):
+            if operation.computes:  # of this call are the numbers that replays compute
+                known[index] = operation
             return
         self._differ(was, operation)
         node.forget(index)

@@ -89,9 +89,14 @@ class Operation(NamedTuple):
         """All operands, those with names behind the others."""
         return (*self.operands, *[operand for _, operand in self.named]) if self.named else self.operands
 
+    @property
+    def computes(self) -> bool:
+        """Whether replays compute some of its numbers."""
+        return any([type(each) is Computed for each in self.every_operand])
+
     def resolved(self) -> Operation:
         """The same operation, with the numbers that it computes in the present call."""
-        if not any([type(each) is Computed for each in self.every_operand]):
+        if not self.computes:
             return self
         return self._replace(
             operands=tuple([_resolved(each) for each in self.operands]),
