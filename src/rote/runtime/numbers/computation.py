@@ -7,7 +7,7 @@ that differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,7 @@ class Computation:
         kinds: Their types.
         outcomes: What expressions have to give.
         cells: What expressions are computed for.
+        steps: All that the call computed, which might raise, in order.
         reading: Lines that read numbers.
     """
 
@@ -80,6 +81,7 @@ class Computation:
         kinds: tuple[type, ...],
         outcomes: Mapping[Expression, Fixed],
         cells: Mapping[Expression, NumberCell],
+        steps: Iterable[Expression],
         reading: frozenset[Site],
     ) -> None:
         self.places = places
@@ -93,6 +95,7 @@ class Computation:
             _compiled(
                 {each: value for each, value in outcomes.items() if self._stage(each) == stage},
                 {each: cell for each, cell in cells.items() if self._stage(each) == stage},
+                [each for each in steps if self._stage(each) == stage],
             )
             for stage in range(len(self._read) + 1)
         ]
@@ -155,13 +158,15 @@ class _Text:
 
 
 def _compiled(
-    outcomes: Mapping[Expression, Fixed], cells: Mapping[Expression, NumberCell]
+    outcomes: Mapping[Expression, Fixed], cells: Mapping[Expression, NumberCell], steps: Iterable[Expression]
 ) -> Callable[[Sequence[Any]], bool]:
     text = _Text()
     same, right = text.constant(_is_same), text.constant(_is_operand)
     for expression, expected in outcomes.items():
         name = text.name(expression)
         text.lines.append(f"if not {same}({name}, {text.constant(expected)}): return False")
+    for each in steps:
+        text.name(each)
     filled: list[str] = []
     for expression, cell in cells.items():
         name = text.name(expression)

@@ -112,6 +112,7 @@ class TrackedNumbers:
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, computation is None
         self._computation = computation
+        self._steps: dict[Expression, None] = {}  # what was computed, in order
         self._count = 0  # of the numbers that were read
         self._next: NumberSource | None = None
         self.places: list[NumberSource] = []
@@ -219,6 +220,7 @@ class TrackedNumbers:
         if made.size > LARGEST or type(result) not in (*_KINDS, bool):
             self.pin(*operands)
             return result
+        self._steps[made] = None
         if type(result) is bool:
             self.outcomes.setdefault(made, Fixed.of(result))
             return result
@@ -341,7 +343,7 @@ class TrackedNumbers:
     def finish(self) -> Computation:
         """What a replay has to compute and to ask."""
         kinds = tuple(map(type, self.values))
-        made = Computation(tuple(self.places), kinds, self.outcomes, self.cells, self.reading)
+        made = Computation(tuple(self.places), kinds, self.outcomes, self.cells, tuple(self._steps), self.reading)
         self._computation = made
         return made
 
