@@ -498,6 +498,8 @@ ONE_OBJECT = "Pass one and the same object, or the tensors in it (in tuples, lis
 def _explain_token(was: Any, now: Any) -> str:
     """The text behind the name of an argument."""
     before, after = _show(was), _show(now)
+    if now[-1] is CHANGES:
+        return f" was {before} and is another {now[0].__name__}; from now on calls are told apart by what they do"
     if before != after:
         return f" was {before} and is {after}"
     if isinstance(was[0], torch.Size):

@@ -143,7 +143,7 @@ class HostDataMode(TorchFunctionMode):
     ) -> Any:
         """Call a function that is given numbers which change."""
         given = given_numbers(numbers, args, kwargs)
-        if func in _NOTED or not given or not may_be_handed(args, kwargs):
+        if func in _NOTED or not given or not may_be_handed(func, args, kwargs):
             numbers.settle_owed()
             return self._noted(func, args, kwargs) if func in _NOTED else func(*args, **kwargs)
         owed = numbers.take_owed()

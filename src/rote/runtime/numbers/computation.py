@@ -18,6 +18,7 @@ from .expressions import FUNCTIONS, Expression, Fixed, Given
 
 READ = "read"
 """The kind of a place that is a read of a tensor's value."""
+_DIRECT = frozenset({dict, list})
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 """Integers that an operation takes."""
 
@@ -49,14 +50,11 @@ class NumberSource:
         """What lies there; None if nothing does."""
         if not self.kind:
             return leaves[self.key]
-        if self.kind == ITEM:
-            try:
-                return self.container[self.key]
-            except (KeyError, IndexError):
-                return None
         try:
+            if self.kind == ITEM and type(self.container) in _DIRECT:
+                return self.container[self.key]
             return lying_in(self.kind, self.container, self.key)
-        except (ValueError, AttributeError):
+        except (KeyError, IndexError, ValueError, AttributeError):
             return None
 
 

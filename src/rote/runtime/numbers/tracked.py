@@ -32,6 +32,7 @@ from .computation import READ, Computation, NumberSource
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, Given
 from .fresh import fresh
 
+_NAN = "a number is NaN"
 _DEPTH, _MOST = 6, 2000
 """How deep and how many members of containers are looked at; beyond that nothing is followed any more."""
 _KINDS = frozenset({float, int})
@@ -178,6 +179,8 @@ class TrackedNumbers:
         key = place.address
         if key in self._given:
             return self._given[key]
+        if value != value:  # it is hashed and looked up by which object it is
+            self.stopped = self.stopped or _NAN
         copy = fresh(value) if self.stopped is None else None
         if copy is None:
             self.stopped = self.stopped or f"no copy of {value!r} can be made"
@@ -350,7 +353,7 @@ class TrackedNumbers:
     def by_value(self) -> list[NumberSource]:
         """The places whose number itself is a condition."""
         if self.stopped is not None:
-            return list(self.places)
+            return list(self.places) if self.stopped is not _NAN else []
         return [place for index, place in enumerate(self.places) if Given(index) in self.outcomes]
 
 

@@ -11,11 +11,13 @@ backward is another operation with the same number.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
 
 from ...numbers import Computed, Fixed, TrackedNumbers
+from ...pytorch import is_wrapped
 
 _NAMED: Mapping[str, tuple[str, Mapping[int, int]]] = {
     "__rsub__": ("rsub", {1: 1}), "__rdiv__": ("mul", {1: 1}), "__rtruediv__": ("mul", {1: 1}),
@@ -96,12 +98,14 @@ def given_numbers(
     }
 
 
-def may_be_handed(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether no operation but the function's own may take its numbers."""
+def may_be_handed(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether no operation but the function's own may take its numbers, and no code of Python's."""
+    if type(function) is FunctionType and function.__name__ not in (*_NAMED, "pow"):
+        return False
     tensors: list[Any] = []
     for each in (*args, *kwargs.values()):
         tensors.extend(each if isinstance(each, (list, tuple)) else (each,))
     tensors = [each for each in tensors if isinstance(each, torch.Tensor)]
-    if not _PLAIN.issuperset(map(type, tensors)):
+    if not _PLAIN.issuperset(map(type, tensors)) or any(map(is_wrapped, tensors)):
         return False
     return not (torch.is_grad_enabled() and any([each.requires_grad for each in tensors]))
