@@ -16,8 +16,7 @@ a symbolic number is a tensor of 7777777, and whoever reads that reads it silent
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -122,6 +121,7 @@ class TrackedNumbers:
         self.cells: dict[Expression, NumberCell] = {}
         self.stopped: str | None = None
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
+        self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
@@ -131,14 +131,9 @@ class TrackedNumbers:
 
     # ------------------------------------------------------------------ instructions
 
-    @contextmanager
-    def expecting(self, key: Any) -> Generator[None]:
-        """A context in which what lies under a key is read by an instruction, and by nobody else."""
+    def expect(self, key: Any) -> None:
+        """The next instruction reads what lies under a key; whoever reads anything else is no instruction."""
         self._expected = (key,)
-        try:
-            yield
-        finally:
-            self._expected = None
 
     def takes(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
         """Whether a slot that is read is the call's to follow: then its number is no condition."""
@@ -153,9 +148,13 @@ class TrackedNumbers:
             self._pending = NumberSource(kind, container, key, name), value
         return True
 
+    def forget_key(self) -> None:
+        """All is noted of an instruction."""
+        self._expected = None
+
     def forget_pending(self) -> None:
         """Another instruction comes."""
-        self._pending = self._operands = None
+        self._pending = self._operands = self._expected = None
 
     def take_pending(self) -> tuple[NumberSource, Any] | None:
         """The place that the last instruction has read, and what lay there."""

@@ -126,7 +126,7 @@ class TrackingNotes:
             numbers = trace.numbers if trace is not None else None
             if trace is None or numbers is None or not numbers.follows or numbers.stopped is not None:
                 original(*given)
-            else:
+            elif not numbers.at_work:  # else a note runs code of the standard library that is instrumented, too
                 follow(trace, numbers, handler, original, given)
 
         return note
@@ -137,10 +137,14 @@ class TrackingNotes:
         if numbers.owed and not _is_below(numbers.owed_in):
             numbers.settle_owed()
         numbers.forget_pending()
+        numbers.at_work = True
         try:
             handler(trace, numbers, partial(original, *given), *given)
         except Exception as error:  # it must not reach the user's call
             numbers.stop(f"a note failed: {error!r}")
+        finally:
+            numbers.at_work = False
+            numbers.forget_key()
 
     def _before(self, name: str, code: str) -> Callable[[Any], None] | None:
         """What is told a value that leaves Python code for C, or that C hashes."""
@@ -232,18 +236,18 @@ def _iterates(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], 
 
 def _attribute(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, owner: Any) -> None:
     numbers.pin(owner)
-    with numbers.expecting(name):
-        go_on()
+    numbers.expect(name)
+    go_on()
 
 
 def _name(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, table: Any) -> None:
-    with numbers.expecting(name):
-        go_on()
+    numbers.expect(name)
+    go_on()
 
 
 def _cell(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], cell: Any) -> None:
-    with numbers.expecting(None):
-        go_on()
+    numbers.expect(None)
+    go_on()
 
 
 def _item(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], owner: Any, key: Any) -> None:
@@ -252,8 +256,8 @@ def _item(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], owne
         go_on()
         return
     numbers.pin_inside(key)
-    with numbers.expecting(key):
-        go_on()
+    numbers.expect(key)
+    go_on()
 
 
 def _store_item(
