@@ -32,7 +32,7 @@ _COMPUTED = (
     "(not {a}) * 1", "any([{a}]) + 0", "reduce(lambda p, q: p + q, [{a}, {b}])", "isinstance({a}, float) * 2",
     "(type({a}) is int) * 3", "int({a}).bit_length()", "spread(*[{a}, {b}])", "Pair({a}, {b}).y",
     "(1 if {a} in (0, 1, 2.0) else 2)", "(int({a}) & 3)", "float(np.float32(2) * {a})",
-    "({a} is {b}) * 1", "Sized({a}).size()", "getattr(Box({a}), 'v')", "format({a}, '.2f').count('1')",
+    "(alone({a}) is alone({b})) * 1", "Sized({a}).size()", "getattr(Box({a}), 'v')", "format({a}, '.2f').count('1')",
 )  # fmt: skip
 _OPERATIONS = (
     "x * {n}", "x + {n}", "{n} - x", "x / ({n} or 1)", "{n} / (x + 3)", "x.add(y, alpha={n})",
@@ -53,7 +53,7 @@ _WRITES = (
     "self.step += 1", "self.step = self.step + 1", "self.acc = {n}", "GROUP['last'] = {n}", "HIST.append({n})",
     "self.d['q'] = {n}", "LIST[1] = {n}", "self.lr = self.lr * 0.97", "self.buf.add_(1)", "self.pair = ({n}, [{n}])",
 )  # fmt: skip
-_TEXT = '''
+_TEXT = """
 import copy, math, torch, collections, numpy as np
 from functools import partial, reduce
 from types import SimpleNamespace
@@ -67,6 +67,7 @@ class Sized:
     def size(self): return len(self)
 Pair = collections.namedtuple('Pair', 'x y')
 def helper(a, b=1): return a * 0.5 + b
+def alone(a): return a
 def spread(*a): return a[0] - a[1]
 def summed(a):
     def each():
@@ -89,7 +90,7 @@ BODY
     return SimpleNamespace(
         program=Program(), cfg=cfg, group=GROUP, numbers=LIST, history=HIST, set_cell=set_cell
     )
-'''
+"""
 
 
 class _Writer:
@@ -134,7 +135,11 @@ def bits(value: Any) -> Any:
     """A value to the bit, with types; all NaNs are one."""
     if isinstance(value, torch.Tensor):
         value = value.detach()
-        kept = torch.where(value.isnan(), torch.full_like(value, 7e7), value) if value.is_floating_point() else value
+        kept = (
+            torch.where(value.isnan(), torch.full_like(value, 7e7), value)
+            if value.is_floating_point()
+            else value
+        )
         return str(value.dtype), tuple(value.shape), kept.cpu().numpy().tobytes()
     if isinstance(value, float):
         return "float", struct.pack("d", value) if value == value else b"nan"

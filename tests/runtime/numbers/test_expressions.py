@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.runtime.numbers import Applied, Computation, Fixed, Given, NumberSource, TrackedNumbers
+from rote.runtime.numbers import Applied, Fixed, Given, NumberSource, TrackedNumbers
 
-NUMBERS = st.one_of(st.integers(-(2**70), 2**70), st.floats(), st.sampled_from([0, 1, -1, 0.0, -0.0, 256, 257]))
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70), st.floats(), st.sampled_from([0, 1, -1, 0.0, -0.0, 256, 257])
+)
 
 
 def bits(value):
@@ -45,7 +47,9 @@ def test_a_copy_of_a_copy_is_no_object_that_others_have():
 
 @given(NUMBERS, NUMBERS, st.sampled_from(["ADD", "SUBTRACT", "MULTIPLY"]))
 def test_computed_again(first, second, operator):
-    function = {"ADD": lambda a, b: a + b, "SUBTRACT": lambda a, b: a - b, "MULTIPLY": lambda a, b: a * b}[operator]
+    function = {"ADD": lambda a, b: a + b, "SUBTRACT": lambda a, b: a - b, "MULTIPLY": lambda a, b: a * b}[
+        operator
+    ]
     numbers = TrackedNumbers(frozenset(), frozenset({0}))
     copy = numbers.take(leaf(0), first)
     try:

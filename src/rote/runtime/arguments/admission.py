@@ -31,9 +31,9 @@ from ..pytorch import (
     tells_modes,
 )
 from .key import (
+    CHANGES,
     OPAQUE,
     PARAMETER,
-    CHANGES,
     PLAIN,
     TENSOR,
     Call,

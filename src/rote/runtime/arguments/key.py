@@ -432,10 +432,17 @@ def differing_leaf(was: Key, call: Call) -> int | None:
 def changed_numbers(was: Key, call: Call) -> frozenset[int]:
     """The arguments in which a call differs from a key, if these are numbers of the same types."""
     now = call.key
-    if was.spec != now.spec or was.common != now.common or was.ambient != now.ambient or was.added != now.added:
+    if (
+        was.spec != now.spec
+        or was.common != now.common
+        or was.ambient != now.ambient
+        or was.added != now.added
+    ):
         return frozenset()
     alone = {place for place in alone_in(now.spec) if place is not None}
-    found = {place for place, (one, other) in enumerate(zip(was.tokens, now.tokens, strict=True)) if one != other}
+    found = {
+        place for place, (one, other) in enumerate(zip(was.tokens, now.tokens, strict=True)) if one != other
+    }
     kinds = [(was.tokens[place][0], now.tokens[place][0], call.kinds[place]) for place in found]
     plain = all([one is other and one in (int, float) and kind is PLAIN for one, other, kind in kinds])
     return frozenset(found) if found <= alone and plain else frozenset()

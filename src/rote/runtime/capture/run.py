@@ -24,6 +24,7 @@ from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, flatten, tracing
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
 from ..autograd.graph import newest_age
 from ..backends.protocol import Aliases, Backend, Session
+from ..numbers import TrackedNumbers
 from ..program import (
     INPUT_VIEW,
     Counted,
@@ -36,7 +37,6 @@ from ..program import (
     unknown_states,
     unseen_function_mode,
 )
-from ..numbers import TrackedNumbers
 from ..pytorch import plain_functions, seeing_compiled
 from ..reads.trace import Setting
 from ..recording import Known, Node, Own, StaticInputs, hand_out, make_template

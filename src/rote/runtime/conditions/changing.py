@@ -31,6 +31,11 @@ class ChangingNumbers:
         self.fixed_leaves: set[int] = set()
         self._lines: dict[Site, None] = {}
 
+    @property
+    def count(self) -> int:
+        """How many slots and lines are followed."""
+        return len(self._slots) + len(self._lines)
+
     def note(self, guard: Guard) -> None:
         """A guard does not hold: its slots that hold other numbers, of the same types."""
         self.add(guard.changed_numbers())

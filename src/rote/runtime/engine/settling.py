@@ -184,7 +184,9 @@ class Settling:
         changing.fix(fixed)
         if fixed or numbers.stopped is not None or difference is not None or not numbers.places:
             names = ", ".join([each.name for each in fixed[:3]])
-            text = f"the call depends on the value of {names}" if names else "the call is not as one before it"
+            text = (
+                f"the call depends on the value of {names}" if names else "the call is not as one before it"
+            )
             return [] if blocked else [reason(rules.VALUE_CHANGED, text, self._site)]
         self._computation = numbers.finish()
         return []

@@ -276,13 +276,18 @@ class Specialization:
 
         Where calls leave the known way again and again, the numbers are conditions from now on.
         """
-        edges = [(node, dict(node.edges)) for node in recording.root.walk()]
+        edges, known_before = (
+            [(node, dict(node.edges)) for node in recording.root.walk()],
+            self.changing.count,
+        )
         try:
             return self._execute(recording, call, plan, site, found)
         finally:
             for node, known in edges:
                 node.edges = known
-            if recording.strays_often and recording in self.recordings:
+            if recording in self.recordings and self.changing.count > known_before:  # there is more to follow
+                self.choice.drop(recording)
+            elif recording in self.recordings and recording.strays_often:
                 self.changing.fix(recording.places())
                 self.choice.drop(recording)
 
@@ -422,9 +427,7 @@ class Specialization:
         if plan.known is not None:
             with self.executed, unwaited(plan.backend):
                 return [(self._run_traced(traced, recording, plan), plan.known.noted)]
-        trace = self.executed.followed = self.subject.follow(
-            call, plan.meet, traced.aside, plan.numbers
-        )
+        trace = self.executed.followed = self.subject.follow(call, plan.meet, traced.aside, plan.numbers)
         try:
             with self.executed, unwaited(plan.backend):
                 seen = [self._run_traced(traced, recording, plan, self._hooks(trace, recording))]
@@ -448,7 +451,9 @@ class Specialization:
     def _hooks(self, trace: Trace, recording: Recording | None) -> TraceHooks:
         """What the notes of a call and its tracer tell each other."""
         often = {address for address, times in self._bound.items() if times >= OFTEN}
-        if recording is not None and recording.computation is not None:  # a number may be as it was, this time
+        if (
+            recording is not None and recording.computation is not None
+        ):  # a number may be as it was, this time
             often.update([target.address for target in recording.binds])
         bound = partial(trace.bound, often=often)
         return TraceHooks(bound, trace.take, partial(is_shown, trace), trace.has_made, trace.settings)

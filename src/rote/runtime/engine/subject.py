@@ -51,7 +51,7 @@ class Limits:
     split: frozenset[str]
     exact: bool
     silent: bool
-    numbers: bool = True
+    numbers: bool = False
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,9 @@ _OF_MATH = (
 CALLED: Mapping[Any, str] = {
     **{each: each.__name__ for each in (float, int, bool, abs, round, min, max, pow)},
     **{getattr(math, name): f"math.{name}" for name in _OF_MATH},
-    **{getattr(operator, name): f"operator.{name}" for name in ("neg", "add", "sub", "mul", "truediv", "pow")},
+    **{
+        getattr(operator, name): f"operator.{name}" for name in ("neg", "add", "sub", "mul", "truediv", "pow")
+    },
 }
 """Functions of numbers, with the names that they have in an expression."""
 

@@ -78,9 +78,7 @@ def as_cells(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, 
     )
 
 
-def plain_operands(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def plain_operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Operands with the numbers of this call."""
     return without_cells(*as_cells(args, kwargs))
 
@@ -345,7 +343,9 @@ class TrackedNumbers:
     def finish(self) -> Computation:
         """What a replay has to compute and to ask."""
         kinds = tuple(map(type, self.values))
-        made = Computation(tuple(self.places), kinds, self.outcomes, self.cells, tuple(self._steps), self.reading)
+        made = Computation(
+            tuple(self.places), kinds, self.outcomes, self.cells, tuple(self._steps), self.reading
+        )
         self._computation = made
         return made
 

@@ -10,7 +10,6 @@ import torch
 from ...base import bits_of
 from .operations import Value, assemble, results_of
 
-
 NUMBER = "number"
 """Begins the edge along which any number leads, with how many such were read before."""
 

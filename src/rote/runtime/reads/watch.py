@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from ...base import identity
-from ..objects import is_bound_method
 from ..numbers import TrackedNumbers
+from ..objects import is_bound_method
 from ..pytorch import untraced
 from .bytecode import Swaps, Tracking
 from .handlers import HANDLERS, NOTE_NAMES, Notes, TrackingNotes, called, follow_function

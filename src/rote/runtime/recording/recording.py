@@ -42,7 +42,6 @@ from .inputs import RecordingMemory
 from .tiers import Tiers
 from .tree import Branch, Island, Known, Node
 
-
 MOST_STRAYS = 3
 """Calls that leave a recording which computes numbers until these are conditions again."""
 

@@ -66,7 +66,9 @@ class HandedNumbers:
         found, named = list(args), dict(kwargs)
         for key, number in self._given.items():
             names = [each.name for each in schema.arguments]
-            place = self._places.get(key, key) if type(key) is int else names.index(key) if key in names else -1
+            place = (
+                self._places.get(key, key) if type(key) is int else names.index(key) if key in names else -1
+            )
             if not 0 <= place < len(names) or str(schema.arguments[place].type) not in _TAKEN:
                 continue
             at: Any = found if place < len(found) else named
@@ -92,9 +94,7 @@ def given_numbers(
 ) -> dict[int | str, Any]:
     """The numbers that change among the arguments of a function, by position or name."""
     return {
-        key: each
-        for key, each in (*enumerate(args), *kwargs.items())
-        if numbers.expression(each) is not None
+        key: each for key, each in (*enumerate(args), *kwargs.items()) if numbers.expression(each) is not None
     }
 
 

@@ -16,7 +16,6 @@ from ...program import NUMBER, Generators, Operation, Token, edge_of, result_alo
 from .cursor import Cursor, Mode
 from .follower import Follower
 
-
 _ITEM = "aten::_local_scalar_dense"
 """The operation that reads a number."""
 
@@ -32,7 +31,9 @@ class HostReads:
         self._cursor = cursor
         self._follower = follower
         self._generators = generators
-        self._orders: list[int | None] = []  # of recorded reads, how many numbers that change were read before
+        self._orders: list[
+            int | None
+        ] = []  # of recorded reads, how many numbers that change were read before
 
     def branch(
         self,

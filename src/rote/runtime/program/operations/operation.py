@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple
 
-from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
 from ...numbers import Computed
+from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
 from ..storages import Token
 from .operands import Drawn, Number, Operand, number_of, numbers_in, rebuilt, tokens_in
 from .results import Structure

@@ -166,7 +166,9 @@ class _Writer:
     def _left(self, each: Instruction) -> bytes:
         """What takes the value that an instruction has left, and leaves another in its place."""
         name, argument = each.name, each.argument
-        if (argument & 1 and name in _MAY_PUSH_SLOT) or (name == "LOAD_DEREF" and argument < self._first_free):
+        if (argument & 1 and name in _MAY_PUSH_SLOT) or (
+            name == "LOAD_DEREF" and argument < self._first_free
+        ):
             return b""  # what is called next, or was put there by this frame: nothing is noted of it
         if name == "BINARY_OP":
             name = f"{name} {BINARY[argument]}"

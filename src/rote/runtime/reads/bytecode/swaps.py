@@ -106,9 +106,7 @@ class Swaps:
         """The original of code that may be instrumented."""
         return self._originals.get(identity(code), code)
 
-    def replace(
-        self, function: FunctionType, *, chooses: bool = False, tracks: bool = False
-    ) -> str | None:
+    def replace(self, function: FunctionType, *, chooses: bool = False, tracks: bool = False) -> str | None:
         """Let a function run instrumented code from now on.
 
         Args:

@@ -84,6 +84,8 @@ _MOVES: Mapping[Any, frozenset[int]] = {
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
 _ITERATES = frozenset({list, tuple, zip, enumerate, iter, next, reversed, list.extend, itertools.chain})
 """Functions that hand on what they iterate, and look at none of it."""
+_HASHES = frozenset({set.add, set.discard, set.remove, hash})
+"""Functions that look up what they are given."""
 _CONSUMES = frozenset({any, all, sum})
 """Functions that look at what they iterate."""
 _SLOTS_OF_C = frozenset({
@@ -126,7 +128,9 @@ class TrackingNotes:
             numbers = trace.numbers if trace is not None else None
             if trace is None or numbers is None or not numbers.follows or numbers.stopped is not None:
                 original(*given)
-            elif not numbers.at_work:  # else a note runs code of the standard library that is instrumented, too
+            elif (
+                not numbers.at_work
+            ):  # else a note runs code of the standard library that is instrumented, too
                 follow(trace, numbers, handler, original, given)
 
         return note
@@ -234,7 +238,9 @@ def _iterates(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], 
     go_on()
 
 
-def _attribute(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, owner: Any) -> None:
+def _attribute(
+    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, owner: Any
+) -> None:
     numbers.pin(owner)
     numbers.expect(name)
     go_on()
@@ -343,13 +349,23 @@ def _pairs(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], *gi
 
 
 def _called(
-    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], names: tuple[str, ...], function: Any, *args: Any
+    trace: Trace,
+    numbers: TrackedNumbers,
+    go_on: Callable[[], None],
+    names: tuple[str, ...],
+    function: Any,
+    *args: Any,
 ) -> None:
     _call(trace, numbers, function, args, bool(names), go_on)
 
 
 def _called_spread(
-    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], function: Any, args: Any, kwargs: Any = None
+    trace: Trace,
+    numbers: TrackedNumbers,
+    go_on: Callable[[], None],
+    function: Any,
+    args: Any,
+    kwargs: Any = None,
 ) -> None:
     if type(args) not in (tuple, list) or type(kwargs) not in (dict, type(None)):
         numbers.stop("a function is called with arguments that are not there yet")
@@ -405,7 +421,9 @@ def _call(
             _unknown(numbers, function, (function, *args))
 
 
-def _into_python(trace: Trace, numbers: TrackedNumbers, function: FunctionType, args: tuple[Any, ...]) -> None:
+def _into_python(
+    trace: Trace, numbers: TrackedNumbers, function: FunctionType, args: tuple[Any, ...]
+) -> None:
     """Python code is called: it is followed, or it sees what it likes."""
     code = function.__code__
     if trace.swaps.is_tracking(code):
@@ -416,9 +434,7 @@ def _into_python(trace: Trace, numbers: TrackedNumbers, function: FunctionType, 
         numbers.stop(f"{function.__qualname__} is not followed")
 
 
-def _construct(
-    trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: bool
-) -> None:
+def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: bool) -> None:
     """A class is called."""
     if kind in CALLED or kind in _MOVES or kind in _ITERATES:
         _into_c(trace, numbers, kind, args, named)
@@ -455,6 +471,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
     elif function in _MOVES:
         moved = _MOVES[function]
         numbers.pin(*[each for place, each in enumerate(args) if place not in moved])
+    elif function in _HASHES:  # an object's own methods say what they look at
+        numbers.pin_inside(*args)
     elif function in _ITERATES:
         _iterated(numbers, args)
     elif function in _CONSUMES:

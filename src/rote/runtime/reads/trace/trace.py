@@ -56,6 +56,7 @@ from ...arguments import (
     read_from,
 )
 from ...arguments import address_of as generator_address
+from ...numbers import TrackedNumbers
 from ...objects import (
     ARRAY_BYTES,
     UNSET,
@@ -73,7 +74,6 @@ from ...objects import (
     said_name,
     scripted,
 )
-from ...numbers import TrackedNumbers
 from ...pytorch import LEFT_ALONE, Contact, Switch, scripted_names
 from ...state import (
     ASKED,
