@@ -1,8 +1,8 @@
 """Random programs about numbers that change: their text, and a scene in which they are called.
 
-A program is text made of pieces: expressions of numbers from arguments, attributes, items, closures and tensors,
-operations with them, branches, and writes outside. Pieces that nothing is known of are among them, since a number has
-to be a condition there.
+A program is text made of pieces: expressions of numbers from arguments, attributes, items, closures and
+tensors, operations with them, branches, and writes outside. Pieces that nothing is known of are among them,
+since a number has to be a condition there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _COMPUTED = (
     "(not {a}) * 1", "any([{a}]) + 0", "reduce(lambda p, q: p + q, [{a}, {b}])", "isinstance({a}, float) * 2",
     "(type({a}) is int) * 3", "int({a}).bit_length()", "spread(*[{a}, {b}])", "Pair({a}, {b}).y",
     "(1 if {a} in (0, 1, 2.0) else 2)", "(int({a}) & 3)", "float(np.float32(2) * {a})",
-    "(alone({a}) is alone({b})) * 1", "Sized({a}).size()", "getattr(Box({a}), 'v')", "format({a}, '.2f').count('1')",
+    "(alone({a}) is alone({b})) * 1", "Sized({a}).size()", "getattr(Box({a}), 'v')",
+    "format({a}, '.2f').count('1')",
 )  # fmt: skip
 _OPERATIONS = (
     "x * {n}", "x + {n}", "{n} - x", "x / ({n} or 1)", "{n} / (x + 3)", "x.add(y, alpha={n})",
@@ -43,15 +44,19 @@ _OPERATIONS = (
     "torch.tensor([{f}, {f}, {f}]) * x", "x * (y.sum() * {n})", "torch.mul(x, {n})",
     "torch.sub(x, y, alpha={n})", "x.clone().mul_({f})", "torch.nn.functional.leaky_relu(x, {f})",
     "torch.nn.functional.elu(x, alpha={f})", "x % ({n} or 1)", "x // ({n} or 1)", "x == {n}",
-    "(1 + abs({n}) % 3) ** x", "torch.addcdiv(x, y, abs(y) + 1, value={n})", "torch._foreach_add([x, y], {f})[0]",
+    "(1 + abs({n}) % 3) ** x", "torch.addcdiv(x, y, abs(y) + 1, value={n})",
+    "torch._foreach_add([x, y], {f})[0]",
     "torch._foreach_mul([x, y], {f})[1]", "torch.full((3,), {f})", "torch.arange(3) * {n}",
-    "x.new_full((3,), {f})", "torch.rsub(x, {f})", "torch.clip(x, -1.0, abs({f}))", "xi * int({n})", "xi + {n}",
+    "x.new_full((3,), {f})", "torch.rsub(x, {f})", "torch.clip(x, -1.0, abs({f}))",
+    "xi * int({n})", "xi + {n}",
     "x.float().sub_({f})", "torch.func.grad(lambda w: (w * {f}).sum())(x)", "(w * {n}).detach()",
     "torch.autograd.grad((w * {f}).square().sum(), w)[0]", "torch.vmap(lambda r: r * {f})(x)",
 )  # fmt: skip
 _WRITES = (
-    "self.step += 1", "self.step = self.step + 1", "self.acc = {n}", "GROUP['last'] = {n}", "HIST.append({n})",
-    "self.d['q'] = {n}", "LIST[1] = {n}", "self.lr = self.lr * 0.97", "self.buf.add_(1)", "self.pair = ({n}, [{n}])",
+    "self.step += 1", "self.step = self.step + 1", "self.acc = {n}", "GROUP['last'] = {n}",
+    "HIST.append({n})",
+    "self.d['q'] = {n}", "LIST[1] = {n}", "self.lr = self.lr * 0.97", "self.buf.add_(1)",
+    "self.pair = ({n}, [{n}])",
 )  # fmt: skip
 _TEXT = """
 import copy, math, torch, collections, numpy as np

@@ -92,7 +92,7 @@ class Keys:
         return True
 
     def varies(self, call: Call) -> bool:
-        """Whether a call without a key differs from another in numbers alone, which keys leave out from now on."""
+        """Whether a call without a key differs from another in numbers alone; keys leave these out then."""
         for entry in reversed(self.entries.values()):
             changed = changed_numbers(entry.key, call) if entry.computes else frozenset()
             if changed:
@@ -100,7 +100,7 @@ class Keys:
         return False
 
     def fixes(self, call: Call, entry: Specialization) -> bool:
-        """Whether calls of a key have turned out to depend on numbers that it leaves out; it is dropped then."""
+        """Whether calls of a key have turned out to depend on numbers that it leaves out; it goes then."""
         fixed = entry.changing.fixed_leaves & call.changing
         if fixed:
             self._openings.fix(call.spec, fixed)

@@ -24,7 +24,7 @@ class Settings:
         strict: ``ROTE_STRICT=1``: every wrapper is strict.
         read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
         untried: ``ROTE_UNTRIED=1``: on a GPU, also use what has not been run on one yet.
-        numbers: ``ROTE_NUMBERS=1``: numbers that change from call to call are computed by replays, on the host.
+        numbers: ``ROTE_NUMBERS=1``: on the host, replays compute numbers that change from call to call.
     """
 
     disable: bool = False

@@ -144,11 +144,10 @@ class Call(NamedTuple):
         """The leaves, with those objects for numbers that are followed."""
         if not numbers.leaves or not numbers.follows:
             return leaves
-        names = self.names()
-        return tuple([
-            numbers.take(NumberSource("", None, place, names[place]), leaf) if place in numbers.leaves else leaf
-            for place, leaf in enumerate(leaves)
-        ])  # fmt: skip
+        names, found = self.names(), list(leaves)
+        for place in sorted(numbers.leaves):
+            found[place] = numbers.take(NumberSource("", None, place, names[place]), leaves[place])
+        return tuple(found)
 
     def given_with(self, leaves: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, with these leaves in the place of those that are arguments themselves."""
@@ -234,9 +233,9 @@ def bind(
     changing = openings.numbers.get(spec) if openings is not None and openings.numbers else None
     if changing:
         described = [
-            (kind, (token[0], CHANGES)) if place in changing and kind is PLAIN and token[0] in (int, float) else (kind, token)
+            (kind, (token[0], CHANGES)) if place in changing and token[0] in (int, float) else (kind, token)
             for place, (kind, token) in enumerate(described)
-        ]  # fmt: skip
+        ]
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if asked else None
     key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
     return Call(
@@ -506,7 +505,8 @@ def _explain_token(was: Any, now: Any) -> str:
     """The text behind the name of an argument."""
     before, after = _show(was), _show(now)
     if now[-1] is CHANGES:
-        return f" was {before} and is another {now[0].__name__}; from now on calls are told apart by what they do"
+        kind = now[0].__name__
+        return f" was {before} and is another {kind}; from now on calls are told apart by what they do"
     if before != after:
         return f" was {before} and is {after}"
     if isinstance(was[0], torch.Size):

@@ -206,9 +206,9 @@ class Tracer(DispatchMode):
                 return self.host.lifted(args[0])
         if facts.seeded and (generator := generator_in(args, kwargs)) is not None:
             return self._draw(known, generator, args, kwargs)
-        if self._handed is not None and mode is not _FOLLOW:
-            if not (facts.hidden or known.apart or known.special or known.seen):
-                args, kwargs = self._handed.operands(func, args, kwargs)
+        odd = facts.hidden or known.apart or known.special or known.seen
+        if self._handed is not None and mode is not _FOLLOW and not odd:
+            args, kwargs = self._handed.operands(func, args, kwargs)
         operation, tensors, tokens, placement = self._before(known, args, kwargs)
         if placement is not _CAPTURED and self._handed is not None and has_computed(args, kwargs):
             self._handed.taken.clear()

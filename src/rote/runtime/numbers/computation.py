@@ -1,8 +1,8 @@
 """What a replay computes from the numbers that it is given, and what has to come out the same.
 
-One function is generated for a recording: it reads the numbers, asks the outcomes in the order in which the call
-came to them, and fills the cells of the operands. It never computes what the call came to only behind an outcome
-that differs.
+One function is generated for a recording: it reads the numbers, asks the outcomes in the order in which the
+call came to them, and fills the cells of the operands. It never computes what the call came to only behind an
+outcome that differs.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class NumberSource:
 class Computation:
     """What a recording computes from numbers that change.
 
-    A call finds some of them when it begins. Others it reads from tensors on its way. Each read begins a stage:
-    what depends on that number and on none that is read later is computed and asked then.
+    A call finds some of them when it begins. Others it reads from tensors on its way. Each read begins a
+    stage: what depends on that number and on none that is read later is computed and asked then.
 
     Args:
         places: Where numbers are found, those that are read in the order in which they are.

@@ -1,8 +1,8 @@
 """How a number of a call was computed from numbers that it was given, as data.
 
-An expression is evaluated by the very functions that Python ran, on objects of the same types, so its value has
-the bits that Python's own has. Only functions are here that look at nothing but numbers, and give a number or a
-truth value for them.
+An expression is evaluated by the very functions that Python ran, on objects of the same types, so its value
+has the bits that Python's own has. Only functions are here that look at nothing but numbers, and give a
+number or a truth value for them.
 """
 
 from __future__ import annotations

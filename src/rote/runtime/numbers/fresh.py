@@ -1,12 +1,12 @@
 """Numbers that are objects of their own.
 
-A number is followed through a call by which object it is. Python keeps one object for each small integer, and code
-keeps one for each of its constants, so a number that is to be followed is copied first. The copy has the same type,
-``float`` or ``int``, and the same bits: nothing but ``is`` tells it from the original.
+A number is followed through a call by which object it is. Python keeps one object for each small integer, and
+code keeps one for each of its constants, so a number that is to be followed is copied first. The copy has the
+same type, ``float`` or ``int``, and the same bits: nothing but ``is`` tells it from the original.
 
-Of a small integer Python itself makes no second object. One is allocated as Python allocates integers, and the
-bytes behind its head are copied. That was tried with CPython 3.11; where it does not give an equal integer, small
-integers are not followed.
+Of a small integer Python itself makes no second object. One is allocated as Python allocates integers, and
+the bytes behind its head are copied. That was tried with CPython 3.11; where it does not give an equal
+integer, small integers are not followed.
 """
 
 from __future__ import annotations

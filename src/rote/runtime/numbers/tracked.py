@@ -1,17 +1,18 @@
 """The numbers of one traced call that are followed.
 
-A number that a call is given, and that is known to change, is replaced by a copy (:mod:`.fresh`), and with it goes an
-expression. What Python computes from it gets a larger one. The numbers keep their types, so all code runs as it
-would; nobody but the notes of :mod:`..reads` knows which objects are followed.
+A number that a call is given, and that is known to change, is replaced by a copy (:mod:`.fresh`), and with it
+goes an expression. What Python computes from it gets a larger one. The numbers keep their types, so all code
+runs as it would; nobody but the notes of :mod:`..reads` knows which objects are followed.
 
-Whatever looks at a number in another way asks for its *outcome*: that its expression has this value is a condition
-of the recording then. So do comparisons, for their truth value. Where it is not known what looks, all numbers that
-the call was given are such conditions (:meth:`TrackedNumbers.stop`): then the call depends on them as on any state.
+Whatever looks at a number in another way asks for its *outcome*: that its expression has this value is a
+condition of the recording then. So do comparisons, for their truth value. Where it is not known what looks,
+all numbers that the call was given are such conditions (:meth:`TrackedNumbers.stop`): then the call depends
+on them as on any state.
 
-What does not work: a subclass of ``float``. It needs no notes for arithmetic, but ``type(x)`` tells it, pickles
-differ, and numpy rounds ``float32 * x`` otherwise if ``x`` is no exact ``float``: the traced call itself is wrong.
-PyTorch's symbolic numbers carry an expression into C++, also through autograd. But where an operand may be a tensor,
-a symbolic number is a tensor of 7777777, and whoever reads that reads it silently.
+What does not work: a subclass of ``float``. It needs no notes for arithmetic, but ``type(x)`` tells it,
+pickles differ, and numpy rounds ``float32 * x`` otherwise if ``x`` is no exact ``float``: the traced call
+itself is wrong. PyTorch's symbolic numbers carry an expression into C++, also through autograd. But where an
+operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever reads that reads it silently.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ class TrackedNumbers:
         wanted: Slots outside whose number is known to change.
         leaves: Argument leaves whose number is known to change.
         reading: Lines that read numbers which are known to change.
-        computation: What earlier calls have computed, if numbers run as they are. Slots are left out of what the
-            call reads all the same.
+        computation: What earlier calls have computed, if numbers run as they are. Slots are left out of what
+            the call reads all the same.
 
     Attributes:
         places: Where the numbers come from that the call was given.
@@ -160,7 +161,7 @@ class TrackedNumbers:
         return found
 
     def compute_next(self, function: str, operands: tuple[Any, ...]) -> None:
-        """The next instruction computes with numbers; the function is named where the instruction is a call."""
+        """The next instruction computes with numbers; where it is a call, the function is named."""
         if any([self.expression(each) is not None for each in operands]):
             self._operands = function, operands
 
@@ -202,8 +203,8 @@ class TrackedNumbers:
     def compute(self, function: str, operands: tuple[Any, ...], result: Any) -> Any:
         """A function of numbers gave a result: the object that stands for it.
 
-        What cannot be computed again is known by its value; what gives another result than it did was noted in
-        the wrong place, and nothing is followed any more.
+        What cannot be computed again is known by its value; what gives another result than it did was noted
+        in the wrong place, and nothing is followed any more.
         """
         parts = [self.expression(each) for each in operands]
         if self.stopped is not None or not any([each is not None for each in parts]):
@@ -313,7 +314,7 @@ class TrackedNumbers:
         return known
 
     def owe(self, *values: Any) -> None:
-        """A function of PyTorch's gets numbers: what does not become an operand of an operation is looked at."""
+        """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
         for value in values:
             if type(value) in _KINDS:
                 if self.expression(value) is not None:
@@ -357,7 +358,7 @@ class TrackedNumbers:
 
 
 def is_data(value: Any) -> bool:
-    """Whether an object holds no number of Python's, or none but copies, and C can call no Python code by it."""
+    """Whether an object holds no number of Python's but copies, and C can call no Python code by it."""
     if isinstance(value, (torch.Tensor, numpy.generic, ModuleType)):
         return True
     if isinstance(value, numpy.ndarray):

@@ -9,8 +9,8 @@ from typing import Any
 class NumberCell:
     """Where the replays of a segment find a number.
 
-    It stands for the number among the operands that :meth:`.Session.run` is given, not in lists, on devices with
-    the capability ``computes_numbers``. The operation takes the number that lies here when it runs.
+    It stands for the number among the operands that :meth:`.Session.run` is given, not in lists, on devices
+    with the capability ``computes_numbers``. The operation takes the number that lies here when it runs.
 
     Attributes:
         value: The number.

@@ -1,11 +1,12 @@
 """Numbers on their way from a function of PyTorch's into the operation that it dispatches.
 
-A function whose numbers change is called as it is, with plain numbers. If all that it dispatches is the operation of
-its own name, and that has the number where the function was given it, the number is an operand that each replay
-computes. Nothing else can have looked at it: the function's own code parses arguments, and dispatches.
+A function whose numbers change is called as it is, with plain numbers. If all that it dispatches is the
+operation of its own name, and that has the number where the function was given it, the number is an operand
+that each replay computes. Nothing else can have looked at it: the function's own code parses arguments, and
+dispatches.
 
-So no number is followed through an operator that PyTorch takes apart, nor where an operand requires grad, since the
-backward is another operation with the same number.
+So no number is followed through an operator that PyTorch takes apart, nor where an operand requires grad,
+since the backward is another operation with the same number.
 """
 
 from __future__ import annotations

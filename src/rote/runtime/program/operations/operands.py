@@ -118,7 +118,8 @@ class ArrayMemory(NamedTuple):
 
 
 Operand = Any
-"""A token, number (which may be computed at each replay), setting (as a dtype), tuple of operands, generator, host data, or an opaque object."""
+"""A token, number (which may be computed at each replay), setting (as a dtype), tuple of operands, generator,
+host data, or an opaque object."""
 
 _SETTINGS = frozenset({
     str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, Drawn,

@@ -76,8 +76,8 @@ class Around:
 
     Attributes:
         before: By the name of an instruction and that of its code, what is told the topmost value before it.
-        behind: By the name of an instruction, with its operator if it has one (``COMPARE_OP <``), what is given
-            the value that it leaves, and gives another for it.
+        behind: By the name of an instruction, with its operator if it has one (``COMPARE_OP <``), what is
+            given the value that it leaves, and gives another for it.
     """
 
     before: Callable[[str, str], Callable[[Any], Any] | None] = lambda name, code: None

@@ -1,18 +1,18 @@
 """What becomes of the numbers that a call is given: arithmetic is followed, every other look is an outcome.
 
-Code of a call whose numbers are followed is instrumented once more: its notes come here first, and what they are
-told goes on to the ordinary notes. Behind instructions that make a number, or read one from outside, a function takes
-what they leave, and leaves the followed object for it.
+Code of a call whose numbers are followed is instrumented once more: its notes come here first, and what they
+are told goes on to the ordinary notes. Behind instructions that make a number, or read one from outside, a
+function takes what they leave, and leaves the followed object for it.
 
-A number may be seen in four ways. Instructions are told here, each. Functions of C are known to compute with numbers
-(:data:`...numbers.CALLED`), to move them (:data:`_MOVES`), or belong to PyTorch, and then the function mode of
-:mod:`...capture` says whether the number has become an operand. Any other function sees what it is given: numbers in
-that are outcomes. Where it is given what may lead elsewhere, as a function of the user's or an object, nothing is
-followed any more. Last, C takes numbers that Python code returns to it; so what is yielded is an outcome, and what is
-returned by a method that C calls by its name.
+A number may be seen in four ways. Instructions are told here, each. Functions of C are known to compute with
+numbers (:data:`...numbers.CALLED`), to move them (:data:`_MOVES`), or belong to PyTorch, and then the
+function mode of :mod:`...capture` says whether the number has become an operand. Any other function sees what
+it is given: numbers in that are outcomes. Where it is given what may lead elsewhere, as a function of the
+user's or an object, nothing is followed any more. Last, C takes numbers that Python code returns to it; so
+what is yielded is an outcome, and what is returned by a method that C calls by its name.
 
-What does not work: to look at all notes, and take what is known to say nothing new for such. Whether a read is new
-does not matter here, but which object it gives.
+What does not work: to look at all notes, and take what is known to say nothing new for such. Whether a read
+is new does not matter here, but which object it gives.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ _MOVES: Mapping[Any, frozenset[int]] = {
     getattr: frozenset({2}), hasattr: _NOTHING, setattr: frozenset({2}), delattr: _NOTHING,
     super: _NOTHING, object: _NOTHING, property: _NOTHING, staticmethod: _NOTHING, classmethod: _NOTHING,
     list.append: frozenset({1}), list.insert: frozenset({2}), list.pop: _NOTHING, list.copy: _NOTHING,
-    list.reverse: _NOTHING, list.clear: _NOTHING,
-    dict.get: frozenset({2}), dict.setdefault: frozenset({2}), dict.pop: frozenset({2}), dict.keys: _NOTHING,
-    dict.values: _NOTHING, dict.items: _NOTHING, dict.copy: _NOTHING, dict.clear: _NOTHING,
-    object.__setattr__: frozenset({2}), object.__getattribute__: _NOTHING, object.__new__: frozenset({1, 2, 3, 4}),
-    type.__instancecheck__: frozenset({1}), type.__subclasscheck__: _NOTHING, object.__init__: _NOTHING, object.__init_subclass__: _NOTHING,
-    OrderedDict.values: _NOTHING, OrderedDict.items: _NOTHING, OrderedDict.keys: _NOTHING,
-    OrderedDict.copy: _NOTHING, deque.append: frozenset({1}),
+    list.reverse: _NOTHING, list.clear: _NOTHING, dict.get: frozenset({2}), dict.setdefault: frozenset({2}),
+    dict.pop: frozenset({2}), dict.keys: _NOTHING, dict.values: _NOTHING, dict.items: _NOTHING, dict.copy:
+    _NOTHING, dict.clear: _NOTHING, object.__setattr__: frozenset({2}), object.__getattribute__: _NOTHING,
+    object.__new__: frozenset({1, 2, 3, 4}), type.__instancecheck__: frozenset({1}), type.__subclasscheck__:
+    _NOTHING, object.__init__: _NOTHING, object.__init_subclass__: _NOTHING, OrderedDict.values: _NOTHING,
+    OrderedDict.items: _NOTHING, OrderedDict.keys: _NOTHING, OrderedDict.copy: _NOTHING, deque.append:
+    frozenset({1}),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
 _ITERATES = frozenset({list, tuple, zip, enumerate, iter, next, reversed, list.extend, itertools.chain})
@@ -338,8 +338,7 @@ def _contains(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], 
 
 def _same(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], one: Any, other: Any) -> None:
     if type(one) in _KINDS and type(other) in _KINDS:
-        if numbers.expression(one) is not None or numbers.expression(other) is not None:
-            numbers.compute_next("is", (one, other))
+        numbers.compute_next("is", (one, other))
     go_on()
 
 
