@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import (
     BuiltinFunctionType,
@@ -108,7 +108,7 @@ class TrackingNotes:
         trace: The trace of this thread, if it has one.
     """
 
-    def __init__(self, notes: Any, names: Mapping[str, Any], trace: Callable[[], Trace | None]) -> None:
+    def __init__(self, notes: Any, names: Iterable[str], trace: Callable[[], Trace | None]) -> None:
         self._trace = trace
         self.gather = notes.gather
         for name in names:
@@ -215,7 +215,7 @@ def _is_below(frame: FrameType | None) -> bool:
     at = at.f_back if at is not None else None
     while at is not None and at is not frame:
         at = at.f_back
-    return at is not None and frame is not None
+    return at is not None
 
 
 # ---------------------------------------------------------------------- what instructions do
