@@ -11,6 +11,8 @@ import math
 import os
 import select
 import signal
+import subprocess
+import sys
 import time
 import traceback
 import warnings
@@ -90,6 +92,13 @@ def run_all(
                 running.remove((key, fork))
                 answers[key] = fork.finish()
     return answers
+
+
+def default_device() -> str:
+    """``cuda`` where there is a GPU. Another process asks: one that has asked the driver may not fork."""
+    asked = "import torch; print(torch.cuda.is_available())"
+    found = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
+    return "cuda" if found.stdout.strip() == "True" else "cpu"
 
 
 def _child(work: Callable[[], Answer], pipe: int) -> None:

@@ -43,7 +43,7 @@ NUMBERS = (
 def run(settings: Settings) -> Outcome:
     """Every operator for every type."""
     out = Outcome()
-    device = DeviceKernels(PROCESS.of(settings.device))
+    device = DeviceKernels(PROCESS.choose("auto", settings.device))
     cases = dict(_cases(settings.device))
     began = time.perf_counter()
     proved, refused = _prove(device, cases)

@@ -113,16 +113,17 @@ def summary(answers: Answers) -> str:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # the driver cannot be asked before a fork
     parser = argparse.ArgumentParser(prog="python -m benchmarks.published", description=__doc__)
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/<gpu or host>/published.json")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="layer, remedy, runtime; default: all")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", help="cuda or cpu; default: cuda where there is a GPU")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--timeout", type=float, default=90.0, help="seconds for one cell")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds after which no cell is begun")
     parser.add_argument("--resume", type=Path, metavar="JSON", help="keep what this has, run what it lacks")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    options.device = options.device or forked.default_device()
+    return options
 
 
 if __name__ == "__main__":

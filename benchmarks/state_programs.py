@@ -164,7 +164,6 @@ def _chosen(program: StateProgram, names: list[str]) -> bool:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # the driver cannot be asked before a fork
     parser = argparse.ArgumentParser(prog="python -m benchmarks.state_programs", description=__doc__)
     parser.add_argument(
         "--only", action="extend", nargs="+", metavar="NAME", help="programs, groups or points; default: all"
@@ -173,11 +172,13 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, help="where to write results; what differs from the kept is printed"
     )
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", help="cuda or cpu; default: cuda where there is a GPU")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes at a time")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one run")
     parser.add_argument("--list", action="store_true", help="print what is wrong or refused")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    options.device = options.device or forked.default_device()
+    return options
 
 
 if __name__ == "__main__":

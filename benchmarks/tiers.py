@@ -1,7 +1,8 @@
 """The exact tier beside what was captured and eager: operations left out and fused, and times in turns.
 
-Ways: *plain* replays what was captured, *short* leaves operations out, *exact* has fused kernels as well; how
-long it took to get them stands among the facts.
+Ways: *plain* replays what was captured, *short* leaves operations out, *exact* has fused kernels as well,
+*near* calculates operators in other ways (``numerics="near"``), with other bits; how long it took to get them
+stands among the facts.
 
 Subjects: PI0 (full size in bf16 on a GPU, small on a CPU), a loop that builds masks and tables of time steps
 anew in each turn, a transformer in inference, and an MLP from which nothing can be removed.
@@ -20,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 import rote
-from rote.runtime.recording import FIRST_TIER
 from rote.runtime.recording.contest import NEVER
 
 from .common import Outcome, Settings, time_calls
@@ -56,16 +56,18 @@ def measure(
     out: Outcome, name: str, fn: Callable[..., Tensor], inputs: list[dict[str, Tensor]], settings: Settings
 ) -> None:
     """One subject."""
-    exact, plain, short = (
+    exact, plain, short, near = (
         rote.graph(fn, keep=True),
         rote.graph(fn, keep=True, numerics="plain"),
         rote.graph(fn, keep=True),
+        rote.graph(fn, keep=True, numerics="near"),
     )
     ways = {
         "eager": calling(fn, inputs), "plain": calling(plain, inputs), "short": calling(short, inputs),
-        "exact": calling(exact, inputs),
+        "exact": calling(exact, inputs), "near": calling(near, inputs),
     }  # fmt: skip
     seconds = _optimize(exact, ways["exact"])
+    _optimize(near, ways["near"])
     _shorten(short, ways["short"])
     for _ in range(WARM):
         ways["plain"]()
@@ -74,9 +76,18 @@ def measure(
     out.add(name, time_calls(ways, settings, rounds=50))
     for before in ("eager", "plain", "short"):
         out.ratio(name, before, "exact")
-    out.facts[name] = {**_counts(exact), "seconds_to_exact": seconds}
-    for each in (exact, plain, short):
+    out.ratio(name, "plain", "near")
+    replaced = _counts(near)
+    far = [_difference(fn(**each), near(**each)) for each in inputs]
+    facts = {"replaced": replaced.get("near", ()), "kept": replaced.get("kept", {}), "difference": max(far)}
+    out.facts[name] = {**_counts(exact), "seconds_to_exact": seconds, "near": facts}
+    for each in (exact, plain, short, near):
         each.reset()
+
+
+def _difference(expected: Tensor, found: Tensor) -> float:
+    """The largest difference, as a share of the largest value."""
+    return float((expected - found).abs().max() / expected.abs().max())
 
 
 def _optimize(graphed: rote.Graphed, call: Callable[[], object]) -> dict[str, float]:
@@ -93,12 +104,15 @@ def _optimize(graphed: rote.Graphed, call: Callable[[], object]) -> dict[str, fl
 
 
 def _shorten(graphed: rote.Graphed, call: Callable[[], object]) -> None:
-    """Call until operations are left out, and go no further."""
-    for _ in range(FIRST_TIER + WARM):
+    """Call until operations are left out, and go no further: kernels may be there already."""
+    for _ in range(MOST_CALLS):
         call()
-    for entry in graphed._keys.entries.values():
-        for recording in entry.recordings:
-            recording.improve_at(NEVER)
+        recordings = [each for entry in graphed._keys.entries.values() for each in entry.recordings]
+        tiers = [each.tiers for each in recordings]
+        if any([each.exact or each.whole for each in tiers]) and not any([each.open for each in tiers]):
+            break
+    for each in recordings:
+        each.improve_at(NEVER)
 
 
 def _counts(graphed: rote.Graphed) -> dict[str, Any]:

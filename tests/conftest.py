@@ -26,7 +26,6 @@ from rote.runtime.backends.cuda.backend import CudaBackend
 from rote.runtime.backends.host.backend import HostBackend
 from rote.testing import assert_pool_empty, poisoned
 
-os.environ.setdefault("ROTE_UNTRIED", "1")  # where there is a GPU, everything is tried
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 """Read when cuBLAS starts; without it deterministic algorithms cannot be switched on later."""
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from .api import Graphed, Options, Report, graph, no_graphs, pure, set_budget
+from .api import (
+    Alternative,
+    Graphed,
+    Options,
+    Report,
+    graph,
+    no_graphs,
+    pure,
+    register_alternative,
+    set_budget,
+)
 from .base import (
     CaptureError,
     EnvironmentError_,
@@ -20,8 +30,8 @@ from .hazards import Findings, HazardError
 from .padding import Padded, PaddedReport, padded
 
 __all__ = [
-    "CaptureError", "EnvironmentError_", "Findings", "Graphed", "HazardError", "InternalError",
+    "Alternative", "CaptureError", "EnvironmentError_", "Findings", "Graphed", "HazardError", "InternalError",
     "MisuseError", "NotReplayedError", "OptionError", "Options", "Padded", "PaddedReport", "Profile",
     "Report", "RoteError", "VerificationError", "check", "graph", "no_graphs", "padded", "profile", "pure",
-    "set_budget",
+    "register_alternative", "set_budget",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from rote.api.report import (
     InputReport,
     IslandReport,
     LeftAloneReport,
+    NearReport,
     OutputReport,
     ReasonCounts,
     ReasonReport,
@@ -70,6 +71,8 @@ RECORDING = RecordingReport(
         outside=2,
         left=(LeftAloneReport("rand at a.py:2 draws random numbers", 4),),
         fused=FusedReport(launches=3, distinct=2, operations=5, refused={"gelu: it gives other bits": 2}),
+        near=(NearReport("bmm", "a faster one", 3, 0.1, 0.25),),
+        kept={"another one: its error is larger": 2},
         compiling=1,
         exact_us=6.0,
         plain_us=8.0,
@@ -144,6 +147,9 @@ def test_json():
                 "left": [{"reason": "rand at a.py:2 draws random numbers", "operations": 4}],
                 "fused": {"launches": 3, "distinct": 2, "operations": 5,
                           "refused": {"gelu: it gives other bits": 2}},
+                "near": [{"operator": "bmm", "alternative": "a faster one", "operations": 3,
+                          "error": 0.1, "own": 0.25}],
+                "kept": {"another one: its error is larger": 2},
                 "compiling": 1,
                 "exact_us": 6.0, "plain_us": 8.0,
             },
@@ -163,6 +169,8 @@ def test_text():
         "  exact tier: 5 operations instead of 9 (3 dead, 2 constants); 6.0 us each, 8.0 us before",
         "  fused: 5 operations into 3 launches of 2 kernels",
         "  not fused: 2 gelu: it gives other bits",
+        "  near: 3 bmm as a faster one; error 0.1, its own 0.25",
+        "  not near: 2 another one: its error is larger",
         "  kernels are being compiled, and proved in the next replays",
         "  left as captured: 4 operations, rand at a.py:2 draws random numbers",
         "  island: aten::item at a.py:1 (RT101)",
@@ -179,6 +187,6 @@ def test_text():
         == "  island: aten::item at a.py:1 (RT101), 2 times"
     )
     many = explain(report(recordings=(replace(RECORDING, islands=(), inputs=()),) * 20)).splitlines()
-    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 98
+    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 130
     limited = report(recordings=(RECORDING,), budget=5_000_000)
     assert explain(limited).splitlines()[1] == "budget: 2.5 of 5.0 MB held"

@@ -114,7 +114,10 @@ def test_a_segment_replays_it_from_what_its_inputs_hold(bench, kernel, given):
     out = capture(b, kernel, x, y)
     b.backend.synchronize()
     assert same(out, eager(x, y, 2.0, 3))
-    assert b.segments[0].operations == 1
+    ran_at_once = (
+        b.backend.capabilities.executes_while_capturing
+    )  # otherwise making memory is captured as well
+    assert b.segments[0].operations == (1 if ran_at_once else 1 + len(out))
     b.finish()
     for seed in (1, 2):
         for old, new in zip((x, y), given(seed), strict=True):

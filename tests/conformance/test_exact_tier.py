@@ -98,8 +98,8 @@ def test_plain_numerics(device):
 
 
 def test_what_is_no_numerics():
-    with pytest.raises(rote.OptionError, match=r"numerics='near' is not one of 'exact', 'plain'"):
-        rote.graph(steps, numerics="near")
+    with pytest.raises(rote.OptionError, match=r"numerics='fast' is not one of 'exact', 'near', 'plain'"):
+        rote.graph(steps, numerics="fast")
 
 
 def test_one_that_loses_is_dropped(device, monkeypatch):
@@ -625,3 +625,78 @@ def test_a_policy(device):
         assert found.removed[rule] > 0
     assert found.removed["recomputed"] > 100 and found.after < 0.9 * found.before
     assert found.outside > 0
+
+
+# ---------------------------------------------------------------------- operators of libraries
+
+
+@pytest.fixture
+def _library() -> Iterator[list[int]]:
+    """Operators of a library: one that is functional and says so, one that says nothing, one that counts."""
+    calls: list[int] = []
+    library = torch.library.Library("rote_tests", "DEF")
+
+    def swapped(x: Tensor) -> Tensor:
+        return x.t().contiguous() * 2
+
+    def counted(x: Tensor) -> Tensor:
+        calls.append(1)
+        return swapped(x)
+
+    told = (torch.Tag.pt2_compliant_tag,)
+    for name, function, tags in (
+        ("told", swapped, told),
+        ("silent", swapped, ()),
+        ("counted", counted, told),
+    ):
+        library.define(f"{name}(Tensor x) -> Tensor", tags=tags)
+        library.impl(name, function, "CompositeExplicitAutograd")
+    yield calls
+    library._destroy()
+
+
+def around(name: str) -> Callable[[Tensor], Tensor]:
+    """A program with much to remove, and an operator in the middle."""
+
+    def program(x: Tensor) -> Tensor:
+        for _ in range(3):
+            steps_now = torch.arange(4, device=x.device) * 0.1
+            x = getattr(torch.ops.rote_tests, name)(x + steps_now.cos())
+        return x
+
+    return program
+
+
+@pytest.mark.usefixtures("_library")
+def test_operators_of_a_library_run_again(device):
+    g = rote.graph(around("told"), keep=True)
+    for number in range(16):
+        soon(g) if number > 3 else None
+        x = torch.randn(4, 4, device=device)
+        assert_same(g(x), around("told")(x), f"call {number}")
+    found = tier(g)
+    assert found is not None and found.used and found.removed["constants"], g.explain()
+
+
+@pytest.mark.usefixtures("_library")
+def test_those_that_do_not_say_so_do_not(device):
+    g = rote.graph(around("silent"), keep=True)
+    for number in range(16):
+        soon(g) if number > 3 else None
+        x = torch.randn(4, 4, device=device)
+        assert_same(g(x), around("silent")(x), f"call {number}")
+    found = tier(g)
+    assert found is not None and not found.used
+    assert "and no functional operator of a library" in found.left[0].reason
+
+
+def test_what_such_an_operator_leaves_behind(device, _library):
+    """It is left as often as plain calls would leave it."""
+    g = rote.graph(around("counted"), keep=True)
+    for number in range(16):
+        soon(g) if number > 3 else None
+        x = torch.randn(4, 4, device=device)
+        before = len(_library)
+        got = g(x)
+        assert len(_library) == before + 3
+        assert_same(got, around("counted")(x), f"call {number}")

@@ -31,6 +31,12 @@ MADE = 7
 """The call in which the exact tier is made."""
 
 
+@pytest.fixture(autouse=True)
+def _proofs_in_one_call(monkeypatch):
+    """On a GPU all operands of a function take many calls to try."""
+    monkeypatch.setattr("rote.runtime.fusion.device.GPU_SLICE", 1 << 40)
+
+
 class Model(nn.Module):
     """Attention over a few places with a mask that is made anew in each layer."""
 

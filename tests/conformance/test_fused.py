@@ -95,6 +95,28 @@ def test_equal_parts_are_compiled_once(device):
     assert (found.fused.launches, found.fused.distinct) == (3, 1), g.explain()
 
 
+def norms(x: Tensor) -> Tensor:
+    """Layers of a norm, and of projections of it that do not wait for one another."""
+    wide = x.repeat(1, 64) + torch.arange(256, device=x.device)
+    weights = [torch.linspace(-1, 1, 256 * 256, device=x.device).view(256, 256) * n for n in (1, 2, 3)]
+    for _ in range(3):
+        normed = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        query, gate, value = [normed @ each for each in weights]
+        wide = wide + query * torch.sigmoid(gate) + value
+    return wide
+
+
+@compiled
+def test_a_norm_is_a_part_of_a_kernel(device, monkeypatch):
+    for name in ("HOST_SLICE", "GPU_SLICE"):  # all is proved in one call
+        monkeypatch.setattr(f"rote.runtime.fusion.device.{name}", 1 << 40)
+    g = play(norms, rows(device, 40))
+    found = tier(g)
+    assert found is not None and found.used, g.explain()
+    if device.type == "cuda":  # one for each norm with what comes before it, and one behind the last layer
+        assert found.fused is not None and found.fused.launches == 4, g.explain()
+
+
 @compiled
 def test_what_is_not_proved_runs_alone(device, monkeypatch):
     from rote.runtime.fusion import device as kernels
@@ -276,19 +298,3 @@ def test_a_wrong_kernel_is_found_by_the_self_check(_evaluated, monkeypatch):
     with pytest.raises(rote.VerificationError, match=r'or its exact tier is wrong, .* numerics="plain" does'):
         g(x)
     assert_same(g(x), chain(x), "the call afterwards")
-
-
-def test_where_nothing_was_tried(_evaluated, monkeypatch):
-    """As on a GPU without ``ROTE_UNTRIED=1``."""
-    monkeypatch.setattr("rote.runtime.optimize.improving._Improvement._is_untried", True)
-    device = torch.device("cpu")
-
-    def doubled(x: Tensor) -> Tensor:
-        return chain(x) + chain(x)
-
-    found = tier(play(doubled, rows(device)))
-    assert found is not None and found.used and found.fused is None and not found.compiling
-    weight = torch.ones(4, requires_grad=True)
-    found = tier(play(lambda x: chain(x * weight), rows(device)))
-    assert found is not None and not found.used
-    assert "which has not been tried on a GPU yet (ROTE_UNTRIED=1 does)" in found.left[0].reason

@@ -68,6 +68,8 @@ def test_a_refused_launch_is_a_refused_capture(backend, kernel, monkeypatch, sta
 
 
 def test_it_is_unloaded_with_its_last_holder(backend, monkeypatch):
+    gc.collect()
+    backend.trim()  # what earlier tests have left
     unloaded = []
     plain = Driver.unload
     monkeypatch.setattr(Driver, "unload", lambda api, module: unloaded.append(module) or plain(api, module))

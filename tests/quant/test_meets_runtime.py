@@ -49,6 +49,29 @@ def test_replays_are_bitwise_those_of_eager(name, path, device):
     assert report.replayed > 0 and not report.reasons, graphed.explain()
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_what_lies_around_quantized_layers_is_shortened(path, device):
+    """Their operators run again in the exact tier, which leaves the rest of a loop out."""
+    model = quantized("default", path, device).eval()
+
+    def denoise(x):
+        total = 0
+        for _ in range(3):
+            steps = torch.arange(x.shape[-1], device=x.device) * 0.1
+            total = total + model(x + steps.cos())
+        return total
+
+    graphed = rote.graph(denoise, keep=True)
+    inputs = [x.to(device) for x in batches(4, seed=1)]
+    with torch.no_grad():
+        for number in range(140):
+            x = inputs[number % 4]
+            assert torch.equal(graphed(x), denoise(x)), number
+    (recording,) = graphed.report().recordings
+    assert recording.tier is not None and recording.tier.used, graphed.explain()
+    assert recording.tier.after < recording.tier.before
+
+
 @pytest.mark.parametrize("replaced", ["path", "act_scale"])
 def test_state_of_a_layer_is_noticed(device, replaced):
     """What a quantized layer keeps in Python is read like anything else."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..runtime.optimize import Alternative, register_alternative
 from .bound import GraphedMethod
 from .budget import set_budget
 from .callables import dress, place_of

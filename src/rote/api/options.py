@@ -16,7 +16,7 @@ from ..runtime.memory import Account, parse_size
 from ..runtime.verify import Verifier
 
 _BACKENDS = ("auto", "cuda", "host")
-_NUMERICS = ("exact", "plain")
+_NUMERICS = ("exact", "near", "plain")
 _COUNTS = {
     "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
 }  # fmt: skip
@@ -54,7 +54,7 @@ class OptionKeywords(TypedDict, total=False):
     backward: bool
     capture_sizes: Sequence[int | tuple[int, ...]] | None
     min_segment_size: int
-    numerics: Literal["exact", "plain"]
+    numerics: Literal["exact", "near", "plain"]
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
     enabled: bool
 
@@ -140,9 +140,12 @@ class Options:
             call that was recorded, and the faster way is kept. The report says how many operations each rule
             has removed, or why none. Then pointwise operations are calculated by compiled kernels, several at
             once: only those that are proved to give PyTorch's bits on the device (of a NaN, that it is one).
-            On a GPU that needs ``ROTE_UNTRIED=1``, since it has not been run there yet.
             Compilers run in other processes; see ``ROTE_COMPILE_WORKERS`` and
             :meth:`.Graphed.wait_until_optimized`. ``"plain"`` replays what was captured.
+            ``"near"`` goes on where ``"exact"`` ends, and may change bits: operators that have an alternative
+            (attention of few queries; :func:`.register_alternative`) are calculated in that way where it
+            comes as near to the exact result, calculated in 64 bits, as the operator itself. The report
+            lists each with both errors.
         split_ops: Operators that run between two segments, by name or as they are: ``("mylib::op",
             "mylib::op.overload", torch.ops.mylib.op)``. Operators with the tag
             ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:
@@ -167,7 +170,7 @@ class Options:
     backward: bool = True
     capture_sizes: Sequence[int | tuple[int, ...]] | None = None
     min_segment_size: int = 0
-    numerics: Literal["exact", "plain"] = "exact"
+    numerics: Literal["exact", "near", "plain"] = "exact"
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
     enabled: bool = True
 
@@ -235,7 +238,8 @@ class Options:
             keep=self.keep or strict or bool(self.verify),
             min_segment=self.min_segment_size,
             split=self.operators(),
-            exact=self.numerics == "exact",
+            exact=self.numerics != "plain",
+            near=self.numerics == "near",
             silent=self.strict_output,
             numbers=read_settings().numbers and not self.verify,
         )

@@ -10,12 +10,13 @@ from ..runtime.engine import Specialization
 from ..runtime.memory import BUDGETS, Account
 from ..runtime.optimize import RULES
 from ..runtime.program import InputFacts
-from ..runtime.recording import Recording, Tiers
+from ..runtime.recording import NearOperation, Recording, Tiers
 from .report import (
     FusedReport,
     InputReport,
     IslandReport,
     LeftAloneReport,
+    NearReport,
     OutputReport,
     RecordingReport,
     TierReport,
@@ -80,6 +81,8 @@ def _tier(tiers: Tiers) -> TierReport | None:
         outside=sum(each.outside for each in removed),
         left=tuple(LeftAloneReport(why, len(node.operations)) for node, why in tiers.left),
         fused=fused,
+        near=_near(tiers),
+        kept=_kept(tiers),
         compiling=len(tiers.waiting),
         exact_us=figures.replay_s * 1e6 if figures is not None else None,
         plain_us=figures.plain_s * 1e6 if figures is not None else None,
@@ -99,6 +102,26 @@ def _fused(tiers: Tiers) -> FusedReport | None:
         operations=sum(each.operations for each in found),
         refused=dict(refused.most_common()),
     )
+
+
+def _kept(tiers: Tiers) -> dict[str, int]:
+    found = Counter[str]()
+    for stretch in tiers.newest:
+        found.update(stretch.near.refused if stretch.near is not None else {})
+    return dict(found.most_common())
+
+
+def _near(tiers: Tiers) -> tuple[NearReport, ...]:
+    groups: dict[tuple[str, str], list[NearOperation]] = {}
+    for stretch in tiers.newest:
+        for each in stretch.near.replaced if stretch.near is not None else ():
+            groups.setdefault((each.operator, each.alternative), []).append(each)
+    return tuple([_near_report(*names, found) for names, found in groups.items()])
+
+
+def _near_report(operator: str, alternative: str, found: list[NearOperation]) -> NearReport:
+    error, own = max([each.error for each in found]), max([each.own for each in found])
+    return NearReport(operator, alternative, len(found), error, own)
 
 
 def _input(fact: InputFacts) -> InputReport:

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..base import Site
@@ -94,6 +94,25 @@ class FusedReport:
 
 
 @dataclass(frozen=True)
+class NearReport:
+    """What is calculated in another way than PyTorch does (``numerics="near"``).
+
+    Attributes:
+        operator: The operators' name.
+        alternative: What stands for them.
+        operations: How many operations.
+        error: The largest root of a mean square error among them, against results in 64 bits.
+        own: The largest one of the operators themselves.
+    """
+
+    operator: str
+    alternative: str
+    operations: int
+    error: float
+    own: float
+
+
+@dataclass(frozen=True)
 class TierReport:
     """What stands in the place of what was captured, with the same bits (``numerics="exact"``).
 
@@ -108,6 +127,8 @@ class TierReport:
             replay, since nobody can know that the contents are the same.
         left: Stretches that stay as they were captured, or as they were before an attempt.
         fused: What kernels calculate; None if they calculate nothing.
+        near: What is calculated in another way, so that bits differ; empty with ``numerics="exact"``.
+        kept: Operations that keep their operator although it has an alternative, by reason.
         compiling: Stretches whose kernels are on their way.
         exact_us: Microseconds of a replay, if it was measured against the tier before.
         plain_us: Microseconds of a replay of the tier before.
@@ -121,6 +142,8 @@ class TierReport:
     outside: int
     left: tuple[LeftAloneReport, ...]
     fused: FusedReport | None = None
+    near: tuple[NearReport, ...] = ()
+    kept: dict[str, int] = field(default_factory=dict[str, int])
     compiling: int = 0
     exact_us: float | None = None
     plain_us: float | None = None
@@ -348,6 +371,10 @@ def _explain_tier(tier: TierReport) -> list[str]:
         launches, kernels = _counted(tier.fused.launches, "launch"), _counted(tier.fused.distinct, "kernel")
         lines.append(f"  fused: {tier.fused.operations} operations into {launches} of {kernels}")
         lines += [f"  not fused: {count} {what}" for what, count in tier.fused.refused.items()]
+    for each in tier.near:
+        told = f"  near: {each.operations} {each.operator} as {each.alternative}"
+        lines.append(f"{told}; error {each.error:.3g}, its own {each.own:.3g}")
+    lines += [f"  not near: {count} {what}" for what, count in tier.kept.items()]
     if tier.compiling:
         lines.append("  kernels are being compiled, and proved in the next replays")
     lines += [f"  left as captured: {each.operations} operations, {each.reason}" for each in tier.left]

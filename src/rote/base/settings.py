@@ -23,14 +23,12 @@ class Settings:
         disable: ``ROTE_DISABLE=1``: every wrapper is a plain call.
         strict: ``ROTE_STRICT=1``: every wrapper is strict.
         read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
-        untried: ``ROTE_UNTRIED=1``: on a GPU, also use what has not been run on one yet.
         numbers: ``ROTE_NUMBERS=1``: on the host, replays compute numbers that change from call to call.
     """
 
     disable: bool = False
     strict: bool = False
     read_words: bool = True
-    untried: bool = False
     numbers: bool = False
 
 
@@ -40,7 +38,6 @@ def read_settings() -> Settings:
         disable=_flag("ROTE_DISABLE"),
         strict=_flag("ROTE_STRICT"),
         read_words=_flag("ROTE_READ_WORDS", default="1"),
-        untried=_flag("ROTE_UNTRIED"),
         numbers=_flag("ROTE_NUMBERS"),
     )
 

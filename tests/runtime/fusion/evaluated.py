@@ -20,8 +20,18 @@ from rote.runtime.fusion import (
     OperationProof,
     Term,
 )
-from rote.runtime.fusion.body import Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
+from rote.runtime.fusion.body import (
+    Calculated,
+    Converted,
+    Loaded,
+    Picked,
+    RealNumber,
+    Summed,
+    Value,
+    WholeNumber,
+)
 from rote.runtime.fusion.device import KernelsOfProcess
+from rote.runtime.fusion.rows import SUMS, RowOrder
 from rote.runtime.optimize import improving
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
@@ -84,10 +94,28 @@ def _value(
         return torch.full((body.count,), integers[value.index], dtype=value.dtype)
     if isinstance(value, Converted):
         return values[value.operand].to(value.dtype)
+    if isinstance(value, Summed):
+        return summed(values[value.operand].view(value.order.rows, -1), value.order)
     operands = [values[place] for place in value.operands]
     if isinstance(value, Calculated):
         return FUNCTIONS[value.function.name](*operands)
     return _picked(value, operands, body.count)
+
+
+def summed(matrix: Tensor, order: RowOrder) -> Tensor:
+    """The sum of its row for each element, added up lane by lane."""
+    held = torch.zeros(order.rows, order.lanes, SUMS)
+    for column in range(order.columns):
+        place = column % (SUMS * order.lanes)
+        lane, number = divmod(place, SUMS) if order.vectors else divmod(place, order.lanes)[::-1]
+        held[:, lane, number] += matrix[:, column]
+    lanes = held[:, :, 0]
+    for number in range(1, SUMS):
+        lanes = lanes + held[:, :, number]
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return lanes.expand(order.rows, order.columns).reshape(-1)
 
 
 def _load(value: Loaded, tensor: Tensor, count: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from tests.runtime.program.observed import Subject, observe
 from torch import Tensor
 
 from rote.runtime.fusion import Fusible, NoKernelError, Written, plan_group
-from rote.runtime.program import INPUT, NEW, Operation, Origin, Token
+from rote.runtime.program import INPUT, NEW, Look, Operation, Origin, Token
 from rote.runtime.program import operations as ops
 from rote.testing import assert_same
 
@@ -27,18 +27,30 @@ class Planned(NamedTuple):
     operations: list[Operation]
 
 
-def plan(found: Scene) -> Planned:
-    """The kernels of a call."""
+def plan(found: Scene, *, on_host: bool = True) -> Planned:
+    """The kernels of a call, as if it had run on a GPU or not."""
     observed = observe(Subject(found.function, tuple([each.clone() for each in found.args])))
-    operations = observed.program.operations()
+    operations = [_on(each, on_host) for each in observed.program.operations()]
     ending = observed.program.ending()
     assert ending is not None
     group = [Fusible.of(at, each) for at, each in enumerate(operations) if each.kind != ops.VIEWED]
     results = ending.tokens
     public = {token.origin for token in results}
     needed = [each.index for each in group if each.result.origin in public]
-    steps = plan_group(group, needed, lambda origin: origin, on_host=True)
+    steps = plan_group(group, needed, lambda origin: origin, on_host=on_host)
     return Planned(steps, {each.index: each for each in group}, results, operations)
+
+
+def _on(operation: Operation, on_host: bool) -> Operation:
+    """An operation on tensors of the host, or of a GPU."""
+
+    def there(each: Any) -> Any:
+        if isinstance(each, Token):
+            look = each.look
+            return each._replace(look=Look(look.dtype, look.shape, look.stride, on_host))
+        return tuple([there(one) for one in each]) if type(each) is tuple else each
+
+    return operation._replace(operands=there(operation.operands), results=there(operation.results))
 
 
 def calculated(planned: Planned, args: Sequence[Tensor]) -> list[Tensor]:

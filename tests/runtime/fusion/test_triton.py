@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +54,11 @@ def _rounds(kernel: Written) -> bool:
 def test_they_calculate_what_their_bodies_say(tmp_path):
     given = list(kernels())
     assert len(given) > SCENES // 3
+    play(given, tmp_path)
+
+
+def play(given: Sequence[Given], tmp_path: Path) -> None:
+    """Play kernels, and compare what they make with what their bodies say."""
     written: list[dict[str, object]] = []
     for kernel, tensors in given:
         source = triton_source(kernel.body, [False] * (len(tensors) + len(kernel.stores)), 90)

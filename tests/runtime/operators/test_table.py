@@ -303,19 +303,6 @@ def seeds(name: str) -> list[Any]:
     return [*seeds_on_host(overload(name), (seed,) * 17, {})[0]]
 
 
-def asked(name: str) -> Any:
-    """What a session answers to a question that is no computation."""
-    session = HostBackend().open(exclusive=False)
-    session.begin()
-    func = overload(name)
-    try:
-        return session.run(func, (X,) * len(func._schema.arguments), {})
-    except CaptureError:
-        return None
-    finally:
-        session.abort()
-
-
 def batch_norm(name: str) -> int:
     args = (X, None, None, torch.zeros(2), torch.ones(2), True, 0.1, 0.1)
     return len(written_operands(facts_of(overload(name)), args, {}))
@@ -332,7 +319,7 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "packed": lambda name: [*composites._with("packed")],
     "values": lambda name: [*composites._with("values")],
     "product": lambda name: [*composites._with("product")],
-    "hidden": asked,
+    "hidden": lambda name: place(facts_of(overload(name)), [X], {}, True),
     "writes": batch_norm,
     "overwrites": is_read,
     "fills": stored,

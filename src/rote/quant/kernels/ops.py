@@ -43,7 +43,7 @@ their own stages, one layer's behind the other's in the list; others share all s
 
 def register(name: str, schema: str, cpu: Callable[..., Any], cuda: Callable[..., Any], fake: Any) -> None:
     """Define an operator with its implementations."""
-    library.define(f"{name}{schema}")
+    library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
     library.impl(name, cpu, "CPU")
     library.impl(name, cuda, "CUDA")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=library)

@@ -423,6 +423,9 @@ class TracedCall:
             # gradients of a weight used twice are summed in the type it was cast to.
             torch.clear_autocast_cache()
             stack.callback(torch.clear_autocast_cache)
+            # Autograd goes through a graph by numbers that each thread counts for itself. In the graph of a
+            # gradient's gradient there are nodes of this thread and of the device's, in any order.
+            stack.enter_context(torch.autograd.set_multithreading_enabled(False))
             yield
 
     def _saving(self, tracer: Tracer, use: GradientUse) -> Any:

@@ -84,11 +84,12 @@ def _open(
     session = holding.backend.open(
         exclusive=holding.exclusive, generators=generators, sharing=sharing, aliases=aliases
     )
-    abandon = functools.partial(_abandon, recording, session) if abandons else None
+    abandon = functools.partial(_abandon, recording, session, memory.inputs) if abandons else None
     return OpenCapture(session, aliases, make_room, abandon)
 
 
-def _abandon(recording: Recording, session: Session) -> None:
-    """Give back all that a recording in progress holds."""
+def _abandon(recording: Recording, session: Session, inputs: StaticInputs) -> None:
+    """Give back all that a recording in progress holds; plans still name its inputs."""
     session.release()
     recording.release()
+    inputs.release()

@@ -232,7 +232,7 @@ class Specialization:
         began, nodes = perf_counter(), [recording.root]
         for value in path:
             nodes.append(nodes[-1].edges[value])
-        improve(recording, nodes, call, before)
+        improve(recording, nodes, call, before, near=self.limits.near)
         if self.limits.keep:  # nothing is measured
             recording.settle_tiers()
         self._ledger.add_work(perf_counter() - began)

@@ -37,6 +37,7 @@ class Limits:
         min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
         exact: Recordings get an exact tier.
+        near: Afterwards operations may be calculated in other ways.
         silent: In strict mode, output that a replay does not repeat counts against it.
         numbers: Numbers that change from call to call are followed.
     """
@@ -50,6 +51,7 @@ class Limits:
     min_segment: int
     split: frozenset[str]
     exact: bool
+    near: bool
     silent: bool
     numbers: bool = False
 

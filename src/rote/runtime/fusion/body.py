@@ -12,6 +12,7 @@ import torch
 
 from .functions import Function
 from .positions import ElementPosition, Term
+from .rows import RowOrder
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,29 @@ class Picked:
     dtype: torch.dtype
 
 
-Value = Loaded | RealNumber | WholeNumber | Calculated | Converted | Picked
+@dataclass(frozen=True)
+class Summed:
+    """The sum of a value over all elements of a row: for all of them the same.
+
+    Attributes:
+        operand: The place of the value.
+        order: In which order it is added up; a row of it is one of the kernel's elements.
+        dtype: The type.
+    """
+
+    operand: int
+    order: RowOrder
+    dtype: torch.dtype
+
+
+Value = Loaded | RealNumber | WholeNumber | Calculated | Converted | Picked | Summed
+
+
+def operands_of(value: Value) -> tuple[int, ...]:
+    """The places of the values that a value is made of."""
+    if isinstance(value, (Converted, Summed)):
+        return (value.operand,)
+    return value.operands if isinstance(value, (Calculated, Picked)) else ()
 
 
 @dataclass(frozen=True)
@@ -132,6 +155,14 @@ class Body:
     def writes(self) -> tuple[torch.dtype, ...]:
         """The types of its results."""
         return tuple([self.values[place].dtype for place in self.stores])
+
+    @property
+    def rows(self) -> RowOrder | None:
+        """How its elements are rows that are added up, if they are; all of its sums are of the same rows."""
+        for value in self.values:
+            if isinstance(value, Summed):
+                return value.order
+        return None
 
     @property
     def reach(self) -> tuple[int, ...]:

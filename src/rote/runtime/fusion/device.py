@@ -6,7 +6,7 @@ says whether everything is compiled, and proves in slices, so that no call takes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from weakref import WeakValueDictionary
 
 import torch
@@ -21,7 +21,7 @@ from .rules import NoKernelError
 from .triton import triton_source
 from .writing import Fusible
 
-HOST_SLICE, GPU_SLICE = 1 << 19, 1 << 29
+HOST_SLICE, GPU_SLICE = 1 << 19, 1 << 28
 """Elements that are tried between two calls: some milliseconds."""
 
 
@@ -35,6 +35,7 @@ class DeviceKernels:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._verdicts: dict[Signature, str | None] = {}
+        self._refusals: dict[Hashable, str | None] = {}
         self._loaded: WeakValueDictionary[KernelSource, LoadedKernel] = WeakValueDictionary()
 
     @property
@@ -44,14 +45,10 @@ class DeviceKernels:
 
     def refusal(self, each: Fusible) -> str | None:
         """Why no kernel may calculate an operation; None as long as nothing speaks against it."""
-        signature = Signature.of(each)
-        try:
-            each.alone()  # it may also be its layout that speaks against it
-            if signature not in self._verdicts:
-                proof_of(each)
-        except NoKernelError as why:
-            return str(why)
-        return self._verdicts.get(signature)
+        form = each.form
+        if form not in self._refusals:
+            self._refusals[form] = _refusal(each)
+        return self._refusals[form] or self._verdicts.get(Signature.of(each))
 
     def source(self, body: Body, aligned: Sequence[bool]) -> KernelSource:
         """The text of a kernel for this device."""
@@ -111,6 +108,16 @@ class DeviceKernels:
         found = torch.empty_like(expected)
         kernel([*proof.given(tensors), found], proof.written.reals, proof.written.integers)
         return is_equal(expected, found)
+
+
+def _refusal(each: Fusible) -> str | None:
+    """Why an operation cannot be written, or not be proved."""
+    try:
+        each.alone()  # it may also be its layout that speaks against it
+        proof_of(each)
+    except NoKernelError as why:
+        return str(why)
+    return None
 
 
 class KernelRequest:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..program import Origin
+from .body import Loaded
+from .positions import ElementPosition
+from .rows import RowOrder
 from .rules import NoKernelError
 from .writing import BodyWriter, Fusible, ToMemoryError, Written
 
@@ -32,17 +35,19 @@ class Stored:
         each: The operation.
         loads: The storages that it is calculated from.
         values: How many values that takes.
+        order: How rows are added up for it, if they are.
     """
 
     each: Fusible
     loads: frozenset[Origin]
     values: int
+    order: RowOrder | None = None
 
 
 def plan_group(
     group: Sequence[Fusible], needed: Collection[int], home: Home, *, on_host: bool
 ) -> list[Written | Fusible]:
-    """The kernels of a group, in order; an operation alone where a kernel would be that operation.
+    """The kernels of a group, in order; an operation alone where PyTorch's own kernel is as good.
 
     Args:
         group: The operations, in order.
@@ -65,15 +70,18 @@ class _Planning:
         self._needed = needed
         self._home = home
         self._on_host = on_host
-        self._in_memory: set[int] = set()
+        self._in_memory = {each.index for each in group if each.order is not None and each.index in needed}
 
     def run(self) -> list[Written | Fusible]:
         stored = self._settle()
         found: list[Written | Fusible] = []
         for kernel in self._kernels(stored):
+            if kernel[0].each.order is not None:
+                found.append(kernel[0].each)
+                continue
             written = self._write(kernel)
             alone = len(kernel) == 1 and written.covers == frozenset({kernel[0].each.index})
-            found.append(kernel[0].each if alone else written)
+            found.append(kernel[0].each if alone and (self._on_host or _is_quick(written)) else written)
         return found
 
     def _settle(self) -> list[Stored]:
@@ -90,25 +98,35 @@ class _Planning:
                     raise NoKernelError("an operand has no position that a kernel can write") from None
                 self._in_memory.add(why.index)
 
-    def _writer(self) -> BodyWriter:
-        return BodyWriter(self._made, self._home, self._in_memory, on_host=self._on_host)
+    def _writer(self, count: int) -> BodyWriter:
+        return BodyWriter(self._made, self._home, self._in_memory, count, on_host=self._on_host)
 
     def _measure(self, each: Fusible) -> Stored:
-        writer = self._writer()
-        writer.store(each)
+        if each.order is not None:
+            return self._measure_rows(each)
+        writer = self._writer(each.count)
+        writer.store(each, ElementPosition.same(each.count))
         if writer.size > MOST_VALUES or writer.tensors > MOST_TENSORS:
             inside = [self._made.get(self._home(token.origin)) for token in each.operation.tokens]
             known = [one.index for one in inside if one is not None and one.index not in self._in_memory]
             if not known:
                 raise NoKernelError("it takes too many tensors")
             raise ToMemoryError(max(known))
-        return Stored(each, frozenset(writer.loads), writer.size)
+        return Stored(each, frozenset(writer.loads), writer.size, writer.order)
+
+    def _measure_rows(self, each: Fusible) -> Stored:
+        """Sums of rows that are in memory are PyTorch's; what they add up is in memory as well."""
+        origin = self._home(each.operation.tokens[0].origin)
+        made = self._made.get(origin)
+        if made is not None and made.index not in self._in_memory:
+            raise ToMemoryError(made.index)
+        return Stored(each, frozenset((origin,)), 1)
 
     def _write(self, kernel: Sequence[Stored]) -> Written:
-        writer = self._writer()
+        writer = self._writer(kernel[0].each.count)
         for stored in kernel:
-            writer.store(stored.each)
-        return writer.finish(kernel[0].each.count)
+            writer.store(stored.each, ElementPosition.same(stored.each.count))
+        return writer.finish()
 
     def _kernels(self, stored: Iterable[Stored]) -> list[list[Stored]]:
         """Results by the kernels that store them, in an order in which these may run."""
@@ -126,8 +144,17 @@ class _Planning:
         ]
 
 
+def _is_quick(alone: Written) -> bool:
+    """Whether PyTorch's own kernel loads vectors; the one for other layouts is slower than one of ours."""
+    loads = [value for value in alone.body.values if isinstance(value, Loaded)]
+    return all([each.position == ElementPosition.same(alone.body.count) for each in loads])
+
+
 def _fits(kernel: Sequence[Stored], more: Stored) -> bool:
-    """Whether a kernel stays small with another result."""
+    """Whether a kernel may store another result, and stays small with it."""
+    orders = {each.order for each in (*kernel, more) if each.order is not None}
+    if len(orders) > 1 or any([each.each.order is not None for each in (*kernel, more)]):
+        return False
     loads = more.loads.union(*[each.loads for each in kernel])
     values = more.values + sum([each.values for each in kernel])
     return values <= MOST_VALUES and len(loads) + len(kernel) + 1 <= MOST_TENSORS

@@ -6,13 +6,16 @@ versions and settings. A result is equal if its bits are, or if both are no numb
 NaN is depends on the order of operands, and PyTorch's own kernels differ in that between the middle and the
 end of a tensor.
 
-*Proved* means one of two things:
+*Proved* means one of three things:
 
 - all of its functions are defined to the bit (:mod:`.functions`), and its roundings stay where they are. Then
 what
   is to be shown is that compilers have used the right instructions and PyTorch's kernels do what the rule
   says; elements that would show another one are tried: zeros with signs, infinities, NaN, the smallest and
   the largest numbers and their neighbours, ties, all exponents.
+- it adds up rows, in the order that is known (:mod:`.rows`). That does not depend on values, so what is to be
+  shown is that it is this one: rows of random elements, some of very different sizes, are added up, hundreds
+  or thousands for each shape. Other orders give other bits for them;
 - it has one operand, all values of which were tried: 65,536 of 16 bits anywhere, and all 2**32 of 32 bits on
 a GPU.
 
@@ -41,6 +44,7 @@ from ..program import NEW, Look, Number, Operand, Operation, Token
 from .body import Calculated, Converted
 from .elements import is_short
 from .positions import Digit
+from .rows import RowOrder
 from .rules import NoKernelError, common_type, is_number
 from .writing import Fusible, Written
 
@@ -49,6 +53,8 @@ FEW = 1 << 16
 MANY = 1 << 22
 """Elements of one of the trials of all values of 32 bits."""
 _ALL = 1 << 32
+_ROWS, _MOST_TRIALS = 1 << 12, 1 << 8
+"""Rows that are added up before an order is known, and in how many trials at most."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,8 @@ class Signature:
         """What has to be proved of an operation."""
         operation = each.operation
         operands = tuple([_kind(operand) for operand in operation.operands])
+        if each.order is not None:
+            operands = (each.order,)
         named = tuple([(name, _kind(operand)) for name, operand in operation.named if name not in _LAYOUT])
         return cls(operation.name, operands, named, each.result.dtype)
 
@@ -108,6 +116,8 @@ class OperationProof:
 
     def elements(self, trial: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         """The tensors of one trial."""
+        if self.written.body.rows is not None:
+            return (_hard_rows(self.written.body.rows, trial).to(device),)
         if self.count == MANY:
             start = trial * self.count - (_ALL >> 1)
             bits = torch.arange(start, start + self.count, dtype=torch.int64, device=device)
@@ -132,7 +142,11 @@ class OperationProof:
             return operand.value if isinstance(operand, Number) else operand
 
         args, kwargs = self.operation.arguments(leaf)
-        return self.operation.overload(*args, **kwargs)
+        found = self.operation.overload(*args, **kwargs)
+        rows = self.written.body.rows
+        if rows is not None:
+            return found.reshape(rows.rows, 1).expand(rows.rows, rows.columns).reshape(-1)
+        return found
 
 
 def proof_of(each: Fusible) -> OperationProof | None:
@@ -141,6 +155,8 @@ def proof_of(each: Fusible) -> OperationProof | None:
     Raises:
         NoKernelError: It cannot be proved.
     """
+    if each.order is not None:
+        return _proof_of_rows(each, each.order)
     types = tuple([token.dtype for token in each.operation.tokens])
     few = _proof(each, FEW, types)
     steps = [value for value in few.written.body.values if isinstance(value, (Calculated, Converted))]
@@ -192,6 +208,19 @@ def _proof(each: Fusible, count: int, types: tuple[torch.dtype, ...]) -> Operati
     return OperationProof(Signature.of(each), alone, written, types, count, trials)
 
 
+def _proof_of_rows(each: Fusible, order: RowOrder) -> OperationProof:
+    """Sums of rows, on a matrix."""
+    operation, on_host = each.operation, each.result.look.on_host
+    shape, stride = (order.rows, order.columns), (order.columns, 1)
+    matrix = Token((NEW, 0), Look(torch.float32, shape, stride, on_host), 0)
+    result = Token((NEW, -1), Look(torch.float32, shape[:1], stride[1:], on_host), 0)
+    alone = operation._replace(operands=(matrix, (Number(int, -1),)), named=(), results=(result,))
+    written = Fusible(each.index, alone, result, (Digit(1, order.rows, 0),), order.rows, order).alone()
+    trials = min(max(-(-_ROWS // order.rows), 4), _MOST_TRIALS)
+    count = order.rows * order.columns
+    return OperationProof(Signature.of(each), alone, written, (torch.float32,), count, trials)
+
+
 def _common(operation: Operation) -> torch.dtype | None:
     """The common type of all tensors and numbers. A tensor without dimensions counts less in it."""
     operands = [*operation.tokens, *[number for number in operation.numbers if is_number(number)]]
@@ -221,6 +250,22 @@ def _hard(types: tuple[torch.dtype, ...]) -> Iterator[torch.Tensor]:
             found[near] = _neighbours(first[near], generator)
         first = found if first is None else first
         yield found
+
+
+def _hard_rows(order: RowOrder, trial: int) -> torch.Tensor:
+    """A matrix whose rows have other sums in another order; some with signed zeros, infinities and NaN."""
+    shape = (order.rows, order.columns)
+    generator = torch.Generator().manual_seed(trial)
+    found = torch.randn(shape, generator=generator)
+    if trial % 2:
+        found *= torch.randint(-12, 13, shape, generator=generator).float().exp2()
+    if trial % 4 == 2:
+        special = _special(torch.float32)
+        rows = torch.arange(0, order.rows, 3)
+        at = torch.randint(order.columns, (len(rows),), generator=generator)
+        found[rows, at] = special[(rows + trial) % len(special)]
+        found[-1] = -0.0
+    return found
 
 
 def _any_bits(dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

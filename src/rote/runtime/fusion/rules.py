@@ -7,10 +7,10 @@ What PyTorch does with types: operands are brought into their common type, then 
 calculated (32 bits for 16), and the result is rounded to its type. A number of Python's is taken at once in
 the type of the calculation by arithmetic, and rounded to the common type by comparisons, bounds and fills.
 
-**What has no rule.** Sums and products along a dimension: their order is the kernel's own. Operators that
-multiply and add in one step (``addcmul``, ``lerp``, ``add`` with ``alpha``): whether the compiler of
-PyTorch's kernels made one rounding of two is not known. Conversions of real numbers to whole ones: they are
-undefined for some.
+**What has no rule.** Sums along a dimension, but for rows on a GPU (:mod:`.rows`), and products: their
+order is the kernel's own. Operators that multiply and add in one step (``addcmul``, ``lerp``, ``add`` with
+``alpha``): whether the compiler of PyTorch's kernels made one rounding of two is not known. Conversions of
+real numbers to whole ones: they are undefined for some.
 """
 
 from __future__ import annotations
@@ -58,6 +58,14 @@ class Calculation(Protocol):
 
     def calculated(self, function: Function, operands: Sequence[int], dtype: torch.dtype) -> int:
         """What a function gives."""
+        ...
+
+    def summed(self, operand: Operand) -> int:
+        """The sum of the row to which the element belongs."""
+        ...
+
+    def share(self) -> Number:
+        """What makes a mean of that."""
         ...
 
     def picked(self, pieces: Sequence[Token], dimension: int) -> int:
@@ -391,6 +399,19 @@ def _concatenation(calculation: Calculation) -> int:
     return calculation.picked(tokens, int(place.value.real) % len(tokens[0].shape))
 
 
+def _sum_of_row(*, mean: bool) -> Rule:
+    """A sum or mean of rows of 32 bits."""
+
+    def write(calculation: Calculation) -> int:
+        found = calculation.summed(calculation.operation.operands[0])
+        if not mean:
+            return found
+        share = calculation.operand(calculation.share(), calculation.result)
+        return calculation.calculated(fn.MULTIPLY, (found, share), calculation.result)
+
+    return write
+
+
 def _both(name: str, rule: Rule) -> dict[str, Rule]:
     return {f"{name}.Tensor": rule, f"{name}.Scalar": rule}
 
@@ -463,8 +484,19 @@ RULES: Mapping[str, Rule] = {
 }
 """By overload."""
 
+SUMS_OF_ROWS: Mapping[str, Rule] = {
+    "mean.dim": _sum_of_row(mean=True),
+    "sum.dim_IntList": _sum_of_row(mean=False),
+}
+"""The same for what adds up rows."""
+
 
 def rule_for(operation: Operation) -> Rule | None:
     """How an operation is calculated, if that is known."""
-    name = operation.name
-    return RULES.get(name.removeprefix("aten::")) if name.startswith("aten::") else None
+    name = operation.name.removeprefix("aten::")
+    return RULES.get(name) or SUMS_OF_ROWS.get(name) if operation.name.startswith("aten::") else None
+
+
+def adds_rows(operation: Operation) -> bool:
+    """Whether an operation adds up rows."""
+    return operation.name.removeprefix("aten::") in SUMS_OF_ROWS

@@ -1,21 +1,35 @@
 """Kernels in Triton, for GPUs.
 
-One block of elements a program. Roundings stay where they are written: sums and products are not put together
-(the compiler is asked not to), quotients and roots are rounded correctly, and other functions are those of
-NVIDIA's library, which PyTorch's kernels call as well.
+One block of elements a program, or one row where rows are added up (:class:`_RowText`). Roundings stay
+where they are written: sums and products are not put together (the compiler is asked not to), quotients and
+roots are rounded correctly, and other functions are those of NVIDIA's library, which PyTorch's kernels call
+as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 from ..compiling import KernelSource, Language, Programs
-from .body import Body, Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
+from .body import (
+    Body,
+    Calculated,
+    Converted,
+    Loaded,
+    Picked,
+    RealNumber,
+    Summed,
+    Value,
+    WholeNumber,
+    operands_of,
+)
 from .cpp import digit_text, index_text
 from .elements import ELEMENTS, is_short
 from .positions import Term
+from .rows import SUMS, RowOrder
+from .rules import NoKernelError
 
 NAME = "fused"
 
@@ -29,6 +43,7 @@ from triton.language.extra import libdevice
 """
 _FEWEST, _MOST = 128, 1024
 """Elements of a block."""
+_MOST_WARPS = 4
 _BLOCKS = 264
 """Blocks from which on they become larger: two for each multiprocessor of a large GPU."""
 
@@ -50,18 +65,13 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
             writes.
         capability: Compute capability of the GPU, such as 90.
     """
-    block = block_of(body.count)
+    order = body.rows
     types = [ELEMENTS[dtype] for dtype in (*body.reads, *body.writes)]
     names = [f"p{number}" for number in range(len(types))]
     names += [f"r{number}" for number in range(body.reals)]
     names += [f"i{number}" for number in range(body.integers)]
     lines = [f"{_HEAD}def {NAME}({', '.join(names)}):"]
-    lines.append(f"    t = tl.program_id(0) * {block} + tl.arange(0, {block})")
-    lines.append(f"    inside = t < {body.count}")
-    for at, value in enumerate(body.values):
-        lines.append(f"    v{at} = {_written(value, body.count, block)}")
-    for number, place in enumerate(body.stores, len(body.reads)):
-        lines.append(f"    tl.store(p{number} + t, v{place}, inside)")
+    lines += _RowText(body, order).lines() if order is not None else _lines(body, block_of(body.count))
     return KernelSource(
         language=Language.TRITON,
         name=NAME,
@@ -70,34 +80,139 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
         aligned=tuple(aligned),
         reals=body.reals,
         integers=body.integers,
-        grid=Programs(count=-(-body.count // block), warps=max(1, min(4, block // 128))),
+        grid=_grid(body.count, order),
         capability=capability,
         in_place=body.in_place,
     )
+
+
+def _grid(count: int, order: RowOrder | None) -> Programs:
+    if order is not None:
+        return Programs(count=order.rows, warps=max(1, min(_MOST_WARPS, order.lanes // 32)))
+    block = block_of(count)
+    return Programs(count=-(-count // block), warps=max(1, min(_MOST_WARPS, block // 128)))
+
+
+def _lines(body: Body, block: int) -> list[str]:
+    """A kernel that has each element by itself."""
+    lines = [f"    t = tl.program_id(0) * {block} + tl.arange(0, {block})", f"    inside = t < {body.count}"]
+    for at, value in enumerate(body.values):
+        lines.append(f"    v{at} = {_written(value, body.count, block, _name)}")
+    return lines + [
+        f"    tl.store(p{number} + t, v{place}, inside)"
+        for number, place in enumerate(body.stores, len(body.reads))
+    ]
+
+
+def _name(place: int) -> str:
+    return f"v{place}"
+
+
+class _RowText:
+    """A kernel whose programs have a row each.
+
+    A row is taken in chunks, and what is known of each chunk is kept in variables of its own. A value that
+    follows from a sum of the row belongs to a later stage than that sum; all chunks of one stage come before
+    the next one. What is the same for all elements of the row is calculated once.
+
+    The order of additions is written out, down to the last two lanes: ``tl.sum`` would choose one by the
+    layout.
+    """
+
+    def __init__(self, body: Body, order: RowOrder) -> None:
+        self._body = body
+        self._order = order
+        self._stages: list[int] = []
+        self._alike: list[bool] = []
+        for value in body.values:
+            operands = operands_of(value)
+            stage = max([self._stages[each] for each in operands], default=0)
+            self._stages.append(stage + isinstance(value, Summed))
+            alike = isinstance(value, (Summed, RealNumber, WholeNumber))
+            computed = isinstance(value, (Calculated, Converted))
+            self._alike.append(alike or (computed and all([self._alike[each] for each in operands])))
+
+    def lines(self) -> list[str]:
+        lines = ["    row = tl.program_id(0)", f"    lane = tl.arange(0, {self._order.chunk})"]
+        for stage in range(max(self._stages) + 1):
+            lines += self._stage(stage)
+        return lines
+
+    def _stage(self, stage: int) -> Iterator[str]:
+        values = [(at, value) for at, value in enumerate(self._body.values) if self._stages[at] == stage]
+        for at, value in values:
+            if self._alike[at] and not isinstance(value, Summed):
+                yield f"    v{at} = {_written(value, self._body.count, 1, _name)}"
+        sums = [
+            (at, value.operand)
+            for at, value in enumerate(self._body.values)
+            if isinstance(value, Summed) and self._stages[value.operand] == stage
+        ]
+        chunk, last = self._order.chunk, stage == max(self._stages)
+        for at, _ in sums:
+            yield f"    s{at} = tl.full(({chunk},), 0, tl.float32)"
+        for number in range(self._order.chunks):
+            name = self._namer(number)
+            yield f"    c = lane + {number * chunk}"
+            yield f"    inside = c < {self._order.columns}"
+            yield f"    t = row * {self._order.columns} + c"
+            for at, value in values:
+                if not self._alike[at]:
+                    yield f"    {name(at)} = {_written(value, self._body.count, chunk, name)}"
+            for at, operand in sums:
+                yield f"    s{at} = tl.where(inside, s{at} + {name(operand)}, s{at})"
+            for tensor, place in enumerate(self._body.stores, len(self._body.reads)) if last else ():
+                yield f"    tl.store(p{tensor} + t, {self._stored(name, place)}, inside)"
+        for at, _ in sums:
+            yield from self._added_up(at)
+
+    def _namer(self, chunk: int) -> Callable[[int], str]:
+        return lambda place: _name(place) if self._alike[place] else f"v{place}_{chunk}"
+
+    def _stored(self, name: Callable[[int], str], place: int) -> str:
+        if not self._alike[place]:
+            return name(place)
+        return f"tl.broadcast_to({name(place)}, ({self._order.chunk},))"
+
+    def _added_up(self, at: int) -> Iterator[str]:
+        """What the lanes have is added up."""
+        lanes = self._order.lanes
+        apart = f"s{at}" if self._order.vectors else f"tl.trans(tl.reshape(s{at}, ({SUMS}, {lanes})))"
+        yield f"    a, b = tl.split(tl.reshape({apart}, ({lanes}, 2, 2)))"
+        yield "    a, c = tl.split(a)"
+        yield "    b, d = tl.split(b)"
+        yield "    s = ((a + b) + c) + d"
+        while lanes > 1:
+            lanes //= 2
+            yield f"    a, b = tl.split(tl.trans(tl.reshape(s, (2, {lanes}))))"
+            yield "    s = a + b"
+        yield f"    v{at} = s"
 
 
 def _type(dtype: torch.dtype) -> str:
     return ELEMENTS[dtype].triton
 
 
-def _written(value: Value, count: int, block: int) -> str:
+def _written(value: Value, count: int, block: int, name: Callable[[int], str]) -> str:
     if isinstance(value, Loaded):
         mask = " & ".join(["inside", *_within(value.within, count)])
         index = index_text(value.position, count, "//")
         block_of_it = index if value.position.terms else f"t * 0 + {index}"  # a mask needs a block
         return f"tl.load(p{value.tensor} + ({block_of_it}), {mask})"
     if isinstance(value, (RealNumber, WholeNumber)):
-        name = f"r{value.index}" if isinstance(value, RealNumber) else f"i{value.index}"
-        return f"tl.full(({block},), {name}, {_through(value)}){_narrowed(value)}"
+        number = f"r{value.index}" if isinstance(value, RealNumber) else f"i{value.index}"
+        return f"tl.full(({block},), {number}, {_through(value)}){_narrowed(value)}"
     if isinstance(value, Calculated):
         function = value.function
         wide = function.of_64_bits if value.dtype is torch.float64 else ""
-        text = (wide or function.triton).format(*[f"v{each}" for each in value.operands])
+        text = (wide or function.triton).format(*map(name, value.operands))
         return f"({text}).to({_type(value.dtype)})"
     if isinstance(value, Converted):
-        operand = f"v{value.operand}"
+        operand = name(value.operand)
         return f"({operand} != 0)" if value.dtype is torch.bool else f"{operand}.to({_type(value.dtype)})"
-    return _picked(value, count)
+    if isinstance(value, Picked):
+        return _picked(value, count, name)
+    raise NoKernelError("sums of rows are written by themselves")
 
 
 def _through(value: RealNumber | WholeNumber) -> str:
@@ -109,10 +224,10 @@ def _narrowed(value: RealNumber | WholeNumber) -> str:
     return f".to({_type(value.dtype)})" if is_short(value.dtype) else ""
 
 
-def _picked(value: Picked, count: int) -> str:
-    digit, text = digit_text(value.digit, count, "//"), f"v{value.operands[-1]}"
+def _picked(value: Picked, count: int, name: Callable[[int], str]) -> str:
+    digit, text = digit_text(value.digit, count, "//"), name(value.operands[-1])
     for high, place in reversed(list(zip(value.highs, value.operands[:-1], strict=True))):
-        text = f"tl.where({digit} < {high}, v{place}, {text})"
+        text = f"tl.where({digit} < {high}, {name(place)}, {text})"
     return text
 
 

@@ -8,17 +8,32 @@ and another one that runs before stores it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
+from ...base import float_bits
 from ..program import Number, Operand, Operation, Origin, Token
-from .body import Body, Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
+from .body import (
+    Body,
+    Calculated,
+    Converted,
+    Loaded,
+    Picked,
+    RealNumber,
+    Summed,
+    Value,
+    WholeNumber,
+    operands_of,
+)
 from .elements import ELEMENTS, is_short
 from .functions import Function
 from .positions import Digit, ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
-from .rules import NoKernelError, rule_for
+from .rows import RowOrder
+from .rules import NoKernelError, adds_rows, rule_for
 
 MOST_ELEMENTS = 2**31 - 1
 """Elements are counted in 32 bits, and so are places in memory."""
@@ -48,6 +63,7 @@ class Fusible:
         result: What it makes.
         digits: The dimensions of that, as they lie.
         count: How many elements that has.
+        order: How it adds up rows, if that is what it does.
     """
 
     index: int
@@ -55,6 +71,7 @@ class Fusible:
     result: Token
     digits: tuple[Digit, ...]
     count: int
+    order: RowOrder | None = None
 
     @classmethod
     def of(cls, index: int, operation: Operation) -> Fusible:
@@ -79,17 +96,28 @@ class Fusible:
             [token.dtype not in ELEMENTS or token.look.on_host is not result.look.on_host for token in tokens]
         ):
             raise NoKernelError("its operands have types that are not known, or lie on another device")
-        return cls(index, operation, result, digits, count)
+        order = _order_of(operation, result) if adds_rows(operation) else None
+        return cls(index, operation, result, digits, count, order)
 
     def alone(self) -> Written:
-        """The kernel that calculates this operation and no other.
+        """The kernel that calculates this operation and no other; the sum of a row for each of its elements.
 
         Raises:
             NoKernelError: There is none.
         """
-        writer = BodyWriter({}, lambda origin: origin, (), on_host=self.result.look.on_host)
-        writer.store(self)
-        return writer.finish(self.count)
+        count, position = self.count, ElementPosition.same(self.count)
+        if self.order is not None:
+            count, position = self.order.rows * self.order.columns, _row_of(self.order)
+        writer = BodyWriter({}, lambda origin: origin, (), count, on_host=self.result.look.on_host)
+        writer.store(self, position)
+        return writer.finish()
+
+    @property
+    def form(self) -> Hashable:
+        """What it does, wherever its operands lie: operations of one form are written alike."""
+        operation = self.operation
+        named = tuple([(name, _form_of(each)) for name, each in operation.named])
+        return (operation.name, _form_of(operation.operands), named, _form_of(self.result))
 
     @property
     def rank(self) -> int:
@@ -125,6 +153,7 @@ class BodyWriter:
         group: The operations that may be calculated in it, by the storage that each makes.
         home: The storage that has the contents of a storage.
         in_memory: Operations of the group whose results are loaded.
+        count: How many elements each of its results has.
         on_host: The kernel is one of the host.
     """
 
@@ -133,12 +162,15 @@ class BodyWriter:
         group: Mapping[Origin, Fusible],
         home: Callable[[Origin], Origin],
         in_memory: Collection[int],
+        count: int,
         *,
         on_host: bool,
     ) -> None:
         self._group = group
         self._home = home
         self._in_memory = in_memory
+        self._count = count
+        self._order: RowOrder | None = None
         self.on_host = on_host
         self._values: dict[Value, int] = {}
         self._types: list[torch.dtype] = []
@@ -149,14 +181,23 @@ class BodyWriter:
         self._covers: set[int] = set()
         self._stores: dict[int, int] = {}
 
-    def store(self, each: Fusible) -> None:
+    def store(self, each: Fusible, position: ElementPosition) -> None:
         """Have the result of an operation calculated and stored.
+
+        Args:
+            each: The operation.
+            position: Which element of its result is stored for each of the kernel's.
 
         Raises:
             NoKernelError: There is no rule for this operation.
             ToMemoryError: The result of another one has to be in memory for it.
         """
-        self._stores[each.index] = self.result(each, ElementPosition.same(each.count), ())
+        self._stores[each.index] = self.result(each, position, ())
+
+    @property
+    def order(self) -> RowOrder | None:
+        """How it adds up rows, if it does."""
+        return self._order
 
     @property
     def tensors(self) -> int:
@@ -197,6 +238,25 @@ class BodyWriter:
         tensor = self._tensors.setdefault((origin, token.dtype), len(self._tensors))
         return self.value(Loaded(tensor, position, token.dtype, within))
 
+    def summed(self, each: Fusible, position: ElementPosition, within: tuple[Term, ...]) -> int:
+        """The sum of the row to which an element belongs.
+
+        Raises:
+            ToMemoryError: The kernel cannot add up such rows.
+        """
+        order = each.order
+        whole = order is not None and self._count == order.rows * order.columns
+        if order is None or not whole or within or position != _row_of(order):
+            raise ToMemoryError(each.index)
+        if self._order is not None and self._order != order:
+            raise ToMemoryError(each.index)
+        token = each.operation.tokens[0]
+        if self._group and self._home(token.origin) not in self._group:
+            raise ToMemoryError(each.index)  # where it begins is not known, and with it how PyTorch loads it
+        self._order = order
+        operand = self.element(token, ElementPosition.same(self._count), ())
+        return self.value(Summed(operand, order, token.dtype))
+
     def value(self, value: Value) -> int:
         """The place of a value; equal ones are one."""
         place = self._values.setdefault(value, len(self._values))
@@ -225,7 +285,7 @@ class BodyWriter:
         index = self._integers.setdefault(number, len(self._integers))
         return self.value(WholeNumber(index, dtype))
 
-    def finish(self, count: int) -> Written:
+    def finish(self) -> Written:
         """The kernel, without values that nothing needs."""
         values = list(self._values)
         needed = _needed(values, self._stores.values())
@@ -234,7 +294,7 @@ class BodyWriter:
         tensors = {was: now for now, was in enumerate(sorted(set(loaded)))}
         reads = [each for number, each in enumerate(self._tensors) if number in tensors]
         body = Body(
-            count=count,
+            count=self._count,
             reads=tuple([dtype for _, dtype in reads]),
             values=tuple([_renumbered(values[was], places, tensors) for was in needed]),
             stores=tuple([places[each] for each in self._stores.values()]),
@@ -301,6 +361,16 @@ class _Calculation:
             raise NoKernelError(f"{function.name} is not known on this device")
         return self._writer.value(Calculated(function, tuple(operands), dtype))
 
+    def summed(self, operand: Operand) -> int:
+        if self._each.order is None or operand is not self.operation.operands[0]:
+            raise NoKernelError("what it adds up is not known")
+        return self._writer.summed(self._each, self._position, self._within)
+
+    def share(self) -> Number:
+        if self._each.order is None:
+            raise NoKernelError("what it adds up is not known")
+        return Number(float, float_bits(self._each.order.share))
+
     def picked(self, pieces: Sequence[Token], dimension: int) -> int:
         each = self._each
         found = [digit for digit in each.digits if digit.dimension == dimension]
@@ -326,6 +396,43 @@ class _Calculation:
         return self._writer.value(Picked(digit, tuple(highs[:-1]), tuple(places), self.result))
 
 
+def _form_of(operand: Operand) -> Any:
+    if isinstance(operand, Token):
+        return (operand.look, operand.offset)
+    return tuple(map(_form_of, operand)) if type(operand) is tuple else operand
+
+
+def _row_of(order: RowOrder) -> ElementPosition:
+    """The row of each element of a matrix."""
+    rows, columns = order.rows, order.columns
+    return ElementPosition(0, (Term(columns, rows, 1, 0, rows),) if rows > 1 else ())
+
+
+def _order_of(operation: Operation, result: Token) -> RowOrder:
+    """How an operation adds up rows.
+
+    Raises:
+        NoKernelError: That is not known.
+    """
+    matrix, dimensions = operation.operands[0], operation.operands[1] if len(operation.operands) > 1 else None
+    if result.look.on_host or not isinstance(matrix, Token) or not matrix.shape:
+        raise NoKernelError("there is no rule for it")
+    last = (Number(int, -1),), (Number(int, len(matrix.shape) - 1),)
+    if dimensions not in last or {matrix.dtype, result.dtype} != {torch.float32}:
+        raise NoKernelError("it does not add up rows of 32 bits")
+    digits = digits_of(matrix.shape, matrix.stride)
+    in_order = digits is not None and [each.dimension for each in digits] == sorted(
+        [each.dimension for each in digits]
+    )
+    if not in_order or matrix.offset or 0 in matrix.shape:
+        raise NoKernelError("its rows have gaps, or no elements")
+    columns = matrix.shape[-1]
+    order = RowOrder.of(math.prod(matrix.shape) // columns, columns)
+    if order is None or columns == 1:
+        raise NoKernelError("in which order it adds up such rows is not known")
+    return order
+
+
 def _needed(values: Sequence[Value], stores: Collection[int]) -> list[int]:
     """The values that the stored ones are made of, in order."""
     found, rest = set[int](), list(stores)
@@ -333,21 +440,15 @@ def _needed(values: Sequence[Value], stores: Collection[int]) -> list[int]:
         place = rest.pop()
         if place not in found:
             found.add(place)
-            rest += _operands_of(values[place])
+            rest += operands_of(values[place])
     return sorted(found)
-
-
-def _operands_of(value: Value) -> tuple[int, ...]:
-    if isinstance(value, Converted):
-        return (value.operand,)
-    return value.operands if isinstance(value, (Calculated, Picked)) else ()
 
 
 def _renumbered(value: Value, places: Mapping[int, int], tensors: Mapping[int, int]) -> Value:
     """A value by other places of values and tensors."""
     if isinstance(value, Loaded):
         return replace(value, tensor=tensors[value.tensor])
-    if isinstance(value, Converted):
+    if isinstance(value, (Converted, Summed)):
         return replace(value, operand=places[value.operand])
     if isinstance(value, (Calculated, Picked)):
         return replace(value, operands=tuple([places[each] for each in value.operands]))

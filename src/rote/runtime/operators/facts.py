@@ -53,11 +53,14 @@ class Facts:
         apart: It is never captured, though neither shapes nor values tell, but runs between two segments.
         collective: It acts on other processes.
         ticketed: It keeps an autograd graph of its own, or walks back through one.
-        hidden: It is no computation (profiler marks, questions about shapes).
+        hidden: It is no computation (profiler marks, questions about shapes, notes for the allocator).
         simple: Only the devices of its operands decide where it runs.
         reshapes: It may change the shape of an operand.
         relocates: It changes which memory a tensor has, and writes none.
         fixed: It is PyTorch's own, only makes results, and gives equal bits for equal operands.
+        own: It is PyTorch's own.
+        functional: It is of a library, writes nothing, and its results are no operand's memory; the library
+            says that it keeps to its schema (``torch.Tag.pt2_compliant_tag``).
         total: It raises for no values of its operands, if it is fixed.
     """
 
@@ -88,12 +91,20 @@ class Facts:
     reshapes: bool
     relocates: bool
     fixed: bool
+    own: bool
+    functional: bool
     total: bool
 
     @property
     def short(self) -> str:
         """Its name as people write it: ``add`` for ``aten::add.Tensor``."""
         return short(self.name)
+
+
+def _is_functional(func: Any, schema: Any) -> bool:
+    told = torch.Tag.pt2_compliant_tag in func.tags
+    aliases = any([each.alias_info is not None for each in (*schema.arguments, *schema.returns)])
+    return told and not schema.is_mutable and not aliases
 
 
 @cache
@@ -103,13 +114,14 @@ def facts_of(func: Any) -> Facts:
     row, arguments, packet = row_of(name), schema.arguments, _packet(name)
     undeclared = row.get("writes", "").split()
     positions = {argument.name: position for position, argument in enumerate(arguments)}
+    hidden = "hidden" in row
     writes = [
-        each.name in undeclared or (each.alias_info is not None and each.alias_info.is_write)
+        each.name in undeclared or (not hidden and each.alias_info is not None and each.alias_info.is_write)
         for each in arguments
     ]
     numbers, values = _returned_values(func)
     refused = _refused(func, row)
-    hidden, indexed, stores = "hidden" in row, "indexed" in row, "stores" in row
+    indexed, stores = "indexed" in row, "stores" in row
     dynamic, reads = torch.Tag.dynamic_output_shape in func.tags or values, numbers and not hidden
     collective = "collective" in row or _GROUP in str(schema)
     ticketed = not own and _TICKET in str(schema)
@@ -126,7 +138,7 @@ def facts_of(func: Any) -> Facts:
         name=name,
         row=row,
         dynamic=dynamic,
-        mutable=schema.is_mutable,
+        mutable=schema.is_mutable and not hidden,
         written=tuple((n, each.name) for n, each in enumerate(arguments) if writes[n]),
         training=positions["training"] if undeclared else None,
         # the schema of another library says no more
@@ -159,6 +171,8 @@ def facts_of(func: Any) -> Facts:
         reshapes=schema.is_mutable or not own,  # the schema of another library need not say it
         relocates=relocates,
         fixed=pure and fixed,
+        own=own,
+        functional=not own and _is_functional(func, schema),
         total="raises" not in row,
     )
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from .alternatives import Alternative, Alternatives
 from .before import Before
 from .effects import Effects, LeftAloneError, Touched
+from .forks import Concurrent, forks
 from .improving import improve
+from .near import ALTERNATIVES, register_alternative
 from .shortening import RULES, ShortRun, ShortStretch, shorten
+from .stale import without_stale

@@ -1,4 +1,7 @@
-"""Captures a shortened stretch anew, from its operations as data: none of the user's code runs.
+"""Captures a shortened stretch anew, from its operations as data.
+
+None of the user's code runs, but that of operators of libraries. Those are functional by their schema and
+their own word, and what a call with them leaves behind outside makes a stretch stay as it is.
 
 Each operation that is left is called as the tracer would have called it, with tensors made of tokens: a
 storage, and how to look at it. The storages are of four kinds:
@@ -26,28 +29,31 @@ table is wrong about, or a kernel that reads where its operands lie shows before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 
-from ..backends.protocol import Backend, LoadedKernel, Segment, Session, raw_call
+from ..backends.protocol import Backend, LoadedKernel, Segment, Session
 from ..capture import without_copies
 from ..fusion import Written
 from ..operators import tensors_of
 from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
 from ..pytorch import below_autograd, undispatched, unseen_functions
 from ..recording import KernelModes, Node
+from .alternatives import Alternative, Run
 from .before import Before, as_bytes, swap
 from .copies import as_elements
 from .effects import LeftAloneError
+from .forks import Concurrent, forks
+from .near import Look, RunningSession, calculated, run_now
 from .regions import Item, Schedule, targets_of
 from .shortening import ShortStretch
 
 _aten = torch.ops.aten
-Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 _POISON = 0xFF
+_NONE: Mapping[int, Alternative] = {}
 
 
 class Place(NamedTuple):
@@ -87,7 +93,7 @@ class Recapture:
 
     def __init__(
         self,
-        session: Session,
+        session: Session | RunningSession,
         short: ShortStretch,
         node: Node,
         modes: Mapping[int, KernelModes],
@@ -96,8 +102,12 @@ class Recapture:
         before: Before | None,
         schedule: Schedule,
         kernels: Mapping[Written, LoadedKernel],
+        alternatives: Mapping[int, Alternative] = _NONE,
+        look: Look | None = None,
     ) -> None:
         self._session = session
+        self._alternatives = alternatives
+        self._look_at = look
         self._short = short
         self._schedule = schedule
         self._kernels = kernels
@@ -129,7 +139,7 @@ class Recapture:
             self._go_back(changed, generator)
             with self._session.stream(), _plainly(self._device):
                 for index in self._short.once:
-                    self._operation(index, _run_now)
+                    self._operation(index, run_now)
                     self._forget()
                 made = [
                     self._segment(items, self._short.copies(run, self._stored))
@@ -143,7 +153,7 @@ class Recapture:
                 each.memory.copy_(each.was)
             if generator is not None and state is not None:
                 generator.set_state(state)
-        if different:
+        if different and not self._alternatives:
             raise LeftAloneError(f"{self._told(different[0].origin)} is not equal to the bit")
         return CapturedAnew(tuple(made), tuple(self._own.values()))
 
@@ -193,12 +203,8 @@ class Recapture:
         session = self._session
         try:
             session.begin(len(items) + len(shown))
-            for item in items:
-                if isinstance(item, Written):
-                    self._launch(item)
-                else:
-                    self._operation(item, session.run)
-                self._forget()
+            for fork in self._forks(items):
+                self._fork(fork)
             for origins in shown:
                 self._show(origins)
                 self._forget()
@@ -207,6 +213,30 @@ class Recapture:
             session.abort()
             raise
 
+    def _forks(self, items: Sequence[Item]) -> Iterable[Concurrent]:
+        """The items, those together that may run at the same time."""
+        if not self._backend.capabilities.asynchronous:
+            return [Concurrent((item,)) for item in items]
+        return forks(items, self._short)
+
+    def _fork(self, fork: Concurrent) -> None:
+        """Capture items, and let die what only they have read."""
+        if fork.second:
+            with self._session.fork():
+                self._items(fork.second)
+        self._items(fork.first)
+        if fork.second:
+            self._session.join()
+        for _ in (*fork.first, *fork.second):
+            self._forget()
+
+    def _items(self, items: Iterable[Item]) -> None:
+        for item in items:
+            if isinstance(item, Written):
+                self._launch(item)
+            else:
+                self._operation(item, self._session.run)
+
     def _operation(self, index: int, run: Run) -> None:
         operation = self._short.effects.operations[index]
         modes = self._modes[index]
@@ -214,12 +244,26 @@ class Recapture:
             if not operation.is_of_aten:
                 results = [run(_aten.clone.default, (self._node.constants[index],), {})]
             else:
-                results = results_of(self._call(operation, modes.tracked, run))[1]
+                results = self._called(index, operation, modes.tracked, run)
         for result, token in zip(results, operation.results, strict=True):
             if isinstance(token, Token) and token.origin in self._last:
                 self._take(operation, result, token)
 
-    def _call(self, operation: Operation, tracked: Sequence[int], run: Run) -> Any:
+    def _called(self, index: int, operation: Operation, tracked: Sequence[int], run: Run) -> list[Any]:
+        """The results of an operation, or of what stands for it."""
+        func, args, kwargs = self._operands(operation, tracked, run)
+        alternative = self._alternatives.get(index)
+        if alternative is not None:
+            return calculated(alternative, operation, run, args, kwargs)
+        result = run(func, args, kwargs)
+        others = [token.origin for token in operation.results[1:] if isinstance(token, Token)]
+        if self._look_at is not None and self._last.keys().isdisjoint(others):
+            self._look_at(index, operation, args, kwargs, result)
+        return results_of(result)[1]
+
+    def _operands(
+        self, operation: Operation, tracked: Sequence[int], run: Run
+    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         args, kwargs = operation.arguments(self._operand)
         func = operation.overload
         if self._device.type != "cpu" and any([each.is_cpu for each in tensors_of(args, kwargs)]):
@@ -227,7 +271,7 @@ class Recapture:
         operands = tensors_of(args, kwargs)
         for number in tracked:
             operands[number].requires_grad_()
-        return run(func, args, kwargs)
+        return func, args, kwargs
 
     def _launch(self, kernel: Written) -> None:
         """Capture the launch of a kernel that calculates several operations."""
@@ -354,11 +398,6 @@ def _check_reach(kernel: Written, given: Sequence[torch.Tensor]) -> None:
     for most, tensor in zip(kernel.body.reach, given, strict=True):
         if most >= tensor.numel():
             raise LeftAloneError("memory that it reads has become smaller")
-
-
-def _run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an operation into memory of its own."""
-    return raw_call(func)(*args, **kwargs)
 
 
 @contextmanager

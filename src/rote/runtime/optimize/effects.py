@@ -187,8 +187,10 @@ def _launching(operations: Sequence[Operation], indices: list[int]) -> Iterator[
 def _check_known(operation: Operation, tokens: list[Token]) -> None:
     facts = operation.facts
     name = facts.short
-    if operation.overload.namespace != "aten":
-        raise LeftAloneError(f"{_told(operation)} is not PyTorch's own")
+    if not (facts.own or facts.functional):
+        raise LeftAloneError(
+            f"{_told(operation)} is not PyTorch's own, and no functional operator of a library"
+        )
     if operation.generator is not None:
         raise LeftAloneError(f"{_told(operation)} draws from a generator that it is given")
     if facts.relocates and name not in _METADATA:

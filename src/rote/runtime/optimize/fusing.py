@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 
 from ..backends.protocol import ALIGNMENT, LoadedKernel
 from ..compiling import KernelSource
-from ..fusion import DeviceKernels, KernelRequest, NoKernelError, Written
+from ..fusion import Body, DeviceKernels, KernelRequest, NoKernelError, Written
 from ..program import Origin, Token
 from ..recording import Node
 from .anew import Place
 from .effects import LeftAloneError
 from .regions import Schedule, schedule, targets_of
 from .shortening import ShortStretch
+from .stale import without_stale
 from .versions import Whole
 
 
@@ -32,14 +33,14 @@ class Fusing:
 
     Attributes:
         node: The stretch.
-        short: What is left of it.
+        short: What is left of it; on a GPU with what is calculated again.
     """
 
     def __init__(
         self, node: Node, short: ShortStretch, outside: Mapping[Origin, Place], device: DeviceKernels
     ) -> None:
         self.node = node
-        self.short = short
+        self.short = short if device.on_host else without_stale(short, device)
         self._device = device
         self._plan(outside)
 
@@ -47,10 +48,13 @@ class Fusing:
         self._schedule = schedule(
             self.short, self._device.refusal, _whole_in(outside), on_host=self._device.on_host
         )
-        self._sources: dict[Written, KernelSource] = {
-            kernel: self._device.source(kernel.body, list(self._aligned(kernel, outside)))
-            for kernel in self._schedule.kernels
-        }
+        written: dict[tuple[Body, tuple[bool, ...]], KernelSource] = {}
+        self._sources: dict[Written, KernelSource] = {}
+        for kernel in self._schedule.kernels:
+            key = (kernel.body, tuple(self._aligned(kernel, outside)))
+            if key not in written:
+                written[key] = self._device.source(*key)
+            self._sources[kernel] = written[key]
         self._request = KernelRequest(self._device, self._sources.values(), self._schedule.calculated)
 
     def _aligned(self, kernel: Written, outside: Mapping[Origin, Place]) -> Iterator[bool]:

@@ -15,12 +15,12 @@ from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ...base import COLLECTOR, read_settings
+from ...base import COLLECTOR
 from ..arguments import Call, read_switches
 from ..backends.protocol import LoadedKernel, Segment, Session, first_line
 from ..fusion import KERNELS, Written
 from ..memory import BUDGETS
-from ..program import INPUT, Origin, named_inputs, replaced_kernels
+from ..program import INPUT, Operation, Origin, named_inputs, replaced_kernels
 from ..pytorch import plain_functions
 from ..recording import (
     CapturedStretch,
@@ -37,11 +37,14 @@ from .anew import CapturedAnew, Place, Recapture
 from .before import Before
 from .effects import Effects, LeftAloneError, writes_outside
 from .fusing import Fusing
+from .near import Gate, Nearing, RunningSession
 from .regions import Schedule
 from .shortening import RULES, ShortStretch, shorten
 
 
-def improve(recording: Recording, nodes: Sequence[Node], call: Call, before: Before | None) -> None:
+def improve(
+    recording: Recording, nodes: Sequence[Node], call: Call, before: Before | None, *, near: bool
+) -> None:
     """Optimise the stretches of a way just replayed: each once, and again when its kernels are there.
 
     Args:
@@ -49,30 +52,35 @@ def improve(recording: Recording, nodes: Sequence[Node], call: Call, before: Bef
         nodes: The way, from the root.
         call: The call that was replayed.
         before: What it has changed, as that was.
+        near: Operations may be calculated in other ways.
     """
     memory, tiers = recording.memory, recording.tiers
     if memory is None:
         return
-    waiting = {id(each.node): each for each in tiers.waiting if isinstance(each, Fusing)}
+    waiting = {id(each.node): each for each in tiers.waiting if isinstance(each, Fusing | Nearing)}
     for number, node in enumerate(nodes):
-        fusing = waiting.get(id(node))
+        following = waiting.get(id(node))
         known = tiers.knows(node) or node.captured is None or not node.captured.segments
-        if known and fusing is None:
+        if known and following is None:
             continue
         way, later = nodes[: number + 1], nodes[number + 1 :]
-        improvement = _Improvement(recording, memory, way, later, call, None if number else before)
+        improvement = _Improvement(recording, memory, way, later, call, None if number else before, near=near)
         try:
             # A collection may destroy graphs, which spoils a capture. Tensors may be of the user's classes.
             with COLLECTOR.rests(), plain_functions():
-                if fusing is None:
+                if following is None:
                     improvement.shorten()
+                elif isinstance(following, Fusing):
+                    improvement.fuse(following)
                 else:
-                    improvement.fuse(fusing)
+                    improvement.approach(following)
         except Exception as error:
             why = str(error) if isinstance(error, LeftAloneError) else _told(error)
             tiers.leave(node, why)
-            if fusing is not None:
-                tiers.arrived(fusing)
+            if following is not None:
+                tiers.arrived(following)
+            if isinstance(following, Fusing):
+                improvement.offer(following.short)
 
 
 def _told(error: Exception) -> str:
@@ -90,7 +98,10 @@ class _Improvement:
         later: Sequence[Node],
         call: Call,
         before: Before | None,
+        *,
+        near: bool,
     ) -> None:
+        self._near = near
         self._recording = recording
         self._memory = memory
         self._way = way
@@ -123,11 +134,11 @@ class _Improvement:
             tiers.keep_whole(node, replace(_removed(short), after=short.before))
         else:
             tiers.add(self._capture(short, Schedule.plain(short), {}, None))
-        if self._is_untried:
-            return
         fusing = Fusing(node, short, outside, KERNELS.of(self._memory.holding.backend))
         if fusing.saves:
             tiers.wait(fusing)
+        else:
+            self.offer(short)
 
     def fuse(self, fusing: Fusing) -> None:
         """Capture the kernels, if they are there.
@@ -146,8 +157,42 @@ class _Improvement:
             raise LeftAloneError("with kernels it would launch as much as without")
         self._check_modes(list(self._modes().values()))
         fused = FusedOperations(len(found.kernels), fusing.distinct, len(found.calculated), found.refused)
-        tiers.add(self._capture(fusing.short, found, fusing.loaded(), fused))
+        kernels = fusing.loaded()
+        tiers.add(self._capture(fusing.short, found, kernels, fused))
         tiers.arrived(fusing)
+        self.offer(fusing.short, found, kernels, fused)
+
+    def offer(
+        self,
+        short: ShortStretch,
+        schedule: Schedule | None = None,
+        kernels: Mapping[Written, LoadedKernel] | None = None,
+        fused: FusedOperations | None = None,
+    ) -> None:
+        """The exact tier is made; have operations calculated in other ways next, where that is asked for."""
+        nearing = Nearing(self._node, short, schedule or Schedule.plain(short), kernels or {}, fused)
+        if self._near and nearing.offered:
+            self._recording.tiers.wait(nearing)
+
+    def approach(self, nearing: Nearing) -> None:
+        """Capture the stretch with operations calculated in other ways, where these are as near.
+
+        Raises:
+            LeftAloneError: There are none, or it cannot be captured.
+        """
+        self._check_recording()
+        short, gate = nearing.short, Gate()
+        node, modes, outside = self._node, self._modes(), self._outside()
+        backend, plain = self._memory.holding.backend, Schedule.plain(short)
+        Recapture(
+            RunningSession(), short, node, modes, outside, backend, self._before, plain, {}, look=gate.look
+        ).run()
+        if not gate.passed:
+            why = next(iter(gate.refused), "none fits")
+            raise LeftAloneError(f"no other way to calculate its operations is used: {why}")
+        found = self._capture(short, nearing.schedule, nearing.kernels, nearing.fused, gate)
+        self._recording.tiers.add(found)
+        self._recording.tiers.arrived(nearing)
 
     def _captured(self) -> tuple[CapturedStretch, list[Step]]:
         captured, steps = self._node.captured, self._node.steps
@@ -165,6 +210,7 @@ class _Improvement:
         found: Schedule,
         kernels: Mapping[Written, LoadedKernel],
         fused: FusedOperations | None,
+        gate: Gate | None = None,
     ) -> ExactStretch:
         """Capture what is left of the stretch, and hold its memory.
 
@@ -176,8 +222,9 @@ class _Improvement:
         session = self._open()
         try:
             anew = Recapture(
-                session, short, node, modes, outside, holding.backend, self._before, found, kernels
-            ).run()
+                session, short, node, modes, outside, holding.backend, self._before, found, kernels,
+                gate.passed if gate is not None else {},
+            ).run()  # fmt: skip
             holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)
             if excess is not None:
@@ -188,7 +235,8 @@ class _Improvement:
         plain = self._plain(steps)
         replaced = _replaced(plain, captured, anew)
         removed = _removed(short, found.stored(short))
-        return ExactStretch(node, steps, replaced, removed, session, anew.kept, fused)
+        near = gate.found if gate is not None else None
+        return ExactStretch(node, steps, replaced, removed, session, anew.kept, fused, near)
 
     def _plain(self, steps: list[Step]) -> list[Step]:
         """The steps as they were captured."""
@@ -199,24 +247,13 @@ class _Improvement:
 
     # ------------------------------------------------------------------ what is left alone
 
-    @property
-    def _is_untried(self) -> bool:
-        """Whether this is a GPU, where kernels and gradients have not been tried yet."""
-        return self._memory.holding.backend.capabilities.asynchronous and not read_settings().untried
-
-    def _has_gradients(self) -> bool:
-        recording = self._recording
-        ends = [node.template for node in recording.root.walk()]
-        tracked = any([end is not None and end.tracked for end in ends]) or recording.backwards()
-        kept = recording.keeps_graph or recording.keeps_gradients or self._memory.holding.exclusive
-        modes = self._modes().values()
-        return bool(tracked or kept or recording.gradients.effects or any([each.tracked for each in modes]))
-
     def _check_recording(self) -> None:
         recording, accesses = self._recording, self._recording.accesses
-        if self._is_untried and self._has_gradients():
+        if recording.binds and any(
+            [_is_of_a_library(each) for node in self._way for each in node.operations]
+        ):
             raise LeftAloneError(
-                "it has to do with gradients, which has not been tried on a GPU yet (ROTE_UNTRIED=1 does)"
+                "operators of a library are in it, and what the call leaves behind may be their doing"
             )
         if accesses.written_arrays:
             raise LeftAloneError("it writes arrays made outside")
@@ -259,6 +296,10 @@ class _Improvement:
                 if storage is not None:
                     found[origin] = Place(storage)
         return ChainMap(found, inputs)
+
+
+def _is_of_a_library(operation: Operation) -> bool:
+    return operation.is_of_aten and not operation.facts.own
 
 
 def _replaced(steps: Sequence[Step], captured: CapturedStretch, anew: CapturedAnew) -> list[Step]:

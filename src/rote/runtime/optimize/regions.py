@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..fusion import Fusible, NoKernelError, Written, plan_group
+from ..fusion import Fusible, GroupPlans, NoKernelError, Written
 from ..operators import short
 from ..program import Operation, Origin, Token
 from .shortening import ShortRun, ShortStretch
@@ -95,6 +95,7 @@ class _Scheduling:
         self._refused = Counter[str]()
         self._whole = whole
         self._stores: dict[int, InPlaceStore] = {}
+        self._plans = GroupPlans(short.home, on_host=on_host)
 
     def run(self) -> Schedule:
         runs = tuple([tuple(self._run(run)) for run in self._short.runs])
@@ -188,7 +189,7 @@ class _Scheduling:
             if (each.index in last if each.index in stores else self._is_needed(each, inside))
         ]
         try:
-            planned = plan_group(versions.group, needed, self._short.home, on_host=self._on_host)
+            planned = self._plans.plan(versions.group, needed)
         except NoKernelError:
             return None
         found = versions.settled(planned)
@@ -199,12 +200,13 @@ class _Scheduling:
         inside = {each.index for each in group}
         needed = [each.index for each in group if self._is_needed(each, inside)]
         try:
-            planned = plan_group(group, needed, self._short.home, on_host=self._on_host)
+            planned = self._plans.plan(group, needed)
         except NoKernelError as why:
             self._refused.update([f"{short(each.operation.name)}: {why}" for each in group])
             return alone
         found: list[Item] = [each if isinstance(each, Written) else each.index for each in planned]
-        return found if len(found) < len(alone) else alone
+        pays = len(found) < len(alone) or (len(found) == len(alone) and not self._on_host)
+        return found if pays else alone
 
     def _is_needed(self, each: Fusible, inside: set[int]) -> bool:
         """Whether somebody reads a result who is not in the group."""

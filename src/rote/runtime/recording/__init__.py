@@ -19,5 +19,13 @@ from .handing import (
 from .inputs import RecordingMemory, StaticInputs
 from .outputs import make_template
 from .recording import Recording
-from .tiers import FIRST_TIER, ExactStretch, FusedOperations, Removed, Tiers
+from .tiers import (
+    FIRST_TIER,
+    ExactStretch,
+    FusedOperations,
+    NearOperation,
+    NearOperations,
+    Removed,
+    Tiers,
+)
 from .tree import Branch, Island, Known, Node, Step

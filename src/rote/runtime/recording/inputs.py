@@ -80,6 +80,11 @@ class StaticInputs:
         inputs.place(call.leaves)
         return inputs
 
+    def release(self) -> None:
+        """Give the memory of copies back. Nothing is placed here any more."""
+        self.groups.clear()
+        self._simple, self._targets, self._others = [], [], []
+
     def place(self, leaves: tuple[Any, ...]) -> None:
         """Copy the caller's tensors to the fixed addresses."""
         if self._simple:

@@ -61,6 +61,36 @@ class FusedOperations:
 
 
 @dataclass(frozen=True)
+class NearOperation:
+    """An operation that is calculated in another way.
+
+    Attributes:
+        operator: Its operator.
+        alternative: What stands for it.
+        error: The root of the mean square error of that, against the exact result.
+        own: The same of the operator itself.
+    """
+
+    operator: str
+    alternative: str
+    error: float
+    own: float
+
+
+@dataclass(frozen=True)
+class NearOperations:
+    """What of a stretch is calculated in other ways.
+
+    Attributes:
+        replaced: The operations.
+        refused: How many operations keep their operator, by reason.
+    """
+
+    replaced: tuple[NearOperation, ...]
+    refused: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class ExactStretch:
     """What may stand for the steps of one stretch.
 
@@ -72,6 +102,7 @@ class ExactStretch:
         session: The capture of those.
         kept: Memory of what was computed once.
         fused: What kernels calculate; None if each operation runs by itself.
+        near: What is calculated in other ways, so that bits differ; None if nothing is.
     """
 
     node: Node
@@ -81,6 +112,7 @@ class ExactStretch:
     session: Session
     kept: tuple[torch.UntypedStorage, ...]
     fused: FusedOperations | None = None
+    near: NearOperations | None = None
 
 
 class Waiting(Protocol):

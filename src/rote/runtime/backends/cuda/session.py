@@ -321,6 +321,14 @@ class CudaSession:
         """A stream beside the one being captured."""
         return self._backend.streams.beside()
 
+    def fork(self) -> AbstractContextManager[Any]:
+        """A stream that follows the one being captured."""
+        return self._backend.streams.fork()
+
+    def join(self) -> None:
+        """The stream being captured follows that one."""
+        self._backend.streams.join()
+
 
 def _refused(error: RuntimeError) -> CaptureError | MemoryShortageError:
     kind = MemoryShortageError if is_shortage(error) else CaptureError

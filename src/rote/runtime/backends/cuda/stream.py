@@ -1,4 +1,4 @@
-"""Streams of the CUDA backend: one to capture on, one for work beside an open capture."""
+"""Streams of the CUDA backend: two to capture on, one for work beside an open capture."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ class Streams:
     """The streams of one device.
 
     All captures of a pool use one stream, since the allocator reuses a block only on the stream it was made
-    on.
+    on. A block that was made on the forked stream is reused there alone, and a fork waits for the stream on
+    which it was last read.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.side: Any = torch.cuda.Stream(device)
         self.aux: Any = torch.cuda.Stream(device)
+        self.forked: Any = torch.cuda.Stream(device)
         self._device = device
         self.current = handle_reader(device)
         self._last: Any = None
@@ -57,6 +59,17 @@ class Streams:
             yield
         # The capturing stream cannot wait for this one, and the host may read the result.
         self.aux.synchronize()
+
+    @contextmanager
+    def fork(self) -> Generator[None]:
+        """Run on another stream, after what was started on the current one so far."""
+        self.forked.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self.forked):
+            yield
+
+    def join(self) -> None:
+        """Order the current stream after what was started in :meth:`fork`."""
+        torch.cuda.current_stream(self._device).wait_stream(self.forked)
 
     def enter_call(self) -> int:
         """Order the current stream after the stream that replayed last; returns its handle."""

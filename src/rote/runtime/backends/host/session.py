@@ -226,6 +226,13 @@ class HostSession:
         """Nothing to enter: operations always run at once."""
         return nullcontext()
 
+    def fork(self) -> AbstractContextManager[None]:
+        """Nothing to enter: operations run one after the other."""
+        return nullcontext()
+
+    def join(self) -> None:
+        """Nothing to wait for."""
+
 
 def _unseen(call: Callable[..., Any], *args: Any) -> Any:
     """Look at tensors in a way that no mode and no subclass sees or changes."""

@@ -211,6 +211,17 @@ class Session(Protocol):
         """A context in which operations run at once although a segment is open."""
         ...
 
+    def fork(self) -> AbstractContextManager[Any]:
+        """A context whose operations may run while those captured behind it run, up to :meth:`join`.
+
+        No memory that either of them uses may be given back before that.
+        """
+        ...
+
+    def join(self) -> None:
+        """What is captured from now on runs after what was captured in :meth:`fork`."""
+        ...
+
 
 class Lock(AbstractContextManager[Any], Protocol):
     """A reentrant lock."""

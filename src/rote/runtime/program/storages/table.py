@@ -7,6 +7,7 @@ that observing a call changes no lifetime (autograd steals a gradient only when 
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -46,6 +47,11 @@ class Token(NamedTuple):
     def stride(self) -> tuple[int, ...]:
         """Strides in elements."""
         return self.look.stride
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def on_host(self) -> bool:

@@ -211,8 +211,7 @@ class TrackingNotes:
 
 def _is_below(frame: FrameType | None) -> bool:
     """Whether code runs that a frame has called."""
-    at: FrameType | None = sys._getframe(3)  # pyright: ignore[reportPrivateUsage]
-    at = at.f_back if at is not None else None
+    at = sys._getframe(3).f_back  # pyright: ignore[reportPrivateUsage]
     while at is not None and at is not frame:
         at = at.f_back
     return at is not None

@@ -1,0 +1,75 @@
+"""Other ways to calculate operators, which do not keep the bits.
+
+An alternative is used where ``numerics="near"`` asks for it and a gate lets it pass: on the operands of the
+very call that is looked at, it may not be further from the exact result than the operator itself
+(:mod:`.near`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...base import MisuseError
+
+Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+"""Runs one operation: an overload, its operands, those by name."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another way to calculate an operator.
+
+    Attributes:
+        operator: The operator, with overload: ``"aten::bmm"``, ``"mylib::op.overload"``.
+        name: What reports call it.
+        fits: Whether it can be used for some operands, given as the operator takes them. It looks at shapes,
+            types, devices and numbers; what lies in the tensors is not there yet.
+        calculate: Gives the operator's result, or the first of several. It is given ``run``, then the
+            operands: whatever launches something is called as ``run(overload, args, kwargs)``, so that it is
+            recorded; views need not be.
+        exact: Gives the exact result in 64 bits, from operands in 64 bits. None asks the operator itself.
+    """
+
+    operator: str
+    name: str
+    fits: Callable[..., bool]
+    calculate: Callable[..., torch.Tensor]
+    exact: Callable[..., torch.Tensor] | None = None
+
+
+class Alternatives:
+    """What is offered in this process, by operator.
+
+    Args:
+        offered: What is offered from the start.
+    """
+
+    def __init__(self, *offered: Alternative) -> None:
+        self._offered: dict[str, list[Alternative]] = {}
+        for each in offered:
+            self.register(each)
+
+    def register(self, alternative: Alternative) -> None:
+        """Offer an alternative. Recordings that are made later may use it; the first one that passes is used.
+
+        Raises:
+            MisuseError: The operator has one of that name.
+        """
+        known = self._offered.setdefault(alternative.operator, [])
+        if any([each.name == alternative.name for each in known]):
+            raise MisuseError(
+                f"{alternative.operator} has an alternative named {alternative.name!r}; give another name"
+            )
+        known.append(alternative)
+
+    def withdraw(self, alternative: Alternative) -> None:
+        """Offer it no longer. Recordings that use it go on to."""
+        self._offered[alternative.operator].remove(alternative)
+
+    def of(self, operator: str) -> list[Alternative]:
+        """The alternatives of an operator, in the order in which they were offered."""
+        return list(self._offered.get(operator, ()))

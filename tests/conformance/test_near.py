@@ -1,0 +1,162 @@
+"""Operations calculated in other ways: only on request, only where they come as near, and said so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.conformance.test_exact_tier import tier
+from tests.conformance.test_fused import hurry
+from torch import Tensor
+from torch.nn import functional as F
+
+import rote
+from rote import Graphed
+from rote.runtime.optimize import ALTERNATIVES
+from rote.testing import assert_same
+
+aten = torch.ops.aten
+CALLS = 40
+
+
+def attention(x: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+    query = x.view(1, 5, 4, 64).transpose(1, 2)
+    return F.scaled_dot_product_attention(query, keys, keys * 0.5, attn_mask=mask)
+
+
+def given(device: torch.device, heads: int) -> tuple[Tensor, ...]:
+    keys = torch.randn(1, heads, 200, 64, device=device).to(torch.bfloat16).expand(1, 4, 200, 64)
+    mask = torch.zeros(1, 1, 5, 200, device=device, dtype=torch.bfloat16)
+    mask[..., 150:] = float("-inf")
+    return torch.randn(5, 256, device=device).to(torch.bfloat16), keys, mask
+
+
+def play(function, args, **options) -> Graphed:
+    """Calls, from the fourth on with time for what is to be done; each is near eager."""
+    g = rote.graph(function, keep=True, **options)
+    for number in range(CALLS):
+        if number >= 3:
+            hurry(g)
+        torch.testing.assert_close(g(*args), function(*args), rtol=2e-2, atol=2e-2)
+    return g
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_attention_of_few_queries(device, heads):
+    args = given(device, heads)
+    g = play(attention, args, numerics="near")
+    found = tier(g)
+    assert found is not None and len(found.near) == 1, g.explain()
+    (near,) = found.near
+    assert near.operations == 1 and "attention" in near.operator
+    assert near.error <= near.own * 1.02
+    assert "as attention of few queries as products" in g.explain()
+    exact = args[0].double(), args[1].double(), args[2].double()
+    expected = attention(*exact)
+    own = (attention(*args).double() - expected).square().mean().sqrt()
+    assert (g(*args).double() - expected).square().mean().sqrt() <= own * 1.02
+    assert g.wait_until_optimized(timeout_s=60)
+
+
+def test_without_the_word_bits_stay(device):
+    args = given(device, 1)
+    g = rote.graph(attention, keep=True)
+    for number in range(CALLS):
+        if number >= 3:
+            hurry(g)
+        assert_same(g(*args), attention(*args), f"call {number}")
+    found = tier(g)
+    assert found is None or not found.near
+
+
+# ---------------------------------------------------------------------- alternatives of others
+
+
+@pytest.fixture
+def _offer() -> Iterator[list[rote.Alternative]]:
+    offered: list[rote.Alternative] = []
+    yield offered
+    for each in offered:
+        ALTERNATIVES.withdraw(each)
+
+
+def offer(offered, calculate, fits=lambda x, y: x.shape[0] == 4, name="in 64 bits") -> None:
+    alternative = rote.Alternative("aten::mm", name, fits, calculate)
+    rote.register_alternative(alternative)
+    offered.append(alternative)
+
+
+def widely(run, x: Tensor, y: Tensor) -> Tensor:
+    """The same product in 64 bits, rounded once."""
+    wide = [run(aten._to_copy.default, (each,), {"dtype": torch.float64}) for each in (x, y)]
+    return run(aten._to_copy.default, (run(aten.mm.default, tuple(wide), {}),), {"dtype": torch.float32})
+
+
+def product(x: Tensor) -> Tensor:
+    return (x @ x).exp() + (x[:2] @ x).sum()
+
+
+def test_one_that_a_library_offers(device, _offer):
+    offer(_offer, widely)
+    x = torch.randn(4, 4, device=device)
+    found = tier(play(product, (x,), numerics="near"))
+    assert found is not None
+    assert [(each.operator, each.alternative, each.operations) for each in found.near] == [
+        ("mm", "in 64 bits", 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("calculate", "why"),
+    [
+        (lambda run, x, y: run(aten.mul.Tensor, (widely(run, x, y), 1.001), {}), "its error is larger"),
+        (lambda run, x, y: widely(run, x, y)[:2], "its result has another type or shape"),
+        (lambda run, x, y: widely(run, x, y).double(), "its result has another type or shape"),
+        (
+            lambda run, x, y: widely(run, x, y) * float("nan"),
+            "it is infinite or no number at other places",
+        ),
+        (lambda run, x, y: 1 / 0, "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_one_that_is_not_as_near(device, _offer, calculate, why):
+    offer(_offer, calculate)
+    x = torch.randn(4, 4, device=device)
+    g = play(product, (x,), numerics="near")
+    found = tier(g)
+    assert found is not None and not found.near
+    assert any([why in each.reason for each in found.left]), g.explain()
+    assert_same(g(x), product(x), "result")
+
+
+def test_the_next_one_is_tried(device, _offer):
+    offer(_offer, lambda run, x, y: widely(run, x, y) * 2, name="twice")
+    offer(_offer, widely)
+    x = torch.randn(4, 4, device=device)
+    found = tier(play(product, (x,), numerics="near"))
+    assert found is not None and [each.alternative for each in found.near] == ["in 64 bits"]
+    assert found.kept == {"twice: its error is larger": 1}
+
+
+def test_a_name_is_used_once(_offer):
+    offer(_offer, widely)
+    with pytest.raises(rote.MisuseError, match="aten::mm has an alternative named 'in 64 bits'"):
+        rote.register_alternative(_offer[0])
+
+
+def test_what_needs_the_other_results_keeps_its_operator(device, _offer):
+    """The alternative gives the first result alone."""
+    offered = rote.Alternative(
+        "aten::aminmax", "minimum", lambda x, **_: True, lambda run, x, **_: run(aten.amin.default, (x,), {})
+    )
+    rote.register_alternative(offered)
+    _offer.append(offered)
+    x = torch.randn(4, 4, device=device)
+
+    def spread(x: Tensor) -> Tensor:
+        low, high = torch.aminmax(x * 2)
+        return high - low
+
+    found = tier(play(spread, (x,), numerics="near"))
+    assert found is None or not found.near

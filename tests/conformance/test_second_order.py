@@ -1,0 +1,75 @@
+"""Gradients of gradients: autograd goes through their graph in the same order in each call that is traced."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import rote
+from rote.testing import assert_same
+
+CALLS = 10
+
+
+class Adapting:
+    """The inner and outer loop of MAML."""
+
+    def __init__(self, device: torch.device) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
+
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        self.optimizer.zero_grad()
+        weights = dict(self.model.named_parameters())
+        for _ in range(2):
+            loss = F.mse_loss(torch.func.functional_call(self.model, weights, (x,)), y)
+            found = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
+            weights = {name: w - 0.1 * g for (name, w), g in zip(weights.items(), found, strict=True)}
+        loss = F.mse_loss(torch.func.functional_call(self.model, weights, (x,)), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+class Forces:
+    """An energy whose gradient by positions is a result, as networks of molecules have it."""
+
+    def __init__(self, device: torch.device) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(3, 8), nn.SiLU(), nn.Linear(8, 1)).to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
+
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        self.optimizer.zero_grad()
+        positions = x[:, :3].clone().requires_grad_()
+        distances = (positions[:, None] - positions[None]).square().sum(-1) + 1
+        energy = (self.model(positions) * distances.rsqrt().sum(1, keepdim=True)).sum()
+        (forces,) = torch.autograd.grad(energy, positions, create_graph=True)
+        loss = F.mse_loss(forces, y) + energy.square() * 1e-3
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+@pytest.mark.parametrize("kind", [Adapting, Forces])
+def test_they_settle(device, kind):
+    plain, graphed = kind(device), kind(device)
+    g = rote.graph(graphed.step, keep=True)
+    generator = torch.Generator().manual_seed(1)
+    for number in range(CALLS):
+        x, y = [torch.randn(5, size, generator=generator).to(device) for size in (6, 3)]
+        assert_same(g(x, y), plain.step(x, y), f"loss {number}")
+        for mine, theirs in zip(graphed.model.parameters(), plain.model.parameters(), strict=True):
+            assert_same(mine, theirs, f"parameter {number}")
+    assert g.report().replayed >= CALLS - 4, g.explain()
+
+
+def test_what_the_callable_asks_for_is_as_it_was(device):
+    assert torch.autograd.is_multithreading_enabled()
+    g = rote.graph(lambda x: x * 2)
+    for _ in range(4):
+        g(torch.ones(2, device=device))
+        assert torch.autograd.is_multithreading_enabled()

@@ -1,0 +1,113 @@
+"""Which products run at the same time, and which masks are made again; what runs is the same either way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from tests.runtime.program.observed import Subject, observe
+from torch import Tensor
+from torch.nn import functional as F
+
+from rote.runtime.backends import PROCESS
+from rote.runtime.fusion import DeviceKernels
+from rote.runtime.optimize import Concurrent, Effects, ShortStretch, forks, shorten, without_stale
+from rote.runtime.program import operations as ops
+from rote.runtime.recording import KernelModes
+
+WIDE = 256
+
+
+def stretch(function: Callable[..., Any], *args: Tensor) -> ShortStretch:
+    """What is left of a call of one segment."""
+    program = observe(Subject(function, args)).program
+    operations = program.operations()
+    captured = [index for index, each in enumerate(operations) if each.kind == ops.CAPTURED]
+    ending = program.ending()
+    assert ending is not None
+    modes = KernelModes.now()
+    effects = Effects.of(operations, [captured], ())
+    return shorten(effects, dict.fromkeys(captured, modes), [token.origin for token in ending.tokens])
+
+
+def sides(found: ShortStretch) -> list[tuple[int, int]]:
+    """How many products run at the same time as how many others."""
+    (run,) = found.runs
+    each = list(forks(run.operations, found))
+    assert sorted([item for one in each for item in (*one.first, *one.second)]) == list(run.operations)
+    return [(len(one.first), len(one.second)) for one in each if one.second]
+
+
+def square() -> Tensor:
+    return torch.randn(WIDE, WIDE)
+
+
+def test_projections_of_one_input():
+    def attention(x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (x @ q) * (x @ k) + (x @ v)
+
+    found = stretch(lambda x, *w: attention(x, *w), torch.randn(4, WIDE), square(), square(), square())
+    (run,) = found.runs
+    products = [each for each in run.operations if found.effects.operations[each].name == "aten::mm"]
+    (both,) = [each for each in forks(products, found) if each.second]
+    assert len(both.first) + len(both.second) == 3 and abs(len(both.first) - len(both.second)) == 1
+
+
+def test_a_chain_is_one():
+    assert sides(stretch(lambda x, w: x @ w @ w @ w, torch.randn(4, WIDE), square())) == []
+
+
+def test_what_reads_the_one_before_waits_for_both():
+    found = stretch(lambda x, w: (x @ w, (x + 1) @ w, (x @ w @ w)), torch.randn(4, WIDE), square())
+    assert sides(found) in ([], [(1, 1)])
+
+
+@pytest.mark.parametrize("rows", [1 << 14])
+def test_wide_products_keep_a_gpu_busy(rows):
+    x, w = torch.randn(rows, WIDE), square()
+    assert sides(stretch(lambda x, w: (x @ w, x @ (w + 1)), x, w)) == []
+
+
+def test_heavy_ones_are_apart():
+    def both(x: Tensor, wide: Tensor, *slim: Tensor) -> tuple[Tensor, ...]:
+        return (x @ wide, *[x @ each for each in slim])
+
+    found = stretch(both, torch.randn(4, WIDE), torch.randn(WIDE, 4 * WIDE), square(), square())
+    (one,) = forks(found.runs[0].operations, found)
+    assert one == Concurrent((one.first[0],), one.second) and len(one.second) == 2
+
+
+# ---------------------------------------------------------------------- masks
+
+
+def layers(x: Tensor, bias: Tensor, weights: Sequence[Tensor]) -> Tensor:
+    """Attention with a mask that each layer makes anew, and more weights than a cache holds."""
+    for weight in weights:
+        mask = torch.where(bias > 0, 0.0, float("-inf"))
+        x = F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+        x = x + (x.flatten() @ weight).sum()
+    return x
+
+
+def masks(found: ShortStretch) -> int:
+    operations = found.effects.operations
+    return sum(
+        [operations[index].name == "aten::where.self" for run in found.runs for index in run.operations]
+    )
+
+
+@pytest.mark.parametrize(("columns", "times"), [(1 << 14, 3), (16, 1)])
+def test_masks_that_have_left_the_cache(columns, times, monkeypatch):
+    kernels = DeviceKernels(PROCESS.choose("host", torch.device("cpu")))
+    monkeypatch.setattr(kernels, "refusal", lambda each: None)
+    weights = [torch.randn(8 * 64, columns) for _ in range(3)]
+    given = torch.randn(1, 1, 8, 64), torch.ones(8, 8)
+    found = stretch(lambda x, bias, *weights: layers(x, bias, weights), *given, *weights)
+    assert masks(found) == 1
+    again = without_stale(found, kernels)
+    assert masks(again) == times
+    assert again.after == found.after + times - 1
+    monkeypatch.setattr(kernels, "refusal", lambda each: "it is not proved")
+    assert without_stale(found, kernels) is found
