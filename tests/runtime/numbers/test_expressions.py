@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.runtime.numbers import Applied, Fixed, Given, NumberSource, TrackedNumbers
+from rote.runtime.numbers import Applied, Fixed, GivenNumber, NumberSource, TrackedNumbers
 
 NUMBERS = st.one_of(
     st.integers(-(2**70), 2**70), st.floats(), st.sampled_from([0, 1, -1, 0.0, -0.0, 256, 257])
@@ -33,7 +33,7 @@ def test_a_copy_is_another_object_of_the_same_bits(value):
     numbers = TrackedNumbers(frozenset(), frozenset({0}))
     copy = numbers.take(leaf(0), value)
     assert copy is not value and bits(copy) == bits(value)
-    assert numbers.expression(copy) == Given(0) and numbers.expression(value) is None
+    assert numbers.expression(copy) == GivenNumber(0) and numbers.expression(value) is None
     assert numbers.original(copy) is value
 
 
@@ -132,7 +132,7 @@ def test_what_is_not_known_stops_it(value):
 
 
 def test_expressions_know_their_size():
-    expression = Given(0)
+    expression = GivenNumber(0)
     for _ in range(3):
         expression = Applied.to("ADD", expression, expression)
     assert (expression.size, expression.given) == (15, frozenset({0}))

@@ -14,7 +14,7 @@ from typing import Any
 from ...base import Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
-from .expressions import FUNCTIONS, Expression, Fixed, Given
+from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
 
 READ = "read"
 """The kind of a place that is a read of a tensor's value."""
@@ -143,7 +143,7 @@ class _Text:
         known = self._names.get(expression)
         if known is not None:
             return known
-        if isinstance(expression, Given):
+        if isinstance(expression, GivenNumber):
             name = f"given[{expression.index}]"
         elif isinstance(expression, Fixed):
             name = self.constant(expression.value)

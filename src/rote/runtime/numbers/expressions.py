@@ -57,7 +57,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenNumber:
     """A number that the call was given.
 
     Attributes:
@@ -138,5 +138,5 @@ class Applied:
         return f"{self.function}({', '.join(map(str, self.operands))})"
 
 
-Expression = Given | Fixed | Applied
+Expression = GivenNumber | Fixed | Applied
 """How a number was computed."""

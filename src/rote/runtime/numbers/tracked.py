@@ -29,7 +29,7 @@ from ...base import Site, identity
 from ..backends.protocol import NumberCell, without_cells
 from ..state import address_of
 from .computation import READ, Computation, NumberSource
-from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, Given
+from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
 from .fresh import fresh
 
 _NAN = "a number is NaN"
@@ -183,7 +183,7 @@ class TrackedNumbers:
         if copy is None:
             self.stopped = self.stopped or f"no copy of {value!r} can be made"
             return value
-        expression = Given(len(self.places))
+        expression = GivenNumber(len(self.places))
         self.places.append(place)
         self.values.append(copy)
         self._given[key] = copy
@@ -354,7 +354,7 @@ class TrackedNumbers:
         """The places whose number itself is a condition."""
         if self.stopped is not None:
             return list(self.places) if self.stopped is not _NAN else []
-        return [place for index, place in enumerate(self.places) if Given(index) in self.outcomes]
+        return [place for index, place in enumerate(self.places) if GivenNumber(index) in self.outcomes]
 
 
 def is_data(value: Any) -> bool:

@@ -17,6 +17,7 @@ is new does not matter here, but which object it gives.
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import sys
 from collections import OrderedDict, defaultdict, deque
@@ -50,7 +51,7 @@ _KINDS = frozenset({int, float})
 _NUMBERS = frozenset({int, float, bool})
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
 _TENSORS = (torch.Tensor,)
-_STOPS = frozenset({eval, exec, compile, id, vars, dir, input, open, breakpoint})
+_STOPS = frozenset({eval, exec, compile, builtins.id, vars, dir, input, open, breakpoint})
 """Builtin functions that may see what they are not given."""
 _C_FUNCTIONS = (
     BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
