@@ -1,5 +1,5 @@
-# make demo | test | test-words-off | test-cuda | test-long | test-openpi-client | fuzz | bench | bench-cases | zoo
-#      docs | lint | clean | distclean
+# make demo | test | test-words-off | test-cuda | test-long | test-openpi-client | test-lerobot | fuzz | bench
+#      bench-cases | zoo | robots | docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
 # it lacks are skipped with a line that says so. Otherwise .venv is made once, with the CPU build of torch.
@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-words-off test-cuda test-long test-openpi-client fuzz bench bench-cases zoo docs lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo test test-words-off test-cuda test-long test-openpi-client test-lerobot fuzz bench bench-cases zoo robots docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -62,6 +62,33 @@ $(ZOO_ENV)/.installed: benchmarks/zoo/requirements.txt
 	$(ZOO_ENV)/bin/pip install -q --no-deps $(ZOO_ALONE)
 	$(ZOO_ENV)/bin/python -c 'import torchaudio' 2>/dev/null || rm -f $(ZOO_ENV)/lib/python*/site-packages/torchaudio/lib/*.so
 	$(ZOO_ENV)/bin/pip install -q --no-deps --upgrade --target $(ZOO_ENV)/vision $(ZOO_VISION)
+	@touch $@
+
+# Policies of lerobot in simulators, plainly and graphed: CKPT=... is a checkpoint, instead of random weights. ROBOTS_ENV
+# is the environment with lerobot and the simulators, which is made where there is none; ROBOTS_PY=python takes a Python as
+# it is instead. test-lerobot runs what the tests of `make test` skip without lerobot.
+ROBOTS_ENV  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rote/robots
+ROBOTS_PY   ?= $(ROBOTS_ENV)/bin/python
+ROBOTS_ARGS ?= --world pusht --seeds 3
+ROBOTS_MADE := $(if $(filter $(ROBOTS_ENV)/bin/python,$(ROBOTS_PY)),$(ROBOTS_ENV)/.installed)
+robots: $(ROBOTS_MADE)
+	$(ROBOTS_PY) -m benchmarks.robots $(if $(CKPT),--checkpoint $(CKPT)) $(ROBOTS_ARGS)
+
+test-lerobot: export OMP_NUM_THREADS := 1
+test-lerobot: $(ROBOTS_MADE)
+	$(ROBOTS_PY) -m pytest tests/integrations/lerobot tests/benchmarks/test_robots.py $(PYTEST_ARGS)
+	$(ROBOTS_PY) -m pytest tests/docs/test_blocks.py -k lerobot.md $(PYTEST_ARGS)
+
+# lerobot and the environments state versions that do not fit together, so they come without what they ask for. A library
+# among the others brings its tests as a package of that name.
+ROBOTS_ALONE := lerobot==0.4.4 gym-pusht==0.1.8 gym-aloha==0.1.5
+$(ROBOTS_ENV)/.installed: benchmarks/robots/requirements.txt
+	$(or $(BASE_PY),$(READY_PY)) -m venv $(ROBOTS_ENV)
+	$(ROBOTS_ENV)/bin/pip install -q torch==2.13.0 numpy
+	$(ROBOTS_ENV)/bin/pip install -q torch==2.13.0 -r $<
+	$(ROBOTS_ENV)/bin/pip install -q --no-deps $(ROBOTS_ALONE) -e plugins/lerobot_policy_rote
+	$(ROBOTS_ENV)/bin/pip install -q --no-deps --upgrade --target $(ROBOTS_ENV)/vision torchvision==0.28.0 timm==1.0.31
+	rm -rf $(ROBOTS_ENV)/lib/python*/site-packages/tests
 	@touch $@
 
 # Checkers and pages are made side by side, before the tests take both cores.

@@ -19,6 +19,7 @@ from markdown.extensions.toc import slugify
 from rote_docs import benchmarks, commands, limits, options, overwritten, readme, reference, rules, states
 
 import rote
+import rote.integrations.lerobot
 import rote.integrations.openpi
 import rote.quant
 import rote.testing
@@ -41,6 +42,7 @@ INSERTS = {
     "reference-rote": partial(reference.listed, rote),
     "reference-testing": partial(reference.listed, rote.testing),
     "reference-quant": partial(reference.listed, rote.quant),
+    "reference-lerobot": partial(reference.listed, rote.integrations.lerobot),
     "reference-openpi": partial(reference.listed, rote.integrations.openpi),
     "reference-errors": reference.errors,
     "commands": commands.sections,

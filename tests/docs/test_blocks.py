@@ -17,6 +17,9 @@ NEEDS = {
     "README.md": ["safetensors"],
     "serving.md": ["msgpack"],
     "openpi.md": ["safetensors", "transformers"],
+    "lerobot.md": ["lerobot"],
+    "transformers.md": ["transformers"],
+    "diffusers.md": ["diffusers"],
 }
 """Optional packages of a page's code."""
 

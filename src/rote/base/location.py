@@ -18,7 +18,7 @@ TORCH_NEEDS = (
 """Packages that PyTorch itself calls; a frame there is never the user's line."""
 
 _ROTE = str(Path(__file__).resolve().parent.parent) + "/"
-_IN_CALLS = tuple(f"{_ROTE}{room}/" for room in ("quant", "integrations/openpi"))
+_IN_CALLS = tuple(f"{_ROTE}{room}/" for room in ("quant", "integrations/openpi", "integrations/lerobot"))
 """Rooms whose code runs in traced calls, where it is followed as others' code is."""
 _GENERATED = re.compile(r"/(\w\w)/\w\1[a-z2-7]{40,}\.py$")
 """A file that Inductor has written: named by a hash, in a folder of two of its letters, in any cache."""

@@ -21,16 +21,16 @@ from torch import nn
 
 from ...api import Graphed, OptionKeywords, graph
 from ...base import MisuseError
-from .hooks import Hook, graphed_in
-from .torch_private import as_written
+from ..methods import Hook, as_written, held_by
+from .names import OPENPI
 
 _log = logging.getLogger("rote")
 
 _T = TypeVar("_T")
 _CALLER = "graph_policy"
-_OF_MODEL = Hook("sample_actions", "the method that denoises a chunk of actions")
-_OF_POLICY = Hook("_sample_actions", "that method of its model")
-_IS_PYTORCH = Hook("_is_pytorch_model", "whether the model is one of PyTorch", bool)
+_OF_MODEL = Hook(OPENPI, "sample_actions", "the method that denoises a chunk of actions")
+_OF_POLICY = Hook(OPENPI, "_sample_actions", "that method of its model")
+_IS_PYTORCH = Hook(OPENPI, "_is_pytorch_model", "whether the model is one of PyTorch", bool)
 _AS_WRITTEN = (
     "graph_policy records sample_actions as it is written, with the results of eager, and leaves out "
     "openpi's torch.compile around it; pytorch_compile_mode=None in the configuration says the same"
@@ -71,10 +71,8 @@ def graphed(policy: Any) -> list[Graphed]:
     Args:
         policy: What :func:`graph_policy` or :func:`graph_training` was given.
     """
-    model = getattr(policy, "_model", None)
     names = (_OF_POLICY.name, _OF_MODEL.name, "forward")
-    held = [graphed_in(getattr(owner, name, None)) for owner in (policy, model) for name in names]
-    return list({id(each): each for each in held if each is not None}.values())
+    return held_by((policy, getattr(policy, "_model", None)), names)
 
 
 def _of_policy(policy: Any) -> Hook:

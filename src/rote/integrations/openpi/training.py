@@ -22,14 +22,15 @@ from typing import Any, TypeVar, Unpack
 from torch import Tensor, nn
 
 from ...api import Graphed, OptionKeywords, graph
-from .hooks import Hook
+from ..methods import Hook
+from .names import OPENPI
 
 _M = TypeVar("_M", bound=nn.Module)
 _CALLER = "graph_training"
-_FORWARD = Hook("forward", "the method that gives losses")
-_PREPARE = Hook("_preprocess_observation", "the method that augments images")
-_LAYERS = Hook("paligemma_with_expert", "the module with both transformers", nn.Module)
-_CHECKPOINTS = Hook("gradient_checkpointing_enabled", "whether parts are checkpointed", bool)
+_FORWARD = Hook(OPENPI, "forward", "the method that gives losses")
+_PREPARE = Hook(OPENPI, "_preprocess_observation", "the method that augments images")
+_LAYERS = Hook(OPENPI, "paligemma_with_expert", "the module with both transformers", nn.Module)
+_CHECKPOINTS = Hook(OPENPI, "gradient_checkpointing_enabled", "whether parts are checkpointed", bool)
 
 
 @dataclass(frozen=True)

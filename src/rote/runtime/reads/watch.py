@@ -13,7 +13,7 @@ from ...base import identity
 from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
 from ..pytorch import untraced
-from .bytecode import Swaps, Tracking
+from .bytecode import Answering, Swaps, Tracking
 from .handlers import HANDLERS, NOTE_NAMES, Notes, TrackingNotes, called, follow_function
 from .table import Rows
 from .trace import Aside, Noted, Trace
@@ -32,9 +32,14 @@ def aside(call: Callable[[], Any]) -> Any:
 
 
 class Watch:
-    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions."""
+    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions.
+
+    Attributes:
+        answering: Who answers calls of modules, thread by thread, while :meth:`precede` holds.
+    """
 
     def __init__(self) -> None:
+        self.answering = Answering()
         self._notes = Notes()
         tracking = TrackingNotes(self._notes, NOTE_NAMES, self._notes.trace)
         self._swaps = Swaps(self._notes, Tracking(tracking, tracking.around))
@@ -90,6 +95,21 @@ class Watch:
         if any(each.unknown for each in noted.unseen):
             self._rows.read_shipped()
         return noted
+
+    def precede(self, nothing: Any) -> bool:
+        """Ask ``answering`` about each call of a module, until :meth:`leave` is called as often as this.
+
+        Args:
+            nothing: What is given for a call that is to be made as usual; the same object each time.
+
+        Returns:
+            Whether calls are asked about from now on.
+        """
+        return self._swaps.precede(self.answering, nothing)
+
+    def leave(self) -> None:
+        """One of those who asked to be asked needs it no more."""
+        self._swaps.leave()
 
     def declare(self, things: Iterable[Any]) -> None:
         """Take callables as pure: the same arguments give the same result, without effects."""

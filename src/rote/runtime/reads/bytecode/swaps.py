@@ -8,6 +8,9 @@ same replaced code, whose notes find no tracer for them and return.
 A function that Dynamo may have compiled gets code of its own that chooses what runs (:mod:`.redirect`); it is
 kept for the next traced call. While Dynamo compiles, every function has its own code.
 
+One function may have a prologue (:mod:`.prologue`), which is no code of its own: a traced call runs it
+without.
+
 Functions are held weakly: one that the call itself made dies when it would.
 """
 
@@ -27,6 +30,7 @@ from ....base import identity
 from ...pytorch import compiled_frames, is_hint, is_switching, leave_alone
 from ...state import our_profiler
 from .instrument import Around, OpaqueError, instrument
+from .prologue import MODULE_CALL, Answering, with_prologue
 from .redirect import choosing, silent, switching
 from .turns import Turns
 
@@ -68,6 +72,8 @@ class Swaps:
         self._redirected: dict[tuple[int, bool], Replaced] = {}
         self._hidden = set[int]()  # instrumented code that Dynamo knows of, by identity
         self._users = 0
+        self._prologue: tuple[CodeType, CodeType] | None = None  # of MODULE_CALL: its own code, and with it
+        self._preceded = 0  # those who want the prologue
         self._turns = Turns(self._interrupt)
 
     def begin(self) -> None:
@@ -103,8 +109,56 @@ class Swaps:
         return identity(code) in self._tracks
 
     def original(self, code: CodeType) -> CodeType:
-        """The original of code that may be instrumented."""
-        return self._originals.get(identity(code), code)
+        """The original of code that may be instrumented, or have a prologue."""
+        return self._without_prologue(self._originals.get(identity(code), code))
+
+    def _without_prologue(self, code: CodeType) -> CodeType:
+        known = self._prologue
+        return known[0] if known is not None and code is known[1] else code
+
+    def _untraced(self, function: FunctionType, code: CodeType) -> CodeType:
+        """What a function with this original code runs outside of traced calls."""
+        known = self._prologue
+        applies = known is not None and self._preceded and function is MODULE_CALL and code is known[0]
+        return known[1] if known is not None and applies else code
+
+    def precede(self, answering: Answering, nothing: Any) -> bool:
+        """Calls of modules are asked about first, until :meth:`leave` was called as often as this.
+
+        Args:
+            answering: Who is asked; the same one each time.
+            nothing: What they give for a call that they do not answer.
+
+        Returns:
+            Whether that is so; False where the code cannot be made.
+        """
+        with self._lock:
+            if self._prologue is None:
+                own = self.original(MODULE_CALL.__code__)
+                code = with_prologue(MODULE_CALL, own, answering, nothing)
+                if code is None:
+                    return False
+                self._prologue = own, code
+            self._preceded += 1
+            self._renew_prologue()
+            return True
+
+    def leave(self) -> None:
+        """One of those who asked for the prologue needs it no more."""
+        with self._lock:
+            self._preceded -= 1
+            self._renew_prologue()
+
+    def _renew_prologue(self) -> None:
+        """Put the prologue in place or take it away, also where a call is being traced."""
+        if self._prologue is None or self.original(MODULE_CALL.__code__) is not self._prologue[0]:
+            return  # somebody else has given it other code
+        untraced, held = self._untraced(MODULE_CALL, self._prologue[0]), identity(MODULE_CALL)
+        replaced = self._replaced.get(held)
+        if replaced is not None:
+            self._replaced[held] = replaced._replace(code=untraced)
+        else:
+            MODULE_CALL.__code__ = untraced
 
     def replace(self, function: FunctionType, *, chooses: bool = False, tracks: bool = False) -> str | None:
         """Let a function run instrumented code from now on.
@@ -123,6 +177,7 @@ class Swaps:
             if not chooses or (redirected is not None and redirected.instrumented is code):
                 return None
             code = self._originals[identity(code)]
+        code = self._without_prologue(code)
         with self._lock:
             if chooses or is_switching(code) or is_hint(code) or compiled_frames(code, None):
                 _, instrumented, why = self._redirect(function, code, tracks)
@@ -132,7 +187,8 @@ class Swaps:
                 return why
             self._hide(instrumented)
             if self.original(function.__code__) is code:  # no other thread was quicker
-                self._replaced[identity(function)] = Replaced(weakref.ref(function), code, instrumented)
+                untraced = self._untraced(function, code)
+                self._replaced[identity(function)] = Replaced(weakref.ref(function), untraced, instrumented)
                 function.__code__ = instrumented
             return None
 

@@ -101,7 +101,7 @@ from ...state import (
     same,
     show,
 )
-from ..bytecode import Swaps
+from ..bytecode import MODULE_CALL, Swaps
 from ..table import Rows, lookup, types_in
 from .given import Given
 from .kinds import CLASS, CONTAINER, FUNCTION, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
@@ -826,7 +826,8 @@ class Trace:
 
     def _read_function(self, function: FunctionType) -> None:
         """What is read of a function when it is called."""
-        self.read(ATTRIBUTE, function, "__code__", self.swaps.original(function.__code__), ".__code__")
+        if function is not MODULE_CALL:  # that may get a prologue at any time
+            self.read(ATTRIBUTE, function, "__code__", self.swaps.original(function.__code__), ".__code__")
         self.read(ATTRIBUTE, function, "__defaults__", function.__defaults__, ".__defaults__")
         for index, value in enumerate(function.__defaults__ or ()):
             self.find_part(value, function, f".__defaults__[{index}]")

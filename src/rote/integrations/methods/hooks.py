@@ -1,29 +1,42 @@
-"""The attributes of openpi's objects by which rote enters it. Some are private; each is looked for first."""
+"""The attributes of another library's objects by which rote enters them. Each is looked for first."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-from torch import nn
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from ...api import Graphed
 from ...base import MisuseError
 
-SEEN = "openpi at commit 15a9616 (2026-06-16)"
-"""The newest version that was read; the attributes are the same since PyTorch models came (2025-08-28)."""
-
 _ABSENT: Any = object()
 
 
-class Hook(NamedTuple):
+@dataclass(frozen=True)
+class Library:
+    """A library whose objects are entered.
+
+    Attributes:
+        seen: Its name and the newest version that was read.
+        remedy: What to do about an object that does not fit, in words.
+    """
+
+    seen: str
+    remedy: Callable[[Any], str]
+
+
+@dataclass(frozen=True)
+class Hook:
     """One attribute.
 
     Attributes:
+        library: Whose objects have it.
         name: The attribute.
         what: What it holds, for a message.
         kind: Its class; ``object`` for anything that can be called.
     """
 
+    library: Library
     name: str
     what: str
     kind: type = object
@@ -32,7 +45,7 @@ class Hook(NamedTuple):
         """The value of the attribute.
 
         Args:
-            owner: An object of openpi's.
+            owner: An object of the library's.
             caller: The function that asks.
 
         Raises:
@@ -44,8 +57,8 @@ class Hook(NamedTuple):
             return found
         problem = "no such attribute" if found is _ABSENT else f"a {type(found).__name__}"
         raise MisuseError(
-            f"{caller} needs {type(owner).__name__}.{self.name}, {self.what} in {SEEN}, and finds {problem}; "
-            f"{_remedy(owner)}"
+            f"{caller} needs {type(owner).__name__}.{self.name}, {self.what} in {self.library.seen}, and "
+            f"finds {problem}; {self.library.remedy(owner)}"
         )
 
     def plain(self, owner: Any, caller: str) -> Any:
@@ -69,16 +82,8 @@ def graphed_in(value: Any) -> Graphed | None:
     return found if isinstance(found, Graphed) else None
 
 
-_WRAPPERS = {"_policy": "PolicyRecorder", "module": "DistributedDataParallel"}
-"""Attributes by which a wrapper of openpi's own, or of its training script, is known."""
-
-
-def _remedy(owner: Any) -> str:
-    for name, wrapper in _WRAPPERS.items():
-        if hasattr(owner, name):
-            return f"pass what the {wrapper} wraps, its {name}"
-    method = "sample_actions" if isinstance(owner, nn.Module) else "_sample_actions"
-    return (
-        "pass what create_trained_policy returns, or a PI0Pytorch; with another version of openpi, graph the "
-        f"method itself: rote.graph(....{method})"
-    )
+def held_by(owners: Iterable[Any], names: Iterable[str]) -> list[Graphed]:
+    """The graphed callables in attributes of some objects, each once."""
+    names = tuple(names)
+    held = [graphed_in(getattr(owner, name, None)) for owner in owners for name in names]
+    return list({id(each): each for each in held if each is not None}.values())
