@@ -359,6 +359,12 @@ class Graphed:
         if entry is None and self._keys.opens(call):
             call = self._bind(args, kwargs)
             entry = self._keys.find(call)
+        if entry is None and self._keys.varies(call):
+            call = self._bind(args, kwargs)
+            entry = self._keys.find(call)
+        if entry is not None and self._keys.fixes(call, entry):
+            call = self._bind(args, kwargs)
+            entry = self._keys.find(call)
         if entry is None:
             why = self._keys.refuse(call)
             if why is not None:

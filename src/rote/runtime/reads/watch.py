@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from ...base import identity
+from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
 from ..pytorch import untraced
-from .bytecode import Answering, Swaps
-from .handlers import HANDLERS, Notes, called, follow_function
+from .bytecode import Answering, Swaps, Tracking
+from .handlers import HANDLERS, NOTE_NAMES, Notes, TrackingNotes, called, follow_function
 from .table import Rows
 from .trace import Aside, Noted, Trace
 
@@ -40,7 +41,8 @@ class Watch:
     def __init__(self) -> None:
         self.answering = Answering()
         self._notes = Notes()
-        self._swaps = Swaps(self._notes)
+        tracking = TrackingNotes(self._notes, NOTE_NAMES, self._notes.trace)
+        self._swaps = Swaps(self._notes, Tracking(tracking, tracking.around))
         self._rows = Rows(HANDLERS, called)
         self._answers = weakref.WeakValueDictionary[Any, Any]()  # what guards ask of compiled code
 
@@ -51,13 +53,14 @@ class Watch:
         functions: Iterable[FunctionType] = (),
         meet: Callable[[Any], None] = lambda tensor: None,
         aside: Aside = aside,
+        numbers: TrackedNumbers | None = None,
     ) -> Trace:
         """A call begins on this thread.
 
         Roots are named objects that exist before the call. C calls ``functions``. ``meet`` gets each tensor
-        that is found outside. ``aside`` runs what is no part of the call.
+        that is found outside. ``aside`` runs what is no part of the call. ``numbers`` are those that change.
         """
-        trace = Trace(self._swaps, self._rows, self._answers, meet, aside)
+        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers)
         for name, value in roots:
             trace.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):

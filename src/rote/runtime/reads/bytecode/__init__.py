@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
+from .instrument import Around
 from .prologue import MODULE_CALL, Answering
-from .swaps import Swaps, copied
+from .swaps import Swaps, Tracking, copied

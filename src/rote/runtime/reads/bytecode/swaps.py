@@ -21,6 +21,7 @@ import threading
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from typing import Any, NamedTuple
 from ....base import identity
 from ...pytorch import compiled_frames, is_hint, is_switching, leave_alone
 from ...state import our_profiler
-from .instrument import OpaqueError, instrument
+from .instrument import Around, OpaqueError, instrument
 from .prologue import MODULE_CALL, Answering, with_prologue
 from .redirect import choosing, silent, switching
 from .turns import Turns
@@ -42,16 +43,33 @@ class Replaced(NamedTuple):
     instrumented: CodeType
 
 
+@dataclass(frozen=True)
+class Tracking:
+    """How code is instrumented that is to tell what becomes of numbers as well.
+
+    Attributes:
+        notes: The notes.
+        around: What else is called.
+    """
+
+    notes: Any
+    around: Around
+
+
 class Swaps:
     """Which functions run instrumented code, and all code that was ever instrumented."""
 
-    def __init__(self, notes: Any) -> None:
+    def __init__(self, notes: Any, tracking: Tracking | None = None) -> None:
         self._notes = notes
+        self._tracking = tracking
         self._lock = threading.RLock()
-        self._made: dict[int, tuple[CodeType, CodeType | None, str]] = {}  # by the identity of the code
+        # by the identity of the code, and whether it tells what becomes of numbers
+        self._made: dict[tuple[int, bool], tuple[CodeType, CodeType | None, str]] = {}
+        self._tracks = set[int]()  # instrumented code that tells that, by identity
         self._originals: dict[int, CodeType] = {}  # by the identity of instrumented code
         self._replaced: dict[int, Replaced] = {}  # by the identity of the function
-        self._redirected: dict[int, Replaced] = {}  # functions whose code chooses what runs, by identity
+        # functions whose code chooses what runs, by identity, and whether it tells what becomes of numbers
+        self._redirected: dict[tuple[int, bool], Replaced] = {}
         self._hidden = set[int]()  # instrumented code that Dynamo knows of, by identity
         self._users = 0
         self._prologue: tuple[CodeType, CodeType] | None = None  # of MODULE_CALL: its own code, and with it
@@ -85,6 +103,10 @@ class Swaps:
     def is_instrumented(self, code: CodeType) -> bool:
         """Whether code was made here."""
         return identity(code) in self._originals
+
+    def is_tracking(self, code: CodeType) -> bool:
+        """Whether code was made here, and tells what becomes of numbers."""
+        return identity(code) in self._tracks
 
     def original(self, code: CodeType) -> CodeType:
         """The original of code that may be instrumented, or have a prologue."""
@@ -138,18 +160,19 @@ class Swaps:
         else:
             MODULE_CALL.__code__ = untraced
 
-    def replace(self, function: FunctionType, *, chooses: bool = False) -> str | None:
+    def replace(self, function: FunctionType, *, chooses: bool = False, tracks: bool = False) -> str | None:
         """Let a function run instrumented code from now on.
 
         Args:
             function: The function.
             chooses: Ask at each call what runs, also if Dynamo has not compiled the function's code yet.
+            tracks: Tell what becomes of numbers. Code that is instrumented already stays what it is.
 
         Returns:
             Why its code is opaque, or None.
         """
         code = function.__code__
-        redirected = self._redirected.get(identity(function))
+        redirected = self._redirected.get((identity(function), tracks))
         if identity(code) in self._originals:
             if not chooses or (redirected is not None and redirected.instrumented is code):
                 return None
@@ -157,9 +180,9 @@ class Swaps:
         code = self._without_prologue(code)
         with self._lock:
             if chooses or is_switching(code) or is_hint(code) or compiled_frames(code, None):
-                _, instrumented, why = self._redirect(function, code)
+                _, instrumented, why = self._redirect(function, code, tracks)
             else:
-                _, instrumented, why = self._made.get(identity(code)) or self._make(code)
+                _, instrumented, why = self._made.get((identity(code), tracks)) or self._make(code, tracks)
             if instrumented is None:
                 return why
             self._hide(instrumented)
@@ -175,7 +198,7 @@ class Swaps:
         To all who ask, what runs is the code ``own``: that of Dynamo may have constants without a hash.
         """
         with self._lock:
-            _, instrumented, why = self._made.get(identity(code)) or self._make(code)
+            _, instrumented, why = self._made.get((identity(code), False)) or self._make(code)
             if instrumented is not None:
                 self._originals[identity(instrumented)] = own
                 self._hide(instrumented)
@@ -199,12 +222,15 @@ class Swaps:
         if identity(instrumented) not in self._hidden and leave_alone(instrumented):
             self._hidden.add(identity(instrumented))
 
-    def _redirect(self, function: FunctionType, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
+    def _redirect(
+        self, function: FunctionType, code: CodeType, tracks: bool
+    ) -> tuple[CodeType, CodeType | None, str]:
         """Code that chooses what runs each time the function is called."""
-        known = self._redirected.get(identity(function))
+        place = identity(function), tracks
+        known = self._redirected.get(place)
         if known is not None and known.code is code:
             return code, known.instrumented, ""
-        which, notes = weakref.ref(function, partial(self._forget, identity(function))), self._notes
+        which, notes = weakref.ref(function, partial(self._forget, place)), self._notes
         try:
             if is_switching(code):
                 made = switching(code, notes.entering(which, code), notes.leaving)
@@ -212,27 +238,37 @@ class Swaps:
                 made = silent(code)
             else:
                 made = choosing(code, notes.choosing(which, code))
-            instrumented = instrument(made, notes)
+            instrumented = self._instrumented(made, tracks)
         except OpaqueError as error:
             return code, None, str(error)
-        self._forget(identity(function))
-        self._redirected[identity(function)] = Replaced(which, code, instrumented)
+        self._forget(place)
+        self._redirected[place] = Replaced(which, code, instrumented)
         self._originals[identity(instrumented)] = code
         return code, instrumented, ""
 
-    def _forget(self, function: int, *_: Any) -> None:
+    def _instrumented(self, code: CodeType, tracks: bool) -> CodeType:
+        """Instrumented code, which is noted if it tells what becomes of numbers."""
+        tracking = self._tracking if tracks else None
+        if tracking is None:
+            return instrument(code, self._notes)
+        made = instrument(code, tracking.notes, tracking.around)
+        self._tracks.add(identity(made))
+        return made
+
+    def _forget(self, function: tuple[int, bool], *_: Any) -> None:
         """A function is gone, or gets other code."""
         known = self._redirected.pop(function, None)
         if known is not None:
             self._originals.pop(identity(known.instrumented), None)
             self._hidden.discard(identity(known.instrumented))
+            self._tracks.discard(identity(known.instrumented))
 
-    def _make(self, code: CodeType) -> tuple[CodeType, CodeType | None, str]:
+    def _make(self, code: CodeType, tracks: bool = False) -> tuple[CodeType, CodeType | None, str]:
         profiler = our_profiler()
         if profiler is not None:  # it need not watch this, and would make it ten times as slow
             sys.setprofile(None)
         try:
-            instrumented: CodeType | None = instrument(code, self._notes)
+            instrumented: CodeType | None = self._instrumented(code, tracks)
             why = ""
         except OpaqueError as error:
             instrumented, why = None, str(error)
@@ -241,7 +277,7 @@ class Swaps:
                 sys.setprofile(profiler)
         if instrumented is not None:
             self._originals[identity(instrumented)] = code
-        made = self._made[identity(code)] = (code, instrumented, why)
+        made = self._made[identity(code), tracks] = (code, instrumented, why)
         return made
 
 
