@@ -21,6 +21,9 @@ PAGE = ROOT / "docs" / "zoo.md"
 SETTLED, SLOWER = 0.5, 1.05
 """The share of calls from which a program counts as replayed; the time over plain that counts as slower."""
 
+MOST_PARTS = 3
+"""Parts of a program that are shown."""
+
 NO_REASON = ("a plain call was made", "tracing may take")
 """So begins what says nothing of the program: calls that rote compares replays with, and its bound."""
 
@@ -36,6 +39,7 @@ are in `benchmarks/zoo`, a file for each library.
 - *Replayed*: the share of calls after the first 50 that replays answered; where a program graphs several
   callables or calls one several times, of all these calls. Some calls run plainly to be compared with
   replays ([never slower](call.md#never-slower)).
+  Behind it are [parts](call.md#parts-of-a-call): modules inside, with the share of their calls.
 - *First* and *then*: the time over that of the plain program, in the first 50 calls, in which rote observes
   and records, and in those after them. It is the time of the whole program, with what it does between two
   calls: on a GPU from an idle device to an idle device, on the host of the processor.
@@ -90,6 +94,7 @@ def _sums(rows: dict[str, dict[str, Any]], compared: list[dict[str, Any]]) -> st
         f"- {len(compared)} of {len(rows)} programs could be compared.",
         f"- Equal: {sum(row['equal'] for row in compared)}.",
         f"- Replayed, half of their calls or more: {sum(row['replayed'] >= SETTLED for row in compared)}.",
+        f"- Replayed in parts: {sum(row['replayed'] < SETTLED and bool(_parts(row)) for row in compared)}.",
         f"- Slower than {SLOWER} times plain after the first 50 calls: {_slower(compared, 'afterwards')};"
         f" in the last third of all calls: {_slower(compared, 'late')}.",
     ]
@@ -140,9 +145,18 @@ def _cells(row: dict[str, Any]) -> list[str]:
     times = [f"{row[window]:.2f}" if window in row else "" for window in ("first", "afterwards")]
     return [
         "yes" if row["equal"] else "**no**",
-        f"{row['replayed']:.0%}",
+        "; ".join([f"{row['replayed']:.0%}", *_parts(row)[:MOST_PARTS]]),
         *times,
         why.replace(" ()", "").strip(),
+    ]
+
+
+def _parts(row: dict[str, Any]) -> list[str]:
+    """The modules of a program that are graphed by themselves and replay, with the share of their calls."""
+    return [
+        f"{part['name']} {part['replayed'] / part['calls']:.0%}"
+        for part in row.get("parts", ())
+        if part["replayed"] >= SETTLED * part["calls"] > 0
     ]
 
 

@@ -68,6 +68,7 @@ class Counts:
     calls: int = 0
     replayed: int = 0
     reasons: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+    parts: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def of(cls, graphs: list[Any]) -> Counts:
@@ -76,9 +77,14 @@ class Counts:
         reasons = Counter[tuple[str, str, str]]()
         for reason in (reason for report in reports for reason in report.reasons):
             reasons[reason.code, reason.where, f"{reason.message}\n{reason.remedy}"] += reason.count
-        return cls(
-            sum(report.calls for report in reports), sum(report.replayed for report in reports), reasons
-        )
+        parts = [
+            {"name": part.name, "calls": part.calls, "replayed": part.replayed}
+            for report in reports
+            for part in report.parts
+            if not part.given_up
+        ]
+        calls, replayed = (sum(getattr(each, name) for each in reports) for name in ("calls", "replayed"))
+        return cls(calls, replayed, reasons, tuple(parts))
 
     def told(self) -> list[dict[str, Any]]:
         """The reasons, those that came most often first."""
@@ -103,6 +109,7 @@ class Counts:
             "graphed_calls": self.calls,
             "replayed_calls": self.replayed,
             "replayed": round(replayed / calls, 4) if calls else 0.0,
+            "parts": [*self.parts],
             "reasons": late[:KEPT_REASONS],
             "before": early.told()[:KEPT_REASONS],
         }

@@ -78,6 +78,26 @@ def counter(wrap, device):
     assert "RT201" in {reason["code"] for reason in row["reasons"]}
 
 
+def test_one_whose_part_does(library: Any) -> None:
+    library('''
+def counter(wrap, device):
+    """A counter beside a network."""
+    network = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(32)])
+    seen = []
+
+    def step(x):
+        seen.append(len(seen))
+        return network(x) * seen[-1]
+
+    step = wrap(torch.no_grad()(step))
+    while True:
+        yield step(torch.randn(1, 256))
+''')
+    row = measured()
+    assert row["equal"] and row["replayed"] == 0.0
+    assert [part["name"] for part in row["parts"]] == ["Sequential"] and row["parts"][0]["replayed"] > 0
+
+
 def test_one_that_is_not_equal(library: Any) -> None:
     library('''
 def knows(wrap, device):
@@ -154,7 +174,13 @@ def test_the_page(tmp_path: Path) -> None:
     rows = {
         "timm:good_one": row(first=2.0, afterwards=0.5, late=0.4),
         "timm:slow_one": row(
-            first=9.0, afterwards=1.2, late=1.0, replayed=0.0, reasons=reasons, before=before
+            first=9.0,
+            afterwards=1.2,
+            late=1.0,
+            replayed=0.0,
+            reasons=reasons,
+            before=before,
+            parts=[{"name": "Net", "calls": 10, "replayed": 9}, {"name": "Head", "calls": 10, "replayed": 1}],
         ),
         "timm:wrong_one": row(equal=False, difference="call 3 differs"),
         "timm:gone": row(outcome="cannot be imported", detail="ImportError: no"),
@@ -167,6 +193,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert "after the first 50 calls: 1; in the last third of all calls: 0." in text and "RT201 1" in text
     lines = {line.split("**")[1]: line for line in text.splitlines() if line.startswith("| timm")}
     assert lines["good one"] == "| timm 1.0 | **good one**: Does \\| it. | yes | 100% | 2.00 | 0.50 |  |"
+    assert "| 0%; Net 90% | 9.00 | 1.20 |" in lines["slow one"] and "- Replayed in parts: 1." in text
     assert "| RT201 x was 0x... and is \\*new\\* (a.py:3) |" in lines["slow one"]
     assert "| **no** | 100% |  |  | **call 3 differs** |" in lines["wrong one"]
     assert "cannot be imported: ImportError: no" in lines["gone"]

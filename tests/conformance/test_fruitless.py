@@ -71,7 +71,7 @@ def test_a_value_that_is_new_in_every_call(device, traced, reason, where):
         "second time on."
     )
     why = reason(g, "RT309")
-    assert why.message == "tracing may take 6 % of the time of plain calls, and has taken that"
+    assert why.message == "tracing may take 3 % of the time of plain calls, and has taken that"
     assert why.count == FREE_CALLS - FREE_TRACES - 1
 
 
@@ -257,7 +257,7 @@ def test_keys_that_are_new_in_every_call(device, traced, reason):
     assert len(traced) == FREE_TRACES  # none comes twice
     why = reason(g, "RT309")
     assert why.message.startswith(
-        "tracing may take 6 % of the time of plain calls, and has taken that; args[1] was "
+        "tracing may take 3 % of the time of plain calls, and has taken that; args[1] was "
     )
     assert why.count == 300 - FREE_TRACES and g.report().calls == g.report().eager == 300
 

@@ -16,6 +16,8 @@ def name_of(function: Any) -> str:
     if isinstance(function, torch.nn.Module):
         return type(function).__name__
     owner = getattr(function, "__self__", None)
+    if isinstance(owner, torch.nn.Module) and getattr(function, "__func__", None) is torch.nn.Module.__call__:
+        return type(owner).__name__
     if isinstance(function, functools.partial):  # with an owner, if it is a partialmethod
         return f"partial of {name_of(function.func)}"
     name = getattr(function, "__qualname__", None) or type(function).__name__

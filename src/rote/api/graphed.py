@@ -10,11 +10,12 @@ import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from types import FrameType
 from typing import Any
 
+import torch
 from torch.compiler import is_compiling, is_dynamo_compiling
 
 from ..base import MisuseError, NotReplayedError, Site, read_settings, user_site
@@ -33,10 +34,22 @@ from ..runtime.arguments import (
 )
 from ..runtime.backends import PROCESS
 from ..runtime.compiling import COMPILERS
-from ..runtime.engine import Answer, Ledger, Specialization, State, Subject, Timed, Umpire, strict_reasons
+from ..runtime.engine import (
+    FREE_TRACES,
+    WARMING,
+    Answer,
+    Ledger,
+    Specialization,
+    State,
+    Subject,
+    Timed,
+    Umpire,
+    strict_reasons,
+)
 from ..runtime.memory import Account, parse_size
 from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
 from ..runtime.pytorch import foreign_modes, is_kept_out
+from ..runtime.reads import MODULE_CALL
 from ..runtime.recording import Recording
 from ..runtime.replay import Counts
 from ..runtime.state import ExecutedCode
@@ -46,12 +59,16 @@ from .compiled import CompiledFrom
 from .exclusion import Exclusion, SizesOf, of_first_tensor
 from .keys import Keys
 from .options import Options
+from .parts import Parts
 from .paths import Paths
-from .recordings import output_reports, recording_reports
-from .report import ReasonCounts, Report, explain
+from .recordings import output_reports, part_reports, recording_reports
+from .report import OutputReport, ReasonCounts, Report, explain
 
 LOOKS = 8
 """Calls in a row that are looked at in vain before a wrapper with recordings rests."""
+
+LONG_VAIN = LOOKS + 4
+"""Calls in a row that are looked at in vain before the hot paths are not asked either while it rests."""
 
 _FIRST = object()
 """Stands for the key of the first call of compiled code."""
@@ -132,6 +149,10 @@ class Graphed:
         )  # fmt: skip
         self._sorts = not takes_any_keyword(function)  # the order of keywords does not matter
         self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
+        self._parts: Parts | None = None
+        self._has_parts = options.parts and compiled is None and self._verifier is None and not self._strict
+        self._has_parts = self._has_parts and options.capture_sizes is None
+        self._plain = function  # what is called where nothing is replayed
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
         self._bound: dict[int, tuple[weakref.ref[Any], Callable[[], Graphed | None]]] = {}
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
@@ -156,7 +177,7 @@ class Graphed:
         if value is NOT_MINE:
             value = paths.answer(args, kwargs)
         if value is not NOT_MINE:
-            return self._function(*args, **kwargs) if value is PLAINLY else value
+            return self._plain(*args, **kwargs) if value is PLAINLY else value
         # Where PyTorch compiles without its interpreter of frames, modes keep the paths above from answering.
         if self.stands_aside():
             if self._enabled and is_kept_out() and not foreign_modes():
@@ -176,7 +197,7 @@ class Graphed:
             self._lock.release()
         if type(value) is Timed:
             return value.run(self._function, args, kwargs)
-        return self.call_plainly(args, kwargs) if value is PLAINLY else value
+        return self.call_plainly(args, kwargs) if value is PLAINLY or value is WARMING else value
 
     @property
     def traced(self) -> tuple[Callable[..., Any], bool]:
@@ -188,11 +209,31 @@ class Graphed:
         return call_traced(self, self._function, args, kwargs, instance, encloses=self._enabled)
 
     def call_plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the callable itself, and enter its time in the ledger."""
+        """Call the callable itself, or that with its parts graphed, and enter its time in the ledger."""
+        if self._has_parts and self._parts is None and self._needs_parts():
+            self._begin_parts()
         began = perf_counter()
-        value = self._function(*args, **kwargs)
+        value = self._plain(*args, **kwargs)
         self._ledger.add_plain(perf_counter() - began)
         return value
+
+    def _needs_parts(self) -> bool:
+        """Whether calls run plainly, and not only since nothing was recorded yet."""
+        if self._is_kept_out() or self._keys.any_replays():
+            return False
+        return self._counts.calls >= FREE_TRACES or not self._ledger.is_free or self.is_eager()
+
+    def _begin_parts(self) -> None:
+        """Have modules graphed by themselves from now on."""
+        if not PROCESS.take(self._lock):
+            return
+        try:
+            if self._parts is None:
+                make = functools.partial(_graph_module, replace(self._options, parts=False), self._account)
+                self._parts = Parts(self._function, make, self._ledger)
+                self._plain = self._parts.call
+        finally:
+            self._lock.release()
 
     def stands_aside(self) -> bool:
         """Whether a call runs plainly, uncounted: switched off, or while others trace or capture."""
@@ -241,8 +282,7 @@ class Graphed:
 
     def _catch_up(self) -> None:
         """Enter in ledger and report what happened since the last call that came here."""
-        reasons, calls = self._paths.rested()
-        if calls:
+        for reasons, calls in self._paths.rested():
             self._tally.add(reasons, calls=calls)
             self._ledger.add_rest(calls)
         replays, self._credited = self._counts.replayed - self._credited, self._counts.replayed
@@ -261,7 +301,7 @@ class Graphed:
             return
         calls = ledger.rest_from_looks() if replays else ledger.rest()
         if calls:
-            self._paths.rest(calls, self._last_reasons)
+            self._paths.rest(calls, self._last_reasons, covers=self._looks >= LONG_VAIN)
 
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType, since: float) -> Any:
         """Find the key of a call, and replay or trace it; PLAINLY or a Timed if it has to run as it is."""
@@ -292,7 +332,8 @@ class Graphed:
             if result.how == REPLAYED and recording is not None and self._is_quick(recording):
                 self._paths.learn(entry, recording, call, (args, kwargs))
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
-                self._paths.learn_plain(entry, call, self._tally, (args, kwargs))
+                spaced = not self._ledger.is_free and not self._keys.any_replays()
+                self._paths.learn_plain(entry, call, self._tally, (args, kwargs), spaced=spaced)
             return value
         except BaseException:
             self._paths.clear()
@@ -316,6 +357,12 @@ class Graphed:
             return why
         entry = self._keys.find(call)
         if entry is None and self._keys.opens(call):
+            call = self._bind(args, kwargs)
+            entry = self._keys.find(call)
+        if entry is None and self._keys.varies(call):
+            call = self._bind(args, kwargs)
+            entry = self._keys.find(call)
+        if entry is not None and self._keys.fixes(call, entry):
             call = self._bind(args, kwargs)
             entry = self._keys.find(call)
         if entry is None:
@@ -428,6 +475,11 @@ class Graphed:
         """Whether calls need no checks, after the warm-up."""
         return self._verifier is None and self._warm
 
+    def is_eager(self) -> bool:
+        """Whether all keys that were met run eagerly for good."""
+        entries = [*self._keys.entries.values()]
+        return bool(entries) and all([entry.life.state is State.EAGER for entry in entries])
+
     # ------------------------------------------------------------------ strict mode
 
     def _check_strict(self, entry: Specialization, call: Call, site: Site) -> None:
@@ -478,9 +530,14 @@ class Graphed:
                 recordings=recording_reports(self._keys.entries.values(), self._account),
                 budget=self._account.limit,
                 reasons=self._tally.reports(),
-                output=output_reports(self._keys.entries.values()),
+                output=output_reports(self._keys.entries.values()) + self._output_of_parts(),
                 kernels=self._compiled.kernels if self._compiled is not None else "",
+                parts=part_reports(self._parts.facts()) if self._parts is not None else (),
             )
+
+    def _output_of_parts(self) -> tuple[OutputReport, ...]:
+        parts = self._parts.graphed() if self._parts is not None else []
+        return tuple(dict.fromkeys(each for part in parts for each in part.report().output))
 
     def explain(self) -> str:
         """Text: what replays, what does not, why, where, and what to do about it."""
@@ -516,6 +573,7 @@ class Graphed:
         with self._lock:
             last = next(reversed(self._keys.entries.values()), None)
             bound = [known for _, ref in self._bound.values() if (known := ref()) is not None]
+            bound += self._parts.graphed() if self._parts is not None else []
         others = [each.wait_until_optimized(timeout_s) for each in bound]
         if last is None:
             return bool(others) and all(others)
@@ -533,6 +591,9 @@ class Graphed:
         """Free all recordings and forget all observations."""
         with self._lock:
             self._keys.clear()
+            if self._parts is not None:
+                self._parts.clear()
+                self._parts, self._plain = None, self._function
             for bound in [known() for _, known in self._bound.values()]:
                 if bound is not None:
                     bound.reset()
@@ -595,6 +656,13 @@ class Graphed:
         keys = self.__dict__.get("_keys")
         if keys is not None and not ends():  # by then the names of this module may be gone
             keys.release()
+
+
+def _graph_module(
+    options: Options, account: Account, alive: weakref.ref[torch.nn.Module], ledger: Ledger
+) -> Graphed:
+    """The graphed callable of a part."""
+    return Graphed(BoundWeakly(MODULE_CALL, alive), options, account, ledger)
 
 
 def call_traced(

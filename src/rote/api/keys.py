@@ -19,6 +19,7 @@ from ..runtime.arguments import (
     PARAMETER,
     Call,
     Openings,
+    changed_numbers,
     differing_leaf,
     explain_key,
     family,
@@ -89,6 +90,22 @@ class Keys:
             return False
         self._opened = _listed(call, lambda leaf, kind: type(leaf) in self._openings.open)
         return True
+
+    def varies(self, call: Call) -> bool:
+        """Whether a call without a key differs from another in numbers alone; keys leave these out then."""
+        for entry in reversed(self.entries.values()):
+            changed = changed_numbers(entry.key, call) if entry.computes else frozenset()
+            if changed:
+                return self._openings.vary(call.spec, changed)
+        return False
+
+    def fixes(self, call: Call, entry: Specialization) -> bool:
+        """Whether calls of a key have turned out to depend on numbers that it leaves out; it goes then."""
+        fixed = entry.changing.fixed_leaves & call.changing
+        if fixed:
+            self._openings.fix(call.spec, fixed)
+            self.drop(call.key)
+        return bool(fixed)
 
     def refuse(self, call: Call) -> Reason | None:
         """Why a call without a key is not traced; None if it may be."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from torch._ops import OpOverload, OpOverloadPacket
 
-from ..base import OptionError
+from ..base import OptionError, read_settings
 from ..runtime.engine import Limits
 from ..runtime.memory import Account, parse_size
 from ..runtime.verify import Verifier
@@ -52,6 +52,7 @@ class OptionKeywords(TypedDict, total=False):
     keep: bool
     forward: bool
     backward: bool
+    parts: bool
     capture_sizes: Sequence[int | tuple[int, ...]] | None
     min_segment_size: int
     numerics: Literal["exact", "near", "plain"]
@@ -127,6 +128,11 @@ class Options:
             callable that ``rote.graph`` is given has no backward of its own: it is walked over the memory of
             a recorded call.
         backward: False records calls only; ``backward()`` through their results runs as plain autograd.
+        parts: Where calls are not replayed, modules that the callable calls are graphed by themselves, the
+            largest first, in calls without gradients; ``report().parts`` says which. The objects stay as
+            they are. A part is dropped if its replays are slower than its plain calls, and all that tracing
+            takes stays within the bound for the callable. Not in strict mode, with ``verify``, with
+            ``capture_sizes`` or under ``torch.compile(backend="rote")``. False leaves them alone.
         capture_sizes: Sizes that are recorded; calls of others run plainly, at once. A number is the length
             of the first axis of the first tensor among the arguments that is no parameter, a tuple those of
             its first axes: ``(1, 2, (4, 128))``. Where ``torch.compile`` compiles for sizes that change, they
@@ -168,6 +174,7 @@ class Options:
     keep: bool = False
     forward: bool = True
     backward: bool = True
+    parts: bool = True
     capture_sizes: Sequence[int | tuple[int, ...]] | None = None
     min_segment_size: int = 0
     numerics: Literal["exact", "near", "plain"] = "exact"
@@ -189,7 +196,7 @@ class Options:
         tolerance: Any = self.verify_tolerance
         if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
             raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
-        for name in ("strict", "strict_output", "keep", "forward", "backward", "enabled"):
+        for name in ("strict", "strict_output", "keep", "forward", "backward", "parts", "enabled"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         if not (self.forward or self.backward):
@@ -241,6 +248,7 @@ class Options:
             exact=self.numerics != "plain",
             near=self.numerics == "near",
             silent=self.strict_output,
+            numbers=read_settings().numbers and not self.verify,
         )
 
     @classmethod

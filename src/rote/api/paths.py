@@ -26,6 +26,9 @@ MOST = 4
 MANY = 512
 """Further hot paths, found by the shapes and plain values of the arguments."""
 
+SPACE = 16
+"""Calls that a plain path leaves alone behind one that it answers, where no key replays."""
+
 _PLAIN = frozenset({int, float, bool, str})
 Shapes = tuple[Any, ...]
 Given = tuple[tuple[Any, ...], dict[str, Any]]
@@ -52,11 +55,49 @@ class Rest:
         self._counts.calls += 1
         return PLAINLY
 
+    def begin(self, calls: int) -> None:
+        """Leave so many calls alone."""
+        self._left = calls
+
     def tell(self) -> int:
         """The calls that were left alone since the last question."""
         untold, self._untold = self._untold, 0
         return untold
 
+
+class SpacedPath:
+    """A plain path that answers one call, and leaves the next ones alone.
+
+    It takes longer to find out whether a call has the key of the path than to count it. That has to be known
+    where another key may replay, and else now and then.
+    """
+
+    __slots__ = ("_path", "_rest")
+
+    def __init__(self, path: PlainPath, counts: Counts, reasons: list[Reason]) -> None:
+        self._path = path
+        self._rest = Rest(0, counts, reasons)
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """PLAINLY; NOT_MINE for a call of another key that is not left alone."""
+        value = self._rest.call(args, kwargs)
+        if value is NOT_MINE:
+            value = self._path.call(args, kwargs)
+            if value is PLAINLY:
+                self._rest.begin(SPACE)
+        return value
+
+    def tell(self) -> int:
+        """The calls that were left alone since the last question."""
+        return self._rest.tell()
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """Why they were."""
+        return self._rest.reasons
+
+
+Path = HotPath | PlainPath | SpacedPath
 
 NOBODY = Rest(0, Counts(), [])
 """A path that answers nothing."""
@@ -74,10 +115,11 @@ class Paths:
     """
 
     def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
-        self.newest: HotPath | PlainPath | Rest = NOBODY
+        self.newest: Path | Rest = NOBODY
         self._rest = NOBODY
-        self.known: tuple[HotPath | PlainPath, ...] = ()
-        self.others: dict[Shapes, HotPath | PlainPath] = {}
+        self.known: tuple[Path, ...] = ()
+        self.others: dict[Shapes, Path] = {}
+        self._spaced: list[SpacedPath] = []  # whose calls are to be told
         self._lock = lock
         self._counts = counts
         self._sorts = sorts
@@ -89,21 +131,37 @@ class Paths:
         if path is not None:
             self._keep(path, given)
 
-    def learn_plain(self, entry: Specialization, call: Call, tally: Tally, given: Given) -> None:
-        """A key runs eagerly: if it does so for good, the next call need not come this way."""
-        if PlainPath.possible(entry, call):
-            path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
-            self._keep(path, given)
+    def learn_plain(
+        self, entry: Specialization, call: Call, tally: Tally, given: Given, *, spaced: bool
+    ) -> None:
+        """A key runs eagerly: if it does so for good, the next call need not come this way.
 
-    def rest(self, calls: int, reasons: list[Reason]) -> None:
-        """Leave so many calls alone that no hot path answers."""
+        Args:
+            entry: The key.
+            call: The call.
+            tally: Counts its reasons.
+            given: The arguments as they were given.
+            spaced: No key replays, so that it does little harm if calls of others are left alone.
+        """
+        if not PlainPath.possible(entry, call):
+            return
+        path: Path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
+        if spaced:
+            path = SpacedPath(path, self._counts, entry.eager_reasons)
+            self._spaced.append(path)
+        self._keep(path, given)
+
+    def rest(self, calls: int, reasons: list[Reason], *, covers: bool = False) -> None:
+        """Leave so many calls alone that no hot path answers; with ``covers`` none is asked."""
         self._rest = Rest(calls, self._counts, reasons)
-        if self.newest is NOBODY and not self.others:
+        if covers or (self.newest is NOBODY and not self.others):
             self.newest = self._rest
 
-    def rested(self) -> tuple[list[Reason], int]:
+    def rested(self) -> list[tuple[list[Reason], int]]:
         """Why calls were left alone, and how many since the last question."""
-        return self._rest.reasons, self._rest.tell()
+        told = [(each.reasons, calls) for each in (self._rest, *self._spaced) if (calls := each.tell())]
+        self._spaced = [each for each in self._spaced if each in self.known or each in self.others.values()]
+        return told
 
     def end_rest(self) -> None:
         """Look at calls again."""
@@ -111,7 +169,7 @@ class Paths:
             self.newest = NOBODY
         self._rest = NOBODY
 
-    def _keep(self, path: HotPath | PlainPath, given: Given) -> None:
+    def _keep(self, path: Path, given: Given) -> None:
         others = [known for known in self.known if known is not path]
         self.known = (path, *others)[:MOST]
         if len(others) < MOST and not self.others:

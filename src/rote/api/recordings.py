@@ -11,6 +11,7 @@ from ..runtime.memory import BUDGETS, Account
 from ..runtime.optimize import RULES
 from ..runtime.program import InputFacts
 from ..runtime.recording import NearOperation, Recording, Tiers
+from .parts import PartFacts
 from .report import (
     FusedReport,
     InputReport,
@@ -18,6 +19,7 @@ from .report import (
     LeftAloneReport,
     NearReport,
     OutputReport,
+    PartReport,
     RecordingReport,
     TierReport,
 )
@@ -31,6 +33,22 @@ def recording_reports(entries: Iterable[Specialization], account: Account) -> tu
         for entry in entries
         for variant in entry.recordings
         if variant.recorded
+    )
+
+
+def part_reports(parts: Iterable[PartFacts]) -> tuple[PartReport, ...]:
+    """The modules that are graphed by themselves, or were."""
+    return tuple(
+        PartReport(
+            name=part.name,
+            where=str(part.site),
+            calls=part.calls,
+            replayed=part.replayed,
+            plain_us=part.plain_s * 1e6,
+            given_up=part.given_up,
+            report=part.report,
+        )
+        for part in parts
     )
 
 

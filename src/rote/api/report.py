@@ -228,6 +228,29 @@ class OutputReport:
 
 
 @dataclass(frozen=True)
+class PartReport:
+    """A module that is graphed by itself, since the callable that calls it is not replayed.
+
+    Attributes:
+        name: The class of the module.
+        where: ``file:line`` of the line that called it when it was graphed.
+        calls: Its calls since then.
+        replayed: Those of them that replays have answered.
+        plain_us: The shortest plain call before it was graphed, in microseconds.
+        given_up: Why its calls are plain again, and modules in it may be parts; empty if they are not.
+        report: Its report, as of any graphed callable.
+    """
+
+    name: str
+    where: str
+    calls: int
+    replayed: int
+    plain_us: float
+    given_up: str
+    report: Report
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole report.
 
@@ -247,6 +270,7 @@ class Report:
         output: Lines that write output, which replays do not repeat; each once.
         kernels: Whose kernels compiled code runs: ``"inductor"``, with the compiler's rounding, or
             ``"aten"``, those of eager. Empty for a callable that no compiler made.
+        parts: Modules that are graphed in eager calls, those with most time first.
     """
 
     name: str
@@ -263,11 +287,13 @@ class Report:
     budget: int | None = None
     output: tuple[OutputReport, ...] = ()
     kernels: str = ""
+    parts: tuple[PartReport, ...] = ()
 
     @property
     def bytes_held(self) -> int:
-        """Bytes held by all recordings."""
-        return sum(recording.bytes_held for recording in self.recordings)
+        """Bytes held by all recordings, those of parts included."""
+        own = sum(recording.bytes_held for recording in self.recordings)
+        return own + sum(part.report.bytes_held for part in self.parts if not part.given_up)
 
     def findings(self) -> Findings:
         """The islands and the reasons in the form of the findings of ``rote.check``."""
@@ -427,6 +453,7 @@ def explain(report: Report, instances: int = 0) -> str:
         lines.append(f"and {len(rest)} more recordings with {sum(each.replays for each in rest)} replays")
     if not report.recordings:
         lines.append("no recording yet")
+    lines += [_explain_part(part) for part in report.parts[:SHOWN]]
     lines += [
         f"output at {each.where}, not repeated by replays: {each.what}" for each in report.output[:SHOWN]
     ]
@@ -434,6 +461,18 @@ def explain(report: Report, instances: int = 0) -> str:
         name = report.name.rpartition(".")[2]
         lines.append(f"as a method of {instances} with a report of its own each: instance.{name}.explain()")
     return "\n".join([*lines, *explain_reasons(report.reasons)])
+
+
+def _explain_part(part: PartReport) -> str:
+    """One line: how a module replays, or why it does not."""
+    head = f"part {part.name}, called at {part.where}: {part.calls} calls, {part.replayed} replayed"
+    times = f", {part.plain_us:.1f} us plainly"
+    measured = [each for each in part.report.recordings if each.replay_us is not None]
+    if measured:
+        most = max(measured, key=lambda each: each.replays)
+        times = f", {most.replay_us:.1f} us each, {most.plain_us:.1f} us plainly"
+    end = f"; given up: {part.given_up}" if part.given_up else ""
+    return f"{head}{times}{end}"
 
 
 def explain_reasons(reasons: Iterable[ReasonReport]) -> list[str]:

@@ -12,6 +12,7 @@ from tests.clock import COSTS
 from rote.runtime.engine.ledger import (
     EARLY_CALLS,
     FREE_CALLS,
+    FREE_PART_TRACES,
     FREE_TRACES,
     FREE_WRAPPERS,
     LATE_SHARE,
@@ -21,6 +22,7 @@ from rote.runtime.engine.ledger import (
     REMEMBERED,
     SHARE,
     Ledger,
+    Means,
 )
 
 TRACED_S, PLAIN_S = 1.0, 0.1
@@ -220,3 +222,64 @@ def test_whatever_happens_tracing_stays_within_what_was_earned(events: list[tupl
         else:
             ledger.add_plain(PLAIN_S)
             earned += SHARE * PLAIN_S
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def test_what_is_free_for_parts_is_one_sum() -> None:
+    whole, means = Ledger(), Means()
+    parts = [Ledger(of=whole, means=means) for _ in range(FREE_TRACES)]
+    counts = [traced_in_a_row(part) for part in parts]
+    assert counts[: FREE_TRACES // FREE_PART_TRACES] == [FREE_PART_TRACES] * (FREE_TRACES // FREE_PART_TRACES)
+    assert not any(counts[FREE_TRACES // FREE_PART_TRACES :])
+    parts[0].add_replays(PAYS)
+    assert means.has_free and traced_in_a_row(parts[-1]) == FREE_PART_TRACES
+
+
+def test_nothing_is_free_for_parts_after_the_first_calls() -> None:
+    means = Means()
+    for _ in range(FREE_CALLS):
+        means.add_call()
+    part = Ledger(of=Ledger(), means=means)
+    assert not means.has_free and not part.allows()
+
+
+def test_a_callable_and_its_parts_have_one_share() -> None:
+    whole = worn()
+    whole.share_with_parts(shares=True)
+    means = Means()
+    for _ in range(FREE_CALLS):
+        means.add_call()
+    parts = [Ledger(of=whole, means=means) for _ in range(2)]
+    spent, plain = 0.0, 0.0
+    while plain < 300.0:  # the two parts are all that the callable does
+        began = sum(call(part) for part in parts)
+        spent += SURPLUS_S * (began + call(whole))
+        plain += 2 * PLAIN_S
+    assert 0 < spent <= SHARE * plain + 3 * TRACED_S
+    whole.share_with_parts(shares=False)
+    assert whole.left_to_parts == 0.5
+
+
+def test_what_one_part_has_earned_pays_for_another() -> None:
+    means = Means()
+    first, second = (Ledger(of=Ledger(), means=means) for _ in range(2))
+    for _ in range(FREE_CALLS):
+        means.add_call()
+    second.add_plain(PLAIN_S)
+    second.add_trace(TRACED_S, recorded=False)
+    assert not second.allows()
+    first.add_plain(PLAIN_S)
+    first.add_trace(TRACED_S, recorded=True)
+    first.compare(PLAIN_S / 2, PLAIN_S)
+    first.add_replays(100)
+    assert second.allows()
+
+
+def test_a_part_is_vain_until_it_replays() -> None:
+    part = Ledger(of=Ledger(), means=Means())
+    traced_in_a_row(part)
+    assert part.is_vain
+    part.add_replays(PAYS)
+    assert not part.is_vain

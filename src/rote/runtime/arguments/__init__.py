@@ -31,6 +31,7 @@ from .key import (
     Call,
     CompiledInput,
     bind,
+    changed_numbers,
     describe_key,
     describe_tensor,
     differing_leaf,

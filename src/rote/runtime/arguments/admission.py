@@ -31,6 +31,7 @@ from ..pytorch import (
     tells_modes,
 )
 from .key import (
+    CHANGES,
     OPAQUE,
     PARAMETER,
     PLAIN,
@@ -215,6 +216,8 @@ class Admission:
         ):
             if kind in (OPAQUE, PARAMETER):
                 source.refuse(f"id({name}) != {token[1]}")
+            elif kind == PLAIN and token[-1] is CHANGES:
+                source.refuse(f"type({name}) is not {source.constant(token[0])}")
             elif kind == PLAIN:
                 source.refuse(self._differs(name, leaf, token))
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Iterable, Mapping
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy
 import torch
 
 from ...base import Site, bits_of, complex_of, float_bits, float_of
+from ..numbers import NumberSource, TrackedNumbers
 from ..objects import exact
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
 from .leaves import (
     Spec,
+    alone_in,
     branch_names,
     containers,
     flatten,
@@ -56,6 +59,9 @@ class Key(NamedTuple):
     ambient: Ambient
     added: tuple[tuple[str, ...], ...] | None = None
 
+
+CHANGES = "changes"
+"""In the place of a number in a key: calls are told apart by what they do with it, and not here."""
 
 _NONE: Mapping[type, Opening] = {}
 
@@ -104,6 +110,12 @@ class Call(NamedTuple):
     inputs: tuple[CompiledInput, ...] = ()
 
     @property
+    def changing(self) -> frozenset[int]:
+        """The leaves that are numbers which the key does not have."""
+        tokens = self.key.tokens
+        return frozenset([place for place, token in enumerate(tokens) if token[-1] is CHANGES])
+
+    @property
     def added(self) -> tuple[tuple[str, ...], ...] | None:
         """Names of the attributes that users added to each tensor; None if the key does not tell."""
         return self.key.added
@@ -127,6 +139,27 @@ class Call(NamedTuple):
     def foreign_name(self) -> str:
         """Name of the first leaf that cannot be placed, where there is one."""
         return self.names()[self.kinds.index(FOREIGN)]
+
+    def following(self, numbers: TrackedNumbers, leaves: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The leaves, with those objects for numbers that are followed."""
+        if not numbers.leaves or not numbers.follows:
+            return leaves
+        names, found = self.names(), list(leaves)
+        for place in sorted(numbers.leaves):
+            found[place] = numbers.take(NumberSource("", None, place, names[place]), leaves[place])
+        return tuple(found)
+
+    def given_with(self, leaves: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, with these leaves in the place of those that are arguments themselves."""
+        if all(map(is_, leaves, self.leaves)):
+            return self.given
+        args, kwargs = self.given
+        alone = alone_in(self.spec)
+        new = [leaves[place] if place is not None else None for place in alone]
+        held = [each if place is None else one for each, place, one in zip(
+            (*args, *kwargs.values()), alone, new, strict=True
+        )]  # fmt: skip
+        return tuple(held[: len(args)]), dict(zip(kwargs, held[len(args) :], strict=True))
 
     def rebuild(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Put arguments of the same structure together from other leaves."""
@@ -197,6 +230,12 @@ def bind(
     if state:
         common = (*common, _of_state(state, containers(spec, (args, kwargs))))
     asked = openings is not None and openings.of_tensors
+    changing = openings.numbers.get(spec) if openings is not None and openings.numbers else None
+    if changing:
+        described = [
+            (kind, (token[0], CHANGES)) if place in changing and token[0] in (int, float) else (kind, token)
+            for place, (kind, token) in enumerate(described)
+        ]
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if asked else None
     key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
     return Call(
@@ -389,6 +428,25 @@ def differing_leaf(was: Key, call: Call) -> int | None:
     return next((number for number, (before, after) in pairs if before != after), None)
 
 
+def changed_numbers(was: Key, call: Call) -> frozenset[int]:
+    """The arguments in which a call differs from a key, if these are numbers of the same types."""
+    now = call.key
+    if (
+        was.spec != now.spec
+        or was.common != now.common
+        or was.ambient != now.ambient
+        or was.added != now.added
+    ):
+        return frozenset()
+    alone = {place for place in alone_in(now.spec) if place is not None}
+    found = {
+        place for place, (one, other) in enumerate(zip(was.tokens, now.tokens, strict=True)) if one != other
+    }
+    kinds = [(was.tokens[place][0], now.tokens[place][0], call.kinds[place]) for place in found]
+    plain = all([one is other and one in (int, float) and kind is PLAIN for one, other, kind in kinds])
+    return frozenset(found) if found <= alone and plain else frozenset()
+
+
 def family(key: Key) -> Key | None:
     """What calls have in common that differ in their parameters alone; None where there is none."""
     if not any(token[0] == PARAMETER for token in key.tokens):
@@ -446,6 +504,9 @@ ONE_OBJECT = "Pass one and the same object, or the tensors in it (in tuples, lis
 def _explain_token(was: Any, now: Any) -> str:
     """The text behind the name of an argument."""
     before, after = _show(was), _show(now)
+    if now[-1] is CHANGES:
+        kind = now[0].__name__
+        return f" was {before} and is another {kind}; from now on calls are told apart by what they do"
     if before != after:
         return f" was {before} and is {after}"
     if isinstance(was[0], torch.Size):
@@ -457,6 +518,8 @@ def _explain_token(was: Any, now: Any) -> str:
 
 def _show(token: Any) -> str:
     kind = token[0]
+    if token[-1] is CHANGES:
+        return f"any {kind.__name__}"
     if isinstance(kind, torch.Size):
         shape, stride, dtype, device = token[:4]
         return f"{str(dtype).removeprefix('torch.')}{list(shape)} strides {list(stride)} on {device}"
@@ -485,6 +548,8 @@ def describe_key(call: Call) -> str:
     for name, kind, leaf in zip(call.names(), call.kinds, call.leaves, strict=True):
         if kind in (TENSOR, PARAMETER):
             parts.append(f"{name}: {str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}")
+        elif kind == PLAIN and call.key.tokens[len(parts)][-1] is CHANGES:
+            parts.append(f"{name}: {type(leaf).__name__}")
         elif kind == PLAIN:
             text = repr(leaf)
             parts.append(f"{name}: {text if len(text) <= 40 else text[:37] + '...'}")

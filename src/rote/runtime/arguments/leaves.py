@@ -190,6 +190,20 @@ _MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
 """Makes a branch of each kind, but of objects: these are made beside others."""
 
 
+def alone_in(spec: Spec) -> list[int | None]:
+    """For each argument, by position and then by name, which leaf it is; None for one that is taken apart."""
+    found: list[int | None] = []
+    count = 0
+    for each in (each for part in spec.children for each in part.children):
+        found.append(count if each is None else None)
+        count += _leaves_in(each)
+    return found
+
+
+def _leaves_in(spec: Spec) -> int:
+    return 1 if spec is None else sum([_leaves_in(each) for each in spec.children])
+
+
 def containers(spec: Spec, value: Any) -> Iterator[Any]:
     """The branches of a value, outermost first."""
     if spec is None:

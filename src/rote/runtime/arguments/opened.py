@@ -248,6 +248,7 @@ class Openings:
         closed: Classes whose instances are known by their identity for good, and why.
         of_tensors: A call has asked a tensor for an attribute that is not PyTorch's: keys tell which it has.
         places: The slots of random generators outside that keys look at.
+        numbers: Leaves that are numbers which change from call to call, by the structure of the arguments.
     """
 
     def __init__(self) -> None:
@@ -255,6 +256,8 @@ class Openings:
         self.closed: dict[type, str] = {}
         self.of_tensors = False
         self.places = Places()
+        self.numbers: dict[Any, frozenset[int]] = {}
+        self._fixed: set[tuple[Any, int]] = set()
         self._read: dict[type, set[str] | None] = {}
         self._inner: set[type] = set()
         self._met: dict[type, dict[int, Callable[[], Any]]] = {}
@@ -319,6 +322,20 @@ class Openings:
         there = [(number, place, each) for number, place, each in found if each is not None]
         return tuple([(place, each, (number, *_told(opening, each))) for number, place, each in there])
 
+    def vary(self, spec: Any, leaves: Iterable[int]) -> bool:
+        """Numbers differ between two calls; returns whether the key no longer has the numbers themselves."""
+        fresh = {each for each in leaves if (spec, each) not in self._fixed}
+        known = self.numbers.get(spec, frozenset())
+        if not fresh - known:
+            return False
+        self.numbers[spec] = known | fresh
+        return True
+
+    def fix(self, spec: Any, leaves: Iterable[int]) -> None:
+        """The key has these numbers themselves, whatever comes: calls depend on their values."""
+        self._fixed.update([(spec, each) for each in leaves])
+        self.numbers[spec] = self.numbers.get(spec, frozenset()).difference(leaves)
+
     def learn(self) -> None:
         """A call is over: the attributes it read of open classes are leaves from the next one on."""
         for kind, opening in self.open.items():
@@ -343,5 +360,7 @@ class Openings:
         self.open = {}
         self.of_tensors = False
         self.places.clear()
+        self.numbers.clear()
+        self._fixed.clear()
         for each in (self.closed, self._read, self._inner, self._met):
             each.clear()

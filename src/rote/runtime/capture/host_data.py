@@ -30,6 +30,7 @@ from ...base import bits_of, user_site
 from ...hazards import rules
 from ...hazards.rules import Rule, reason
 from ..autograd import GradientUse
+from ..numbers import TrackedNumbers
 from ..objects import pointer_of
 from ..program import (
     HostBytes,
@@ -45,7 +46,7 @@ from ..program import (
 from ..program import operations as ops
 from ..pytorch import is_wrapped
 from .composites import COMPOSITES, call_composite
-from .path import Mode
+from .path import HandedNumbers, Mode, given_numbers, may_be_handed
 from .tracer import Tracer
 
 _Tensor: Any = torch.Tensor
@@ -77,6 +78,7 @@ _ESCAPES = frozenset({
 _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
+_GIVES_NUMBER = frozenset({_Tensor.item, _Tensor.__float__, _Tensor.__int__})
 _TO_PYTHON = frozenset({_Tensor.tolist, _Tensor.__repr__, _Tensor.__format__})
 _SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | _TO_PYTHON
 _NOTED = _SPECIAL | _LOOKS | _TOUCHES
@@ -96,8 +98,10 @@ class HostDataMode(TorchFunctionMode):
         use: GradientUse,
         given: Mapping[int, bool],
         is_shown: Callable[[], bool],
+        numbers: TrackedNumbers | None = None,
     ) -> None:
         super().__init__()
+        self._numbers = numbers if numbers is not None and numbers.follows else None
         self._tracer = tracer
         self._runner = tracer.runner
         self._use = use
@@ -111,6 +115,10 @@ class HostDataMode(TorchFunctionMode):
     ) -> Any:
         if kwargs and isinstance(generator := kwargs.get("generator"), torch.Generator):
             self._tracer.generators.meet(generator)
+        if func in _GIVES_NUMBER and self._numbers is not None:
+            return self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
+        if self._numbers is not None and self._numbers.owed:
+            return self._with_numbers(self._numbers, func, args, kwargs or {})
         if func in _NOTED:
             return self._noted(func, args, kwargs or {})
         profiler = self._runner.profiler
@@ -129,6 +137,22 @@ class HostDataMode(TorchFunctionMode):
             return func(*args)
         finally:
             sys.setprofile(profiler)
+
+    def _with_numbers(
+        self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a function that is given numbers which change."""
+        given = given_numbers(numbers, args, kwargs)
+        if func in _NOTED or not given or not may_be_handed(func, args, kwargs):
+            numbers.settle_owed()
+            return self._noted(func, args, kwargs) if func in _NOTED else func(*args, **kwargs)
+        owed = numbers.take_owed()
+        handed = HandedNumbers(numbers, getattr(func, "__name__", ""), given)
+        try:
+            return self._tracer.hand(handed, lambda: func(*args, **kwargs))
+        finally:
+            kept = [id(each) for each in handed.taken] if handed.is_handed else []
+            numbers.pin(*[each for each in (*owed, *given.values()) if id(each) not in kept])
 
     def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function after noting what it tells of the call, or call it in another way."""

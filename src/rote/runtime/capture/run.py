@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import weakref
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,7 @@ from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, flatten, tracing
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
 from ..autograd.graph import newest_age
 from ..backends.protocol import Aliases, Backend, Session
+from ..numbers import TrackedNumbers
 from ..program import (
     INPUT_VIEW,
     Counted,
@@ -79,6 +80,8 @@ class Plan:
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then its reads and writes are not noted.
+        numbers: Which numbers change from call to call; where they are not followed, this call is to do what
+            earlier ones have computed of them.
     """
 
     root: Node
@@ -95,6 +98,7 @@ class Plan:
     split: frozenset[str] = frozenset()
     generators: Iterable[torch.Generator] = ()
     known: Known | None = None
+    numbers: TrackedNumbers | None = None
 
     @property
     def session(self) -> Session | None:
@@ -143,6 +147,7 @@ class Observation:
         use: What the call did with gradients.
         inputs: The static inputs that it ran on, if any.
         settings: Where it has set random generators.
+        lines: Lines that have read numbers.
     """
 
     value: Any
@@ -165,6 +170,7 @@ class Observation:
     use: GradientUse
     inputs: StaticInputs | None
     settings: Sequence[Setting]
+    lines: Collection[Site]
 
 
 class TracedCall:
@@ -190,8 +196,9 @@ class TracedCall:
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
-        self._leaves = leaves
-        kinds = self._call.kinds
+        numbers = self._plan.numbers
+        self._leaves = leaves if numbers is None else self._call.following(numbers, leaves)
+        leaves, kinds = self._leaves, self._call.kinds
         self._given = {
             id(leaf): leaf.requires_grad for leaf, kind in zip(leaves, kinds, strict=True) if kind == TENSOR
         }
@@ -238,7 +245,8 @@ class TracedCall:
         self._last = tracer
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0, self._plan.meet)
         use.give(self._call.names(), self._leaves)
-        host = HostDataMode(tracer, use, self._given, self._hooks.is_shown)
+        numbers = self._plan.numbers
+        host = HostDataMode(tracer, use, self._given, self._hooks.is_shown, numbers)
         try:
             with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
                 try:
@@ -280,7 +288,7 @@ class TracedCall:
 
     def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
         if self._inputs is None:
-            args, kwargs = self._call.given
+            args, kwargs = self._call.given_with(self._leaves)
         else:
             args, kwargs = self._call.rebuild(list(self._leaves))
         self._hooks.take(self._call, args, kwargs)
@@ -317,6 +325,9 @@ class TracedCall:
         template, blockers = make_template(
             value, tracer.cursor.storages, self._positions(), spent, self._site, self._leaves
         )
+        if self._plan.numbers is not None and self._plan.numbers.follows:
+            self._plan.numbers.settle_owed()
+            template = template.computed(self._plan.numbers)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         blockers += tracer.host.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()
@@ -341,7 +352,7 @@ class TracedCall:
             value, returned, template, node, cursor.nodes, cursor.difference, cursor.unseen, cursor.blockers,
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
-            self._hooks.settings,
+            self._hooks.settings, list(tracer.reads.lines),
         )  # fmt: skip
 
     def _tracer(self, follow: bool, path: Sequence[Any], stop: Stop | None) -> Tracer:
@@ -352,13 +363,14 @@ class TracedCall:
         cursor = Cursor(
             plan.root, storages, plan.backend.device, self._tape, plan.warmup,
             follow=follow, stop=stop, watch=plan.watch, least=plan.min_segment,
+            resolves=plan.numbers is not None and not plan.numbers.follows,
         )  # fmt: skip
         stands = plan.stands.by_number if plan.stands is not None else {}
         known = self._call.generators()
         generators = Generators(plan.generators, self._ran, known, stands, self._hooks.settings)
         return Tracer(
             cursor, path=path, stop=stop, split=plan.split, generators=generators,
-            has_made=self._hooks.has_made,
+            has_made=self._hooks.has_made, numbers=plan.numbers,
         )  # fmt: skip
 
     def _restart(self, tracer: Tracer) -> Tracer:

@@ -11,6 +11,7 @@ from ...hazards import rules
 from ...hazards.rules import reason
 from ..autograd.graph import seeds_on_host
 from ..backends.protocol import raw_call
+from ..numbers import has_computed, plain_operands
 from ..operators import Placement, facts_of, rule_of, tensors_of
 from ..program import Operation
 from ..program import operations as ops
@@ -61,6 +62,8 @@ class Runner:
         try:
             if self._cursor.mode is not _OBSERVE and placement is not _ANYWHERE:
                 return self._recorded(operation, known, args, kwargs, placement)
+            if has_computed(args, kwargs):
+                args, kwargs = plain_operands(args, kwargs)
             if known.seeds:
                 args, kwargs = seeds_on_host(known.func, args, kwargs)
             return self.seen(known.raw, *args, **kwargs) if known.seen else known.raw(*args, **kwargs)
@@ -80,6 +83,8 @@ class Runner:
         cursor, func = self._cursor, known.func
         tape = cursor.recorder
         short = placement is _CAPTURED and cursor.is_short and not known.seeds
+        if has_computed(args, kwargs) and short:
+            short = False
         if short and (known.alias or cursor.node.operations[cursor.index].kind == ops.VIEWED):
             return known.raw(*args, **kwargs)  # no segment is open, and it launches nothing
         if placement is _CAPTURED and not short:
@@ -96,6 +101,10 @@ class Runner:
                 cursor.node.refused.add(cursor.index)
                 if not tape.executes:
                     raise RestartError(operation.name) from None
+        if has_computed(args, kwargs):
+            text = f"{operation.name} has a number that changes, and runs between two segments"
+            cursor.block(reason(rules.OPERAND_DIFFERS, text, operation.site))
+            args, kwargs = plain_operands(args, kwargs)
         # Where what was captured so far has run, a refused operation ends a segment.
         refused = known.apart or cursor.index in cursor.node.refused
         kept_out = short or (placement is Placement.ISLAND and not refused and is_kept_out())

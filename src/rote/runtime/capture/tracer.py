@@ -28,6 +28,7 @@ import torch
 from ...base import MisuseError, Site, Sites, identity, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
+from ..numbers import TrackedNumbers, has_computed, plain_operands
 from ..operators import (
     REGIONS,
     Facts,
@@ -73,7 +74,7 @@ from ..state import our_profiler
 from .host_tensors import HostTensors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
-from .path import Cursor, Follower, HostReads, Mode, Stop, Unwritten, Writes, kept_call
+from .path import Cursor, Follower, HandedNumbers, HostReads, Mode, Stop, Unwritten, Writes, kept_call
 from .placed import Placer
 from .repeated import Repeats
 from .running import Runner
@@ -99,15 +100,17 @@ class Tracer(DispatchMode):
         split: Collection[str],
         generators: Generators,
         has_made: Callable[[int], bool] | None,
+        numbers: TrackedNumbers | None = None,
     ) -> None:
         super().__init__()
         self.cursor = cursor
         self.generators = generators
         self.unwritten = Unwritten(cursor.storages)
         self._sites = Sites()
+        self._numbers = numbers
         self.writes = Writes(cursor, self._sites)
         self.follower = Follower(cursor, path, stop)
-        self.reads = HostReads(cursor, self.follower, self.generators)
+        self.reads = HostReads(cursor, self.follower, self.generators, numbers)
         self.host = HostTensors(cursor, self.follower, self.writes, has_made)
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor)
@@ -115,6 +118,7 @@ class Tracer(DispatchMode):
         self._split = split
         self._known: dict[int, Overload] = {}
         self._vectorless = self._lazy_zeros = False
+        self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
@@ -168,6 +172,8 @@ class Tracer(DispatchMode):
                 resolve_lazily()
                 return self.runner.seen(func, *args, **kwargs)
             known = self._known[identity(func)] = Overload.of(func, self._split)
+        if self._handed is not None:
+            self._handed.operations += 1
         if known.inside:
             count_versions()
         facts, parts = known.facts, known.parts
@@ -200,7 +206,14 @@ class Tracer(DispatchMode):
                 return self.host.lifted(args[0])
         if facts.seeded and (generator := generator_in(args, kwargs)) is not None:
             return self._draw(known, generator, args, kwargs)
+        odd = facts.hidden or known.apart or known.special or known.seen
+        if self._handed is not None and mode is not _FOLLOW and not odd:
+            args, kwargs = self._handed.operands(func, args, kwargs)
         operation, tensors, tokens, placement = self._before(known, args, kwargs)
+        if placement is not _CAPTURED and self._handed is not None and has_computed(args, kwargs):
+            self._handed.taken.clear()
+            args, kwargs = plain_operands(args, kwargs)
+            operation, tensors, tokens, placement = self._before(known, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
             return self.runner.seen(self._branch, operation, func, args, kwargs)
         if mode is _FOLLOW:
@@ -211,6 +224,14 @@ class Tracer(DispatchMode):
         if facts.blank:
             self.unwritten.made(facts.name, out)
         return out
+
+    def hand(self, handed: HandedNumbers, call: Callable[[], Any]) -> Any:
+        """Call a function with numbers that change; they may become operands of what it dispatches."""
+        before, self._handed = self._handed, handed
+        try:
+            return call()
+        finally:
+            self._handed = before
 
     def _draw(
         self, known: Overload, generator: torch.Generator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -468,7 +489,8 @@ class Tracer(DispatchMode):
     def _branch(self, operation: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The host reads a value or a shape."""
         cursor = self.cursor
-        if operation.kind == ops.READ and args and cursor.mode is not Mode.FOLLOW:
+        followed = self._numbers is not None and operation.site in self._numbers.reading
+        if operation.kind == ops.READ and args and cursor.mode is not Mode.FOLLOW and not followed:
             self._note_optimizer(args[0], operation.site)
         facts = facts_of(func)
         read = caught(func) if facts.checks else func

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .abandonment import abandoned
+from .changing import ChangingNumbers
 from .guards import Guard
 from .quick import QuickGuard
 from .reach import Slot, named_in, reached, slots_in, tensors_by_memory

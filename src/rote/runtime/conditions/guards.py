@@ -23,10 +23,13 @@ from ..objects import Content, Position, TensorMark, mark, pointer_of
 from ..pytorch import plain_functions
 from ..state import (
     ATTRIBUTE,
+    CELL,
     FOLLOWED,
+    ITEM,
     LOOKED,
     NUMBERS,
     Address,
+    Argument,
     Difference,
     Entry,
     Read,
@@ -311,6 +314,18 @@ class Guard:
         slots = [entry for entry in self._all_entries if isinstance(entry.value, TensorMark)]
         found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
+
+    def changed_numbers(self) -> list[Address]:
+        """The slots that hold another number than they did, of the same type."""
+        places = [place for condition in self.conditions for place in condition.differing()]
+        return [
+            address_of(*place.entry[:3])
+            for place in places
+            if type(place.was) is type(place.now)
+            and type(place.was) in (int, float)
+            and place.entry.kind in (ITEM, ATTRIBUTE, CELL)
+            and type(place.entry.container) is not Argument
+        ]
 
     def replaced(self) -> list[Any]:
         """The objects under guard that were replaced where they lay, and that may keep others alive."""

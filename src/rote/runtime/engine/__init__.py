@@ -5,10 +5,10 @@ from __future__ import annotations
 from .answer import Answer
 from .choice import drop_abandoned
 from .guard_reasons import strict_reasons
-from .ledger import Ledger
+from .ledger import FREE_TRACES, Ledger, Means
 from .plain_path import PlainPath
 from .specialization import Specialization
 from .states import LifeEvent, State
 from .steadiness import NEXT
 from .subject import Limits, Subject
-from .umpire import Timed, Umpire
+from .umpire import WARMING, Timed, Umpire

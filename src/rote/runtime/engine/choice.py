@@ -52,7 +52,7 @@ class Choice:
                 for position, recording in enumerate(self._recordings):
                     if bool(recording.spots) is not in_place or recording.busy:
                         continue
-                    if not (recording.fits(call) and holds(recording)):
+                    if not (recording.fits(call) and holds(recording) and recording.take_numbers(call)):
                         continue
                     if holds is Recording.holds or recording.fits(call):  # other objects may be arguments
                         if position:

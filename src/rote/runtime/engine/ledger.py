@@ -28,6 +28,12 @@ replayed, calls are left alone until they have earned the next look and the next
 was replayed, but not lately, or looks have cost more than was earned, until they have earned the look. Hot
 paths are asked all the same.
 
+**Parts.** Where a callable does not replay, modules that it calls are traced in its place
+(:mod:`rote.api.parts`), each with a ledger of its own. The time of a callable is also that of its parts, so
+it leaves them half of its share, and the sum stays what it was. What all parts of a callable have earned is
+one sum (:class:`Means`): what a part has saved pays for the one that takes its place. So is what is free,
+in the first calls with parts, of which one part gets ``FREE_PART_TRACES``.
+
 With ``keep=True``, in strict mode and under verification nothing is bounded: a plain call is an error
 there, or not what was asked for. Processes of one group may decide differently; what they have to launch
 together is not recorded.
@@ -52,7 +58,10 @@ FREE_WRAPPERS = 64
 PAYS = 4
 """Replays after which as many are free again."""
 
-SHARE = 0.06
+FREE_PART_TRACES = 4
+"""The same for one part of a callable."""
+
+SHARE = 0.03
 """Of the time of plain calls, what tracing may take. All that rote takes is more: benchmarks/unsettled.py."""
 
 EARLY_CALLS = 500
@@ -72,21 +81,68 @@ REMEMBERED = 256
 """Keys that came once."""
 
 
+class Means:
+    """What several ledgers may spend together.
+
+    Attributes:
+        earned_s: Seconds that were earned and not spent; less than none where too much was spent.
+    """
+
+    def __init__(self) -> None:
+        self.earned_s = 0.0
+        self._in_vain = 0
+        self._calls = 0
+
+    def earn(self, seconds: float, most: float) -> None:
+        """Seconds were earned, of which no more than ``most`` are kept."""
+        self.earned_s = min(self.earned_s + seconds, max(most, self.earned_s))
+
+    def spend(self, seconds: float) -> None:
+        """Seconds were spent."""
+        self.earned_s -= seconds
+
+    def add_vain(self, traces: int) -> None:
+        """So many more traces have recorded nothing; fewer, if it is negative: their ledger has replays."""
+        self._in_vain += traces
+
+    def add_call(self) -> None:
+        """The callable around was called."""
+        self._calls += 1
+
+    @property
+    def has_free(self) -> bool:
+        """Whether a trace of a part is free."""
+        return self._calls < FREE_CALLS and self._in_vain < FREE_TRACES
+
+
 class Ledger:
     """What the traced calls of one callable have cost, and what its other calls have earned.
 
     The wrappers of one method on all its instances share one. An unbounded ledger allows every trace.
+
+    Args:
+        bounded: Whether anything is bounded.
+        of: The ledger of the callable around, if this is that of a part.
+        means: What all parts of that callable may spend.
     """
 
-    def __init__(self, *, bounded: bool = True) -> None:
+    def __init__(self, *, bounded: bool = True, of: Ledger | None = None, means: Means | None = None) -> None:
         self.bounded = bounded
+        self._means = means or Means()
+        self._is_part = means is not None
+        self._whole = self._taken = 1.0 if of is None else of.left_to_parts
+        self._in_vain = 0
         self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
+        if self._is_part:
+            self._means.add_vain(-self._in_vain)
+        else:
+            self._means = Means()
         self._calls = self._traced = self._in_vain = self._replays = self._unpriced = 0
         self._wrappers = 1
-        self._earned_s = self._trace_s = self._look_s = self._plain_s = 0.0
+        self._trace_s = self._look_s = self._plain_s = 0.0
         self._replay_s = 0.0
         self._compared = False
         self._met: OrderedDict[int, None] = OrderedDict()
@@ -109,7 +165,7 @@ class Ledger:
         """A call was looked at, and then left to run plainly."""
         self._look_s = seconds
         if not self._is_free():
-            self._earned_s -= seconds
+            self._means.spend(seconds)
 
     def add_wrapper(self) -> None:
         """One more wrapper has its first call."""
@@ -123,19 +179,21 @@ class Ledger:
         self._calls += 1
         self._traced += 1
         self._in_vain += not recorded
+        self._means.add_vain(not recorded)
         if not free:
-            self._earned_s -= surplus
+            self._means.spend(surplus)
 
     def add_work(self, seconds: float) -> None:
         """A recording was optimised, which only replays that pay for it are."""
         if not self._is_free():
-            self._earned_s -= seconds
+            self._means.spend(seconds)
 
     def add_replays(self, count: int) -> None:
         """Calls were replayed."""
         self._calls += count
         self._replays += count
         if self._replays >= PAYS:
+            self._means.add_vain(-self._in_vain)
             self._in_vain = self._replays = 0
         self._unpriced += count
         self._earn_by_replays()
@@ -157,7 +215,7 @@ class Ledger:
             self._unpriced = 0
 
     def _earn(self, seconds: float) -> None:
-        self._earned_s = min(self._earned_s + seconds, max(MOST * self._trace_s, self._earned_s))
+        self._means.earn(seconds, MOST * self._trace_s)
 
     # ------------------------------------------------------------------ what follows
 
@@ -165,7 +223,7 @@ class Ledger:
         """Whether a call may be traced. Where no plain call was timed yet, the next one is to be."""
         if self._is_free():
             return True
-        return self._plain_s > 0.0 and self._earned_s >= self._trace_s
+        return self._plain_s > 0.0 and self._means.earned_s >= self._trace_s
 
     def admits(self, key: int) -> bool:
         """Whether the first traced call of a key may be made.
@@ -185,13 +243,32 @@ class Ledger:
         return True
 
     @property
+    def is_free(self) -> bool:
+        """Whether tracing costs nothing yet."""
+        return self._is_free()
+
+    @property
+    def is_vain(self) -> bool:
+        """Whether as many traced calls as are free for a part recorded nothing since the last replays."""
+        return self._in_vain >= FREE_PART_TRACES
+
+    @property
+    def left_to_parts(self) -> float:
+        """What parts may take of the share of this ledger."""
+        return self._whole / 2
+
+    def share_with_parts(self, *, shares: bool) -> None:
+        """Leave half of the share to parts, or take it back."""
+        self._taken = self._whole - self.left_to_parts if shares else self._whole
+
+    @property
     def owes(self) -> bool:
         """Whether more was spent than earned, so that even a look is too dear."""
-        return self._earned_s < 0.0
+        return self._means.earned_s < 0.0
 
     def rest(self) -> int:
         """Calls that need no look where nothing is replayed, since nothing more could come of it."""
-        return self._calls_that_earn(max(self._trace_s - self._earned_s, self._look_s))
+        return self._calls_that_earn(max(self._trace_s - self._means.earned_s, self._look_s))
 
     def rest_from_looks(self) -> int:
         """Calls that pay for the look, where something may be replayed."""
@@ -206,8 +283,12 @@ class Ledger:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"
 
     def _is_free(self) -> bool:
+        if not self.bounded:
+            return True
+        if self._is_part:
+            return self._means.has_free and self._in_vain < FREE_PART_TRACES
         calls, traces = FREE_CALLS * self._wrappers, FREE_TRACES + self._wrappers - 1
-        return not self.bounded or (self._calls < calls and self._in_vain < traces)
+        return self._calls < calls and self._in_vain < traces
 
     def _share(self) -> float:
-        return SHARE if self._calls < EARLY_CALLS else LATE_SHARE
+        return self._taken * (SHARE if self._calls < EARLY_CALLS else LATE_SHARE)

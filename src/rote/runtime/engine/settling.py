@@ -17,6 +17,7 @@ from ..arguments import Call, assign, flatten
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import HostRandom, Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
+from ..numbers import Computation
 from ..program import (
     AGAIN,
     EAGER,
@@ -82,6 +83,7 @@ class Settling:
         self._guard = recording.guard.python if recording is not None else None
         self._after: Snapshot | None = None  # what was read as it is after the call, once it was looked at
         self._moved: list[Difference] = []  # what of it the call has changed
+        self._computation: Computation | None = None  # what it computed from numbers that change
 
     def learn(self, watch: GradientWatch, dice: HostRandom, guards: list[Reason], *, held: bool) -> Answer:
         """Judge the call and return its result.
@@ -105,6 +107,8 @@ class Settling:
         self._results = []
         if self._observed.failed is not None:
             return self._capture_failed(value, self._observed.failed)
+        self._note_changing(found)
+        found += self._judge_numbers(blocked=bool(found), difference=difference)
         if found:
             return self._unsteady(value, found + guards)
         recording = self._remember(watch)
@@ -148,6 +152,45 @@ class Settling:
             found += steadiness.overlap_reasons(ranges, observed, self._call)
         return found
 
+    @property
+    def _is_check(self) -> bool:
+        """Whether the call is to do what others have computed, without being followed."""
+        return self._plan.numbers is not None and not self._plan.numbers.follows
+
+    def _note_changing(self, found: list[Reason]) -> None:
+        """What shows that numbers change: what the call leaves of them, and values that no call had read."""
+        changing = self._key.changing
+        changing.add([each.address for each in self._noted.effects if each.number])
+        counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
+        if counted or self._observed.unseen is not None:
+            changing.read(self._observed.lines)
+
+    def _judge_numbers(self, *, blocked: bool, difference: Reason | None) -> list[Reason]:
+        """Numbers that change were followed: why a recording cannot compute what the call did with them."""
+        numbers, changing = self._plan.numbers, self._key.changing
+        if numbers is None:
+            return []
+        if self._is_check:
+            if difference is None or self._recording is None or self._recording.computation is None:
+                return []
+            changing.fix(self._recording.computation.places)
+            return [difference]
+        noted, observed = self._noted, self._observed
+        if noted.late or noted.unseen or observed.template.tracked:
+            numbers.stop("the call has a history, or ran code that was not followed")
+        fixed = numbers.by_value()
+        if blocked and numbers.stopped is None:
+            return []
+        changing.fix(fixed)
+        if fixed or numbers.stopped is not None or difference is not None or not numbers.places:
+            names = ", ".join([each.name for each in fixed[:3]])
+            text = (
+                f"the call depends on the value of {names}" if names else "the call is not as one before it"
+            )
+            return [] if blocked else [reason(rules.VALUE_CHANGED, text, self._site)]
+        self._computation = numbers.finish()
+        return []
+
     def _judge_externals(self, watch: GradientWatch) -> list[Reason]:
         """Why tensors made outside cannot be read in place: nobody would notice when they are replaced."""
         observed, trusted = self._observed, self._key.subject.trusted
@@ -189,6 +232,8 @@ class Settling:
         was, node_effects = node.template, node.effects_key
         if was is None:
             return None
+        if self._is_check:
+            was = was.resolved()
         if was.key != template.key:
             why = reason(rules.OUTPUT_DIFFERS, was.difference(template), self._site)
         elif node_effects != (self._effects_key or None):
@@ -214,6 +259,8 @@ class Settling:
         noted each time. So are all calls once anything is under ``torch.compile``: notes choose what runs.
         """
         noted, template = self._noted, self._observed.template
+        if self._plan.numbers is not None:
+            return None
         unclear = (
             noted.late or noted.missing or noted.unseen or noted.scripts or noted.output or noted.switches
         )
@@ -313,6 +360,10 @@ class Settling:
                 self._look_again()
             if self._after is not None:
                 recording.protect(self._after, parameters_of(self._call), watch, concerned=concerned)
+        if self._computation is not None:
+            recording.compute(self._computation)
+        elif self._is_check and self._observed.unseen is None:
+            recording.check()
         recording.persistent.update(places_of_written(recording.accesses, self._call))
         needed = estimate_of(self._observed.storages, self._call, self._plan.backend)
         recording.expect(needed)
@@ -418,6 +469,8 @@ class Settling:
             if key.life.state is State.OBSERVING:
                 key.life.happen(LifeEvent.AGREED)
             key.life.happen(LifeEvent.RECORDED)
+            if self._computation is not None:
+                key.changing.succeed()
             recording.know(None)  # replays need it no more, and it holds what was read
             recording.written_out.update(dict.fromkeys(self._noted.output))
             if recording.gradients.copies:
@@ -468,7 +521,8 @@ class Settling:
         return True
 
     def _note_end(self, template: Template) -> None:
-        self._node.template = template
+        if not self._is_check or self._node.template is None:  # it has what is computed as numbers
+            self._node.template = template
         self._node.effects_key = self._effects_key or None
         self._node.effects = self._effects if self._node.recorded else []
         self._node.backward = self._backward if self._node.recorded else None

@@ -26,8 +26,9 @@ from ..arguments import OPAQUE, Call, describe_key, device_of
 from ..autograd.graph import GradientWalk
 from ..backends.protocol import Backend, Lock, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
-from ..conditions import named_in, reached
+from ..conditions import ChangingNumbers, named_in, reached
 from ..memory import Holding
+from ..numbers import TrackedNumbers
 from ..optimize import Before, improve
 from ..program import (
     EAGER,
@@ -84,6 +85,7 @@ class Specialization:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self._ledger = subject.ledger
+        self.changing = ChangingNumbers()
         self.choice = Choice(self.recordings, self.limits, subject.staying)
         self.places: tuple[
             int, ...
@@ -197,6 +199,8 @@ class Specialization:
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)
+        if not recording.take_numbers(call):
+            raise InternalError(f"{self.name}: numbers have changed while a call began")
         due = recording.replays + 1 >= recording.tiers.due
         improves = due and recording.tiers.wants(recording.root)
         before = Before.of(recording, call) if improves else None
@@ -249,30 +253,87 @@ class Specialization:
         recording.stray()
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
+        computes = recording.computation is not None
         if shared_now(recording, call, self.reach(call)):
             inputs = inputs.hand_over(call.leaves)
+        elif computes:  # another way may compute other things of the numbers that change: nothing is learned
+            child = None
         elif child is not None and child.seen >= self.limits.warmup and child.complete:
             capture = extend(memory, recording, call)
         plan = Plan(
             recording.root, self.limits.warmup, self.prepare(call), inputs, memory.stands, capture,
-            follow=True, path=done.path,
+            follow=True, path=done.path, numbers=recording.follow_numbers(follows=False),
         )  # fmt: skip
-        return self._execute(recording, call, plan, site, [])
+        if not computes:
+            return self._execute(recording, call, plan, site, [])
+        recording.count_stray()
+        return self._compute_plainly(recording, call, plan, site, [])
+
+    def _compute_plainly(
+        self, recording: Recording, call: Call, plan: Plan, site: Site, found: list[Reason]
+    ) -> Answer:
+        """A call of a recording that computes numbers, which are not followed: no way is learned from it.
+
+        Where calls leave the known way again and again, the numbers are conditions from now on.
+        """
+        edges, known_before = (
+            [(node, dict(node.edges)) for node in recording.root.walk()],
+            self.changing.count,
+        )
+        try:
+            return self._execute(recording, call, plan, site, found)
+        finally:
+            for node, known in edges:
+                node.edges = known
+            if recording in self.recordings and self.changing.count > known_before:  # there is more to follow
+                self.choice.drop(recording)
+            elif recording in self.recordings and recording.strays_often:
+                self.changing.fix(recording.places())
+                self.choice.drop(recording)
 
     # ------------------------------------------------------------------ observe, record
 
     def _trace(self, recording: Recording | None, call: Call, site: Site, found: list[Reason]) -> Answer:
         self.counts.lessons += 1
         backend, warmup = self.prepare(call), self.limits.warmup
+        if recording is not None and recording.computation is not None and not recording.is_checked:
+            follows = recording.root.seen < warmup
+            plan = Plan(recording.root, warmup, backend, numbers=recording.follow_numbers(follows=follows))
+            if follows:
+                return self._execute(recording, call, plan, site, found)
+            recording.count_stray()
+            return self._compute_plainly(recording, call, plan, site, found)
         if recording is not None and recording.root.seen >= warmup:
             shared = shared_now(recording, call, self.reach(call)) if recording.depends_on_sharing else []
             if all([each.is_placeable(call) for each in shared]):
                 bind_as_well(recording, call, shared, site)
-                return self._record(recording, Plan(recording.root, warmup, backend), call, site, found)
+                numbers = recording.follow_numbers(follows=True)
+                plan = Plan(recording.root, warmup, backend, numbers=numbers)
+                return self._record(recording, plan, call, site, found)
             first = [each.members[0] for each in shared]
             recording, found = None, [*found, *sharing_reasons(call, first, site)]
         root = recording.root if recording is not None else Node()
-        return self._execute(recording, call, Plan(root, warmup, backend), site, found)
+        numbers = self._changing_numbers(backend, call) if recording is None else None
+        if call.changing and numbers is None:
+            text = "what calls do with a number among the arguments is not known"
+            return Answer(PLAINLY, EAGER, [reason(rules.NOT_YET, text, site)])
+        return self._execute(recording, call, Plan(root, warmup, backend, numbers=numbers), site, found)
+
+    @property
+    def computes(self) -> bool:
+        """Whether numbers that change from call to call can be followed."""
+        backend, subject = self._backend, self.subject
+        known = self.limits.numbers and subject.inputs is None
+        return known and backend is not None and backend.capabilities.computes_numbers
+
+    def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
+        """No recording fits: which numbers are to be followed, since they change from call to call."""
+        if not self.computes:
+            self.changing.fixed_leaves.update(call.changing)
+            return None
+        for other in self.recordings:
+            self.changing.note(other.guard.python)
+        return self.changing.follow(call.changing)
 
     def _record(
         self, recording: Recording, plan: Plan, call: Call, site: Site, found: list[Reason]
@@ -316,7 +377,8 @@ class Specialization:
             self._ledger.add_trace(perf_counter() - began, recorded=False)
             raise
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
-        if answer.how == RECORDED and answer.recording is not None and self.limits.exact:
+        computes = answer.recording is not None and answer.recording.computation is not None
+        if answer.how == RECORDED and answer.recording is not None and self.limits.exact and not computes:
             answer.recording.improve_at(answer.recording.replays + FIRST_TIER)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
@@ -365,10 +427,10 @@ class Specialization:
         if plan.known is not None:
             with self.executed, unwaited(plan.backend):
                 return [(self._run_traced(traced, recording, plan), plan.known.noted)]
-        trace = self.executed.followed = self.subject.follow(call, plan.meet, traced.aside)
+        trace = self.executed.followed = self.subject.follow(call, plan.meet, traced.aside, plan.numbers)
         try:
             with self.executed, unwaited(plan.backend):
-                seen = [self._run_traced(traced, recording, plan, self._hooks(trace))]
+                seen = [self._run_traced(traced, recording, plan, self._hooks(trace, recording))]
             self._bound.update([target.address for target in seen[0].template.targets])
         finally:
             self.executed.followed = None
@@ -386,9 +448,13 @@ class Specialization:
         with recording.stand_ins.placed(list(recording.accesses.alive().values())):
             return traced.run(hooks)
 
-    def _hooks(self, trace: Trace) -> TraceHooks:
+    def _hooks(self, trace: Trace, recording: Recording | None) -> TraceHooks:
         """What the notes of a call and its tracer tell each other."""
         often = {address for address, times in self._bound.items() if times >= OFTEN}
+        if (
+            recording is not None and recording.computation is not None
+        ):  # a number may be as it was, this time
+            often.update([target.address for target in recording.binds])
         bound = partial(trace.bound, often=often)
         return TraceHooks(bound, trace.take, partial(is_shown, trace), trace.has_made, trace.settings)
 

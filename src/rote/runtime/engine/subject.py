@@ -12,6 +12,7 @@ from ..arguments import PLAIN, Call, CompiledInput, is_known_by_identity
 from ..autograd.graph import GradientWalk, kept_storages
 from ..backends.protocol import Backend
 from ..memory import Account
+from ..numbers import TrackedNumbers
 from ..program import BackwardLog
 from ..reads import WATCH, aside
 from ..reads.trace import Aside, Trace
@@ -38,6 +39,7 @@ class Limits:
         exact: Recordings get an exact tier.
         near: Afterwards operations may be calculated in other ways.
         silent: In strict mode, output that a replay does not repeat counts against it.
+        numbers: Numbers that change from call to call are followed.
     """
 
     warmup: int
@@ -51,6 +53,7 @@ class Limits:
     exact: bool
     near: bool
     silent: bool
+    numbers: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,11 @@ class Subject:
         return frozenset(number for number, each in enumerate(self.inputs or ()) if each.stays)
 
     def follow(
-        self, call: Call, meet: Callable[[Any], None] = lambda tensor: None, aside: Aside = aside
+        self,
+        call: Call,
+        meet: Callable[[Any], None] = lambda tensor: None,
+        aside: Aside = aside,
+        numbers: TrackedNumbers | None = None,
     ) -> Trace:
         """Note what the callable reads and writes outside of itself.
 
@@ -96,11 +103,12 @@ class Subject:
             call: Its arguments.
             meet: Told of tensors that are found outside.
             aside: Runs what is no part of the call.
+            numbers: The numbers that change.
         """
         roots = [*self.roots, *self.executed.owners()]
         leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
         roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
-        return WATCH.begin(self.function, roots, self.executed.apart(), meet, aside)
+        return WATCH.begin(self.function, roots, self.executed.apart(), meet, aside, numbers)
 
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.
@@ -116,7 +124,7 @@ class Subject:
             inputs=None if self.inputs is None else (),
             name=f"the backward of {self.name}",
             executed=ExecutedCode(),
-            limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True, exact=False),
+            limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True, exact=False, numbers=False),
             roots=roots,
             trusted=frozenset(kept | walk.memory),
         )

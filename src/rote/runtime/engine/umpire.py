@@ -18,12 +18,25 @@ from ...hazards import rules
 from ...hazards.rules import reason
 from ..arguments import NOT_MINE, Admission, Call
 from ..backends.protocol import Backend
-from ..program import PLAINLY, REPLAYED, Result, Tally, saving_is_hooked, tells_passes
+from ..program import REPLAYED, Result, Tally, saving_is_hooked, tells_passes
 from ..recording import Recording
 from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream, told
 from ..replay import Counts
 from .specialization import Specialization
 from .states import LifeEvent, State
+
+EARLY_ROUND = 8
+"""Replays before the first comparison where another key has lost."""
+
+
+MOST_CALLS = 0.9
+"""Share of all calls from which a key that runs plainly is left alone, and not looked for each time."""
+
+WARMING = object()
+"""Stands for the value of a call that runs plainly before one that is timed.
+
+Calls that run plainly for want of a recording are followed by some that are not looked at; this one is not.
+"""
 
 
 class Timed:
@@ -56,6 +69,7 @@ class Umpire:
         self._counts = counts
         self._tally = tally
         self._finish = finish
+        self._has_lost = False  # a key runs plainly since it is faster
 
     def run(
         self,
@@ -77,8 +91,11 @@ class Umpire:
             since: When the call came, by ``perf_counter``.
 
         Returns:
-            The value, or a :class:`Timed`. NOT_MINE if this is a call like any other.
+            The value, or a :class:`Timed` or WARMING. NOT_MINE if this is a call like any other.
         """
+        if self._has_lost:  # another key is likely to lose as well
+            for recording in entry.recordings:
+                recording.hurry(EARLY_ROUND)
         if not any([recording.replays >= recording.due for recording in entry.recordings]):
             return NOT_MINE
         spent = perf_counter() - since
@@ -94,6 +111,7 @@ class Umpire:
             entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
         if turn is Turn.LOST:
             text = f"{contest.figures}, so the key runs plainly"
+            self._has_lost = True
             entry.give_up(LifeEvent.LOST, reason(rules.SLOWER, text, user_site(caller)))
         elif turn is Turn.REPLAY:
             return self._replay(entry, recording, call, args, kwargs, caller, spent)
@@ -102,10 +120,11 @@ class Umpire:
             text = "a plain call was made, to compare replays with"
             self._tally.add([reason(rules.SLOWER, text, user_site(caller))])
             if turn is Turn.WARM:
-                return PLAINLY
+                return WARMING
             backend = entry.prepare(call)
             upstream = Upstream.of(call, backend.device)
-            return Timed(contest, backend, upstream, 0.0 if Admission.possible(call) else spent)
+            told_apart = Admission.possible(call) or entry.counts.calls >= MOST_CALLS * self._counts.calls
+            return Timed(contest, backend, upstream, 0.0 if told_apart else spent)
         return NOT_MINE
 
     def _compare_tiers(

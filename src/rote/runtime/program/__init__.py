@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import operations
 from .arrays import lying_in, within
 from .counted import COUNTS_ALL, Counted
-from .edges import Raised, caught, edge_of, result_along, value_of
+from .edges import NUMBER, Raised, caught, edge_of, result_along, value_of
 from .generators import (
     Generators,
     Reseed,
@@ -73,6 +73,7 @@ from .storages import (
 )
 from .template import (
     AGAIN,
+    COMPUTED,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
     GIVEN,

@@ -10,6 +10,9 @@ import torch
 from ...base import bits_of
 from .operations import Value, assemble, results_of
 
+NUMBER = "number"
+"""Begins the edge along which any number leads, with how many such were read before."""
+
 
 class Raised:
     """What a check on the host gives when it raises: another edge than when it does not."""

@@ -8,11 +8,15 @@ from typing import Any
 import torch
 
 from ..arguments import APPENDED, GivenTarget, Spec, Target, paths
+from ..numbers import TrackedNumbers
+from .operations import number_of
 
 PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN = (
     "passed", "input view", "external", "external view", "own", "view", "value", "meta", "again",
     "given",
 )  # fmt: skip
+COMPUTED = "computed"
+"""A number that each replay computes."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,14 @@ class Template:
             self.again,
         )
 
+    def computed(self, numbers: TrackedNumbers) -> Template:
+        """The template, where the numbers in it that are followed are computed by replays."""
+        return replace(self, leaves=tuple([_computed(leaf, numbers) for leaf in self.leaves]))
+
+    def resolved(self) -> Template:
+        """The template, with the numbers that it computes in the present call."""
+        return replace(self, leaves=tuple([_resolved(leaf) for leaf in self.leaves]))
+
     def prepared(self) -> Template:
         """For a recording: results with a consumed graph get a stand-in for it."""
         leaves = tuple(
@@ -124,6 +136,18 @@ class Template:
             if was.token != now.token:
                 return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
         return "nothing differs"
+
+
+def _computed(leaf: OutputLeaf, numbers: TrackedNumbers) -> OutputLeaf:
+    found = numbers.computed(leaf.value) if leaf.kind == VALUE else None
+    return OutputLeaf(COMPUTED, (COMPUTED, found), value=found) if found is not None else leaf
+
+
+def _resolved(leaf: OutputLeaf) -> OutputLeaf:
+    if leaf.kind != COMPUTED:
+        return leaf
+    number = leaf.value.value
+    return OutputLeaf(VALUE, (type(number), number_of(number)), value=number)
 
 
 class _Spent(torch.autograd.Function):

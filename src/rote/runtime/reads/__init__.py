@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
+from .bytecode import MODULE_CALL
 from .watch import WATCH, aside

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from ...base import identity
+from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
 from ..pytorch import untraced
-from .bytecode import Swaps
-from .handlers import HANDLERS, Notes, called, follow_function
+from .bytecode import Answering, Swaps, Tracking
+from .handlers import HANDLERS, NOTE_NAMES, Notes, TrackingNotes, called, follow_function
 from .table import Rows
 from .trace import Aside, Noted, Trace
 
@@ -31,11 +32,17 @@ def aside(call: Callable[[], Any]) -> Any:
 
 
 class Watch:
-    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions."""
+    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions.
+
+    Attributes:
+        answering: Who answers calls of modules, thread by thread, while :meth:`precede` holds.
+    """
 
     def __init__(self) -> None:
+        self.answering = Answering()
         self._notes = Notes()
-        self._swaps = Swaps(self._notes)
+        tracking = TrackingNotes(self._notes, NOTE_NAMES, self._notes.trace)
+        self._swaps = Swaps(self._notes, Tracking(tracking, tracking.around))
         self._rows = Rows(HANDLERS, called)
         self._answers = weakref.WeakValueDictionary[Any, Any]()  # what guards ask of compiled code
 
@@ -46,13 +53,14 @@ class Watch:
         functions: Iterable[FunctionType] = (),
         meet: Callable[[Any], None] = lambda tensor: None,
         aside: Aside = aside,
+        numbers: TrackedNumbers | None = None,
     ) -> Trace:
         """A call begins on this thread.
 
         Roots are named objects that exist before the call. C calls ``functions``. ``meet`` gets each tensor
-        that is found outside. ``aside`` runs what is no part of the call.
+        that is found outside. ``aside`` runs what is no part of the call. ``numbers`` are those that change.
         """
-        trace = Trace(self._swaps, self._rows, self._answers, meet, aside)
+        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers)
         for name, value in roots:
             trace.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):
@@ -87,6 +95,21 @@ class Watch:
         if any(each.unknown for each in noted.unseen):
             self._rows.read_shipped()
         return noted
+
+    def precede(self, nothing: Any) -> bool:
+        """Ask ``answering`` about each call of a module, until :meth:`leave` is called as often as this.
+
+        Args:
+            nothing: What is given for a call that is to be made as usual; the same object each time.
+
+        Returns:
+            Whether calls are asked about from now on.
+        """
+        return self._swaps.precede(self.answering, nothing)
+
+    def leave(self) -> None:
+        """One of those who asked to be asked needs it no more."""
+        self._swaps.leave()
 
     def declare(self, things: Iterable[Any]) -> None:
         """Take callables as pure: the same arguments give the same result, without effects."""

@@ -23,6 +23,7 @@ from ..arguments import Bound, Source, Spec, filled, unflatten
 from ..autograd.graph import copied_together, view_of
 from ..program import (
     AGAIN,
+    COMPUTED,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
     GIVEN,
@@ -117,6 +118,7 @@ PARTS: Mapping[str, Part] = {
     ),
     EXTERNAL_SAME: _ITSELF,
     VALUE: _ITSELF,
+    COMPUTED: Part(lambda making, position, leaf: leaf.value.value),
     GIVEN: Part(lambda making, position, leaf: making.given[leaf.index]),
     AGAIN: Part(lambda making, position, leaf: making.parts[leaf.index]),
     VIEW: Part(lambda making, position, leaf: view_of(leaf, making.template, making.copies)),

@@ -18,6 +18,7 @@ from ..autograd import Backward, Occupancy
 from ..autograd.graph import ParameterAliases
 from ..backends.protocol import Segment, Session
 from ..memory import Holding
+from ..numbers import Computation, NumberSource, TrackedNumbers
 from ..program import (
     OTHER,
     GradientEffect,
@@ -40,6 +41,9 @@ from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
 from .tiers import Tiers
 from .tree import Branch, Island, Known, Node
+
+MOST_STRAYS = 3
+"""Calls that leave a recording which computes numbers until these are conditions again."""
 
 
 class Recording:
@@ -69,6 +73,8 @@ class Recording:
         facts: What the report says of its arguments.
         keeps_graph: A way through it may have results that require grad.
         trusts: Its calls ran code of which it is only said what it does.
+        computation: What it computes from numbers that change; None if it depends on none.
+        is_checked: A call whose numbers were not followed did what the computation says.
     """
 
     def __init__(
@@ -101,7 +107,9 @@ class Recording:
         self.regulars = Regulars()
         self.written_out: dict[Output, None] = {}
         self.facts: tuple[InputFacts, ...] = ()
-        self.keeps_graph = self.trusts = False
+        self.keeps_graph = self.trusts = self.is_checked = False
+        self.computation: Computation | None = None
+        self._strays = 0
         self._released: list[Callable[[], None]] = []
 
     def sibling(self, spots: Iterable[Spot]) -> Recording:
@@ -117,7 +125,7 @@ class Recording:
             self.estimate,
         )
         other.written_out.update(self.written_out)
-        other.trusts = self.trusts
+        other.trusts, other.computation, other.is_checked = self.trusts, self.computation, self.is_checked
         return other
 
     # ------------------------------------------------------------------ what calls teach
@@ -146,6 +154,41 @@ class Recording:
         """These arguments share memory with state, and have to be used where they lie."""
         self.bound = spots
 
+    def compute(self, computation: Computation) -> None:
+        """Calls find numbers that change; replays compute from them what the last call did."""
+        self.computation = computation
+
+    def count_stray(self) -> None:
+        """A call may have left the way that its numbers belong to."""
+        self._strays += 1
+
+    @property
+    def strays_often(self) -> bool:
+        """Whether that has happened too often."""
+        return self._strays > MOST_STRAYS
+
+    def places(self) -> tuple[NumberSource, ...]:
+        """Where its calls find numbers that change."""
+        return self.computation.places if self.computation is not None else ()
+
+    def check(self) -> None:
+        """A call did what the computation says, without being followed."""
+        self.is_checked, self._strays = True, 0
+
+    def follow_numbers(self, *, follows: bool) -> TrackedNumbers | None:
+        """The numbers that change, in another call."""
+        computation = self.computation
+        if computation is None:
+            return None
+        places, known = computation.places, None if follows else computation
+        slots = frozenset([each.address for each in places if each.kind and each.site is None])
+        leaves = frozenset([each.key for each in places if not each.kind])
+        return TrackedNumbers(slots, leaves, computation.reading, known)
+
+    def take_numbers(self, call: Call) -> bool:
+        """Compute what a call needs of its numbers; whether it answers a call with those."""
+        return self.computation is None or self.computation.take(call.leaves)
+
     def trust(self) -> None:
         """A call ran code of which it is only said what it does, or that PyTorch interprets."""
         self.trusts = True
@@ -159,6 +202,11 @@ class Recording:
     def hold(self, memory: RecordingMemory | None) -> None:
         """A capture begins, into this memory; None while there is none yet."""
         self.memory = memory
+
+    def hurry(self, replays: int) -> None:
+        """Have the first comparison with plain calls after so many replays."""
+        if self.compared == FIRST_ROUND and self.replays < FIRST_ROUND:
+            self.compare_at(max(replays, self.replays))
 
     def compare_at(self, replays: int) -> None:
         """After so many replays the general path looks at the contest."""
@@ -251,6 +299,8 @@ class Recording:
 
     def moves(self) -> bool:
         """Whether all holds for objects that lie in the place of others now; then its guard moves to them."""
+        if self.computation is not None:  # it finds numbers in the objects that lay there
+            return False
         guard = self.guard.moved() if self.gradients_hold() else None
         if guard is None:
             return False

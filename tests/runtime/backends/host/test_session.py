@@ -20,7 +20,9 @@ from rote.runtime.backends.protocol.base import Backend, Capabilities
 def test_backend_satisfies_the_protocol(backend: HostBackend) -> None:
     assert isinstance(backend, Backend)
     assert (backend.name, backend.device) == ("host", torch.device("cpu"))
-    assert backend.capabilities == Capabilities(asynchronous=False, executes_while_capturing=True)
+    assert backend.capabilities == Capabilities(
+        asynchronous=False, executes_while_capturing=True, computes_numbers=True
+    )
     with backend.lock, backend.lock:
         backend.enter_call()
         backend.synchronize()

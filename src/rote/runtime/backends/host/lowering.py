@@ -12,8 +12,10 @@ from typing import Any, cast
 import torch
 
 from ...operators import PLAIN_VALUES
+from ..protocol import has_cells, without_cells
 from .program import ReplayStep, Store
 from .tape import Entry, LaunchEntry, Product, TapePlace
+from .torch_private import Call
 
 Bound = Callable[[TapePlace], torch.Tensor]
 """The tensor at a place."""
@@ -29,9 +31,24 @@ def lower(entry: Entry, tensor: Bound) -> ReplayStep:
         return ReplayStep(tensor(products[0].place).copy_, (entry.literal,), {})
     args = tuple([_thaw(each, tensor) for each in entry.args])
     kwargs = {name: _thaw(each, tensor) for name, each in entry.kwargs.items()}
+    if has_cells(args, kwargs):
+        operation = operation._replace(
+            call=_with_numbers(operation.call),
+            writer=_with_numbers(operation.writer) if operation.writer is not None else None,
+        )
     if operation.writer is not None and products[0].place.form.plain:
         return ReplayStep(operation.writer, args, {**kwargs, "out": tensor(products[0].place)})
     return ReplayStep(operation.call, args, kwargs, tuple([_store(product, tensor) for product in products]))
+
+
+def _with_numbers(call: Call) -> Call:
+    """The call, with the numbers that lie in cells when it runs."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = without_cells(args, kwargs)
+        return call(*args, **kwargs)
+
+    return run
 
 
 def _store(product: Product, tensor: Bound) -> Store:

@@ -24,7 +24,16 @@ import torch
 from ....base import InternalError, MemoryShortageError
 from ...operators import tensors_in
 from ...pytorch import DispatchMode, leaves_lazy, resolve_lazily, undispatched, unseen_functions
-from ..protocol import OWNING, Aliases, LoadedKernel, check_apart, first_line, is_shortage
+from ..protocol import (
+    OWNING,
+    Aliases,
+    LoadedKernel,
+    check_apart,
+    first_line,
+    has_cells,
+    is_shortage,
+    without_cells,
+)
 from .kernels import HostKernel
 from .lowering import lower
 from .memory import HostMemory, idle_literals
@@ -98,6 +107,11 @@ class HostSession:
         operands = tensors_in(kwargs.values(), tensors_in(args, [])) if kwargs else tensors_in(args, [])
         # No mode and no subclass would see or change a look at these tensors.
         bare = not (self._functions() or self._dispatches()) and _PLAIN.issuperset(map(type, operands))
+        noted, options = args, kwargs
+        if has_cells(args, kwargs):
+            if operation.composite is not None:
+                raise InternalError(f"{func.name()} is taken apart, and has a number that changes")
+            args, kwargs = without_cells(args, kwargs)
         check_call(operation, func, args, kwargs)
         given = look_at(func, operands) if bare else _unseen(look_at, func, operands)
         if operation.composite is not None:
@@ -110,9 +124,9 @@ class HostSession:
                 raise MemoryShortageError(f"no memory for {func.name()}: {first_line(error)}") from error
             raise
         if bare:
-            self._tape.record(operation, args, kwargs, operands, given, out)
+            self._tape.record(operation, noted, options, operands, given, out)
         else:
-            _unseen(self._tape.record, operation, args, kwargs, operands, given, out)
+            _unseen(self._tape.record, operation, noted, options, operands, given, out)
         return out
 
     def launch(

@@ -35,10 +35,12 @@ class Capabilities:
         asynchronous: Work is queued on streams; a host read has to wait for the device.
         executes_while_capturing: Operations run when they are captured (host), not when the segment ends
             (CUDA).
+        computes_numbers: Operands of captured operations may be numbers that each replay has anew.
     """
 
     asynchronous: bool
     executes_while_capturing: bool
+    computes_numbers: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .cursor import Cursor, Mode, Stop
 from .follower import Follower
+from .handed import HandedNumbers, given_numbers, may_be_handed
 from .host_reads import HostReads
 from .tape import RestartError, SegmentTape, kept_call
 from .unseen import UnseenValue

@@ -54,6 +54,7 @@ class Cursor:
         stop: Where following ends; None for the next branch behind the followed path.
         watch: The gradient slots before the call, weakly, since they keep parameters.
         least: Operations that a segment must have.
+        resolves: What earlier calls have computed of numbers that change is compared as it is in this call.
 
     Attributes:
         node: The current stretch of the call.
@@ -80,6 +81,7 @@ class Cursor:
         stop: Stop | None,
         watch: weakref.ref[GradientWatch] | None,
         least: int = 0,
+        resolves: bool = False,
     ) -> None:
         self.node = root
         self.index = 0
@@ -98,6 +100,7 @@ class Cursor:
         self._stop = stop
         self._watch = watch
         self._least = least
+        self._resolves = resolves
         self._short: frozenset[int] = frozenset()
         self.mode = Mode.FOLLOW if follow else self._next_mode()
         if follow:
@@ -177,6 +180,8 @@ class Cursor:
         """
         known = self.node.operations
         was = known[self.index] if self.index < len(known) else None
+        if was is not None and self._resolves:
+            was = was.resolved()
         if was is None or not was.is_called_as(operation):
             expected = was.name if was is not None else "the end"
             raise MisuseError(
@@ -211,10 +216,14 @@ class Cursor:
                 known.append(operation)
             return
         was = known[index] if index < len(known) else None
+        if was is not None and self._resolves:
+            was = was.resolved()
         if was is None and index == len(known) and not node.complete:
             known.append(operation)
             return
         if was is not None and was.agrees(operation):
+            if operation.computes:  # of this call are the numbers that replays compute
+                known[index] = operation
             return
         self._differ(was, operation)
         node.forget(index)

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
+from ....base import Site
 from ....hazards import rules
 from ....hazards.rules import Rule
-from ...program import Generators, Operation, Token, edge_of, result_along, value_of
+from ...numbers import TrackedNumbers
+from ...program import NUMBER, Generators, Operation, Token, edge_of, result_along, value_of
 from .cursor import Cursor, Mode
 from .follower import Follower
+
+_ITEM = "aten::_local_scalar_dense"
+"""The operation that reads a number."""
 
 
 class HostReads:
     """Takes a call along the edges of the tree."""
 
-    def __init__(self, cursor: Cursor, follower: Follower, generators: Generators) -> None:
+    def __init__(
+        self, cursor: Cursor, follower: Follower, generators: Generators, numbers: TrackedNumbers | None
+    ) -> None:
+        self.lines: dict[Site, None] = {}  # that read numbers
+        self._numbers = numbers
         self._cursor = cursor
         self._follower = follower
         self._generators = generators
+        self._orders: list[
+            int | None
+        ] = []  # of recorded reads, how many numbers that change were read before
 
     def branch(
         self,
@@ -47,13 +60,16 @@ class HostReads:
         recording = cursor.mode is Mode.RECORD
         if recording:
             rule = rule or (rules.DYNAMIC_SHAPE if shaped else rules.HOST_READ)
-            out = cursor.recorder.branch(
-                cursor, operation, run, keep(), rule.code, lambda read: edge_of(read, shaped)
-            )
+            order = len(self._orders)
+            edge = partial(self._edge_again, self._orders, order, shaped)
+            self._orders.append(None)
+            out = cursor.recorder.branch(cursor, operation, run, keep(), rule.code, edge)
             self._generators.catch_up()
+            value, parts = self._edge(operation, out, shaped)
+            self._orders[order] = value[1] if value[0] == NUMBER else None
         else:
             out = run()
-        value, parts = edge_of(out, shaped)
+            value, parts = self._edge(operation, out, shaped)
         if not cursor.blockers:
             cursor.node.complete = True
         cursor.enter(value)
@@ -69,6 +85,25 @@ class HostReads:
             node.arrivals = []
         return out
 
+    def _edge(self, operation: Operation, out: Any, shaped: bool) -> tuple[Any, list[torch.Tensor]]:
+        """The edge along which a read leads: of a number that changes it is the same one each time."""
+        if operation.name == _ITEM and type(out) in (int, float):
+            self.lines[operation.site] = None
+            numbers = self._numbers
+            order = numbers.reads(operation.name, operation.site, out) if numbers is not None else None
+            if order is not None:
+                return (NUMBER, order), []
+        return edge_of(out, shaped)
+
+    def _edge_again(
+        self, orders: list[int | None], place: int, shaped: bool, out: Any
+    ) -> tuple[Any, list[torch.Tensor]]:
+        """The same at a replay."""
+        order, numbers = orders[place], self._numbers
+        if order is not None and numbers is not None and numbers.goes_on(order, out):
+            return (NUMBER, order), []
+        return edge_of(out, shaped)
+
     def _follow(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
         cursor, path = self._cursor, self._follower.path
         cursor.expect(operation)
@@ -80,7 +115,10 @@ class HostReads:
         tensors = list(cursor.node.arrivals)
         for tensor in tensors:
             cursor.storages.result(tensor, operation.name, operation.site)
-        out = result_along(value, tensors) if shaped else value_of(value)
+        if value[0] == NUMBER and self._numbers is not None:
+            out = self._numbers.number(value[1])
+        else:
+            out = result_along(value, tensors) if shaped else value_of(value)
         cursor.check_stop()
         return out
 

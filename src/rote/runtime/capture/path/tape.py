@@ -20,6 +20,7 @@ import torch
 from ....base import CaptureError, MemoryShortageError
 from ....hazards import rules
 from ...backends.protocol import Aliases, Backend, Session, raw_call
+from ...numbers import as_cells, has_computed
 from ...operators import tensors_of
 from ...program import Operation, results_of
 from ...pytorch import plain_functions
@@ -92,6 +93,8 @@ class SegmentTape:
         """Put one operation into the open segment, opening one if there is none."""
         if not self.is_open:
             self._begin(place)
+        if has_computed(args, kwargs):
+            args, kwargs = as_cells(args, kwargs)
         out = self.session.run(func, args, kwargs)
         now = KernelModes.now(tensors_of(args, kwargs))
         if now != self._now:

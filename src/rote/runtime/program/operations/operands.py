@@ -14,6 +14,7 @@ import numpy
 import torch
 
 from ....base import bits_of, complex_of, float_bits, float_of
+from ...numbers import Computed
 from ..storages import Token
 
 _Tensor = torch.Tensor
@@ -117,7 +118,8 @@ class ArrayMemory(NamedTuple):
 
 
 Operand = Any
-"""A token, number, setting (as a dtype), tuple of operands, generator, host data, or an opaque object."""
+"""A token, number (which may be computed at each replay), setting (as a dtype), tuple of operands, generator,
+host data, or an opaque object."""
 
 _SETTINGS = frozenset({
     str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, Drawn,
@@ -189,6 +191,8 @@ def _operand(
         return value
     if kind in _NUMBERS:
         return number_of(value)
+    if kind is Computed:
+        return value
     if isinstance(value, _Tensor):
         tensors.append(value)
         tokens.append(token(value))

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple
 
+from ...numbers import Computed
 from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
 from ..storages import Token
-from .operands import Drawn, Number, Operand, numbers_in, rebuilt, tokens_in
+from .operands import Drawn, Number, Operand, number_of, numbers_in, rebuilt, tokens_in
 from .results import Structure
 
 CAPTURED, VIEWED, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
@@ -89,6 +90,20 @@ class Operation(NamedTuple):
         return (*self.operands, *[operand for _, operand in self.named]) if self.named else self.operands
 
     @property
+    def computes(self) -> bool:
+        """Whether replays compute some of its numbers."""
+        return any([type(each) is Computed for each in self.every_operand])
+
+    def resolved(self) -> Operation:
+        """The same operation, with the numbers that it computes in the present call."""
+        if not self.computes:
+            return self
+        return self._replace(
+            operands=tuple([_resolved(each) for each in self.operands]),
+            named=tuple([(name, _resolved(each)) for name, each in self.named]),
+        )
+
+    @property
     def tokens(self) -> list[Token]:
         """The tensor operands in order, lists opened."""
         return tokens_in(self.every_operand)
@@ -148,5 +163,9 @@ class Operation(NamedTuple):
         return not without_dropout(self.facts, *self.arguments(_plain))
 
 
+def _resolved(operand: Operand) -> Operand:
+    return number_of(operand.value) if type(operand) is Computed else operand
+
+
 def _plain(operand: Operand) -> Any:
-    return operand.value if type(operand) is Number else operand
+    return operand.value if type(operand) in (Number, Computed) else operand

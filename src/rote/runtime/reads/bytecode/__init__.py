@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-from .swaps import Swaps, copied
+from .instrument import Around
+from .prologue import MODULE_CALL, Answering
+from .swaps import Swaps, Tracking, copied

@@ -20,7 +20,9 @@ the same leaves a frame of ours in tracebacks and in the way of who looks at the
 from __future__ import annotations
 
 import sys
-from dis import HAVE_ARGUMENT, opmap, stack_effect
+from collections.abc import Callable
+from dataclasses import dataclass
+from dis import HAVE_ARGUMENT, cmp_op, opmap, stack_effect
 from functools import cache, partial
 from types import CodeType
 from typing import Any
@@ -41,6 +43,8 @@ _NAMED = frozenset({
 """Notes that are told the instruction's own argument as well."""
 _BOOLEAN = frozenset({"CONTAINS_OP", "IS_OP", "UNARY_NOT", "TO_BOOL"})
 _SINCE_12, _SINCE_13 = sys.version_info >= (3, 12), sys.version_info >= (3, 13)
+_COMPARED_BY = 5 if _SINCE_13 else 4 if _SINCE_12 else 0
+"""By how many bits the argument of ``COMPARE_OP`` is shifted."""
 _CALLABLE_FIRST = _SINCE_13
 """The slot that may be empty lies above the callable, not below it."""
 _BESIDE_NAME = {
@@ -66,18 +70,40 @@ _BEFORE_CALLS = frozenset({"KW_NAMES", "PRECALL"})
 """They belong to the call behind them, and nothing may be called in between."""
 
 
+@dataclass(frozen=True)
+class Around:
+    """What is called besides notes.
+
+    Attributes:
+        before: By the name of an instruction and that of its code, what is told the topmost value before it.
+        behind: By the name of an instruction, with its operator if it has one (``COMPARE_OP <``), what is
+            given the value that it leaves, and gives another for it.
+    """
+
+    before: Callable[[str, str], Callable[[Any], Any] | None] = lambda name, code: None
+    behind: Callable[[str], Callable[[Any], Any] | None] = lambda name: None
+
+
+_NOTES_ALONE = Around()
+
+
 class OpaqueError(Exception):
     """Code that is not followed: the message names the opcode."""
 
 
-def instrument(code: CodeType, notes: Any) -> CodeType:
+def instrument(code: CodeType, notes: Any, around: Around = _NOTES_ALONE) -> CodeType:
     """Make code that calls notes: an object with a method for each note of :data:`.opcodes.NOTED`.
+
+    Args:
+        code: The code.
+        notes: What is called.
+        around: What else is called.
 
     Raises:
         OpaqueError: The code has an instruction that is not followed.
     """
     given = instructions_of(code)
-    writer = _Writer(code, given, notes)
+    writer = _Writer(code, given, notes, around)
     pieces = writer.pieces(given)
     depth = code.co_stacksize + _MORE_STACK + writer.stack.most_copied
     return placed(code, pieces, tuple(writer.constants), depth)
@@ -86,11 +112,12 @@ def instrument(code: CodeType, notes: Any) -> CodeType:
 class _Writer:
     """Writes the instructions of one code."""
 
-    def __init__(self, code: CodeType, given: list[Instruction], notes: Any) -> None:
+    def __init__(self, code: CodeType, given: list[Instruction], notes: Any, around: Around) -> None:
         self.constants: list[Any] = list(code.co_consts)  # those of the code, and those of notes behind them
         self.stack = _Stack(given, code)  # what is known of the stack where the writer has come to
         self._code = code
         self._notes = notes
+        self._around = around
         self._known: dict[Any, bytes] = {}  # what loads a constant
         self._cells = [name for name in code.co_cellvars if name not in code.co_varnames]
         self._first_free = len(code.co_varnames) + len(self._cells)
@@ -100,7 +127,7 @@ class _Writer:
         made: list[Piece] = []
         stack = self.stack
         held: list[Instruction] = []  # what says something of the call behind it
-        before = ""
+        before, code_name = "", self._code.co_name
         for number, each in enumerate(given):
             name = each.name
             stack.come_to(number)
@@ -115,6 +142,10 @@ class _Writer:
             text = self._gather(each) if name == "CALL_FUNCTION_EX" else b""
             if noted is not None and not (noted.note == "truth" and before in _BOOLEAN):
                 text += self._note(each, noted, held)
+            told = self._around.before(name, code_name)
+            if told is not None:
+                self.stack.most_copied = max(self.stack.most_copied, 1)
+                text += self._callable(told) + write(_COPY, 3) + _call(1) + _POP
             for one in held:
                 if one.name == "KW_NAMES":  # its own line may be another than that of the call
                     made.append(Piece(b"", _NOP, write(_NOP) * (len(one.text) // 2), -1, one.unit))
@@ -124,10 +155,35 @@ class _Writer:
                     text = b""
                 stack.pass_instruction(one)
             held.clear()
-            made.append(tuple.__new__(Piece, (text, each.opcode, _replaced(each), each.target, each.unit)))
+            own = _replaced(each)
+            if each.target < 0:
+                own += self._left(each)
+            made.append(tuple.__new__(Piece, (text, each.opcode, own, each.target, each.unit)))
             stack.pass_instruction(each)
             before = name
         return made
+
+    def _left(self, each: Instruction) -> bytes:
+        """What takes the value that an instruction has left, and leaves another in its place."""
+        name, argument = each.name, each.argument
+        if (argument & 1 and name in _MAY_PUSH_SLOT) or (
+            name == "LOAD_DEREF" and argument < self._first_free
+        ):
+            return b""  # what is called next, or was put there by this frame: nothing is noted of it
+        if name == "BINARY_OP":
+            name = f"{name} {BINARY[argument]}"
+        elif name == "COMPARE_OP":
+            name = f"{name} {cmp_op[argument >> _COMPARED_BY]}"
+        elif name == "CALL_INTRINSIC_1" and argument != UNARY_POSITIVE:
+            return b""
+        function = self._around.behind(name)
+        if function is None:
+            return b""
+        self.stack.most_copied = max(self.stack.most_copied, 1)
+        swap = write(_SWAP, 2)
+        if _CALLABLE_FIRST:
+            return self._load(function) + swap + _EMPTY + swap + _call(1)
+        return self._load(function) + swap + _EMPTY + write(_SWAP, 3) + swap + _call(1)
 
     def _note(self, each: Instruction, noted: NotedOpcode, held: list[Instruction]) -> bytes:
         """The instructions of one note."""

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from .calls import called
 from .handlers import HANDLERS, follow_function
-from .notes import Notes
+from .notes import NOTE_NAMES, Notes
+from .numbers import TrackingNotes

@@ -66,6 +66,8 @@ _NOTES: dict[str, tuple[Callable[..., None], Callable[..., bool]]] = {
 }
 """The handler of each note by its name, and the question whether the note says nothing new."""
 
+NOTE_NAMES = frozenset({*_NOTES, "attribute", "name", "call"})
+"""The names of all notes."""
 _AS_THEY_ARE = frozenset(CONTAINERS)
 """Types of arguments after ``*`` whose members can be read without running code."""
 _NO_TYPES = frozenset[type]()
@@ -137,6 +139,10 @@ class Notes:
             return self._chosen(frames.enter, wrapper, code)
 
         return enter
+
+    def trace(self) -> Trace | None:
+        """The trace of this thread; None without one, and while a note is at work."""
+        return self._traces[_thread()]
 
     def interrupt(self) -> None:
         """Functions are about to get their own code back: nothing more is noted of the calls in progress."""

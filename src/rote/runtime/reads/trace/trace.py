@@ -56,6 +56,7 @@ from ...arguments import (
     read_from,
 )
 from ...arguments import address_of as generator_address
+from ...numbers import TrackedNumbers
 from ...objects import (
     ARRAY_BYTES,
     UNSET,
@@ -100,7 +101,7 @@ from ...state import (
     same,
     show,
 )
-from ..bytecode import Swaps
+from ..bytecode import MODULE_CALL, Swaps
 from ..table import Rows, lookup, types_in
 from .given import Given
 from .kinds import CLASS, CONTAINER, FUNCTION, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
@@ -203,8 +204,10 @@ class Trace:
         answers: weakref.WeakValueDictionary[Any, Any],
         meet: Callable[[Any], None],
         aside: Aside,
+        numbers: TrackedNumbers | None = None,
     ) -> None:
         self.swaps = swaps
+        self.numbers = numbers  # what of them changes from call to call, if anything does
         self.rows = rows
         self._answers = answers
         self._meet_tensor = meet
@@ -424,6 +427,8 @@ class Trace:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
+        if self._takes(kind, container, key, value, whose, suffix):
+            return
         value = stood_for(value)
         known_by = where if owner is None else identity(owner)
         found = (kind, container, key, self._form(value), known_by, suffix, self._names)
@@ -433,6 +438,20 @@ class Trace:
             self._meet_tensor(value)
         self._find(value, whose, suffix)
         self._read_numbers(value)
+
+    def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
+        """Whether a slot has a number that changes from call to call; each read of it is noted then."""
+        numbers, where = self.numbers, identity(container)
+        if numbers is None or where in self.anchored:
+            return False
+        if not numbers.takes(kind, container, key, value, self.name(owner, suffix)):
+            return False
+        self._held.append(container)
+        self.members.discard((where, key))
+        for seen in ((identity(owner), key), (identity(owner), key, "plain"), (where, key, "global")):
+            self.seen.discard(seen)
+        self.seen.discard(("cell", where))
+        return True
 
     def _read_numbers(self, array: Any) -> None:
         """Of a large array the form in which it is compared is a sample: note all of it."""
@@ -799,14 +818,16 @@ class Trace:
         compiles = switch is not None and switch.backend is not None
         chooses = compiles and not LEFT_ALONE.runs_as_it_is(self.original(code))
         if not known or chooses:
-            why = self.swaps.replace(function, chooses=chooses)
+            tracks = self.numbers is not None and self.numbers.follows
+            why = self.swaps.replace(function, chooses=chooses, tracks=tracks)
             if why is not None:
                 name = f"{function.__module__}.{function.__qualname__}"
                 self.refuse(name, f"runs {name}, which cannot be followed: {why}")
 
     def _read_function(self, function: FunctionType) -> None:
         """What is read of a function when it is called."""
-        self.read(ATTRIBUTE, function, "__code__", self.swaps.original(function.__code__), ".__code__")
+        if function is not MODULE_CALL:  # that may get a prologue at any time
+            self.read(ATTRIBUTE, function, "__code__", self.swaps.original(function.__code__), ".__code__")
         self.read(ATTRIBUTE, function, "__defaults__", function.__defaults__, ".__defaults__")
         for index, value in enumerate(function.__defaults__ or ()):
             self.find_part(value, function, f".__defaults__[{index}]")
@@ -899,7 +920,8 @@ class Trace:
         can = each.address not in self._reads and self._can_bind(each, now, binding.marking)
         if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
             return
-        if each.address in often or (others and not _same(each.was, self._form(now))):
+        followed = self.numbers is not None and self.numbers.expression(now) is not None
+        if followed or each.address in often or (others and not _same(each.was, self._form(now))):
             name = self._names.path(each.owner, each.suffix)
             binding.add(Target(each.kind, each.container, each.key, name), now)
             if can:
@@ -1059,6 +1081,7 @@ class Trace:
             carrier = self._carriers.get(identity(each.container))
             if each.address in self._bound or (carrier is not None and carrier() is None):
                 continue  # the latter: the call has made it, and nobody has it
+            self._leaves_numbers(each.now())
             now = self._form(each.now())
             if not _same(each.was, now):
                 yield self._effect(each, each.suffix, each.was, now)
@@ -1070,7 +1093,13 @@ class Trace:
                 self._reads.setdefault(_key(read), read)
         for each in self._changed.values():
             if each.address not in self._bound:
+                self._leaves_numbers(contents(each.container))
                 yield from self._changes(each)
+
+    def _leaves_numbers(self, left: Any) -> None:
+        """What a call leaves outside, and a replay does not, is the same in each call."""
+        if self.numbers is not None and self.numbers.follows and not self.numbers.pin_inside(left):
+            self.numbers.stop("an object is left outside")
 
     def _changes(self, each: _Written) -> Iterable[Effect]:
         """The effect on a container, if it is not as it was."""
@@ -1090,7 +1119,8 @@ class Trace:
         path = self._names.path(each.owner, suffix)
         name = path if number is None else self.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
-        return Effect(name, _text(was), _text(now), each.site, address, number is not None)
+        counts = type(was) is type(now) and type(was) in (int, float) and number is None and bool(each.kind)
+        return Effect(name, _text(was), _text(now), each.site, address, number is not None, counts)
 
 
 def _over(call: Callable[[], Any]) -> Any:

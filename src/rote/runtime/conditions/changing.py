@@ -1,0 +1,79 @@
+"""Which slots of a key hold numbers that change from call to call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...base import Site
+from ..numbers import NumberSource, TrackedNumbers
+from ..state import Address
+from .guards import Guard
+
+MOST = 64
+"""Slots whose numbers are followed at once."""
+TRIES = 4
+"""Calls in a row that are followed in vain."""
+
+
+class ChangingNumbers:
+    """The slots in which guards of one key have found other numbers than they held.
+
+    A number that turns out to be needed as it is, because code looks at it, is a condition for good.
+
+    Attributes:
+        fixed_leaves: Argument leaves whose numbers have to be in the key.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[Address, None] = {}
+        self._fixed: set[object] = set()
+        self._tries = 0
+        self.fixed_leaves: set[int] = set()
+        self._lines: dict[Site, None] = {}
+
+    @property
+    def count(self) -> int:
+        """How many slots and lines are followed."""
+        return len(self._slots) + len(self._lines)
+
+    def note(self, guard: Guard) -> None:
+        """A guard does not hold: its slots that hold other numbers, of the same types."""
+        self.add(guard.changed_numbers())
+
+    def add(self, slots: Iterable[Address]) -> None:
+        """These slots hold other numbers from call to call."""
+        for address in slots:
+            if address not in self._fixed and address not in self._slots and len(self._slots) < MOST:
+                self._slots[address] = None
+                self._tries = 0
+
+    def read(self, lines: Iterable[Site]) -> None:
+        """These lines read other numbers from call to call."""
+        for line in lines:
+            if line not in self._fixed and line not in self._lines and len(self._lines) < MOST:
+                self._lines[line] = None
+                self._tries = 0
+
+    def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
+        """What is followed in the next call; None if nothing is."""
+        if self._tries >= TRIES or not (self._slots or leaves or self._lines):
+            self.fixed_leaves.update(leaves)
+            return None
+        self._tries += 1
+        return TrackedNumbers(frozenset(self._slots), leaves, frozenset(self._lines))
+
+    def succeed(self) -> None:
+        """A call was recorded whose numbers were followed."""
+        self._tries = 0
+
+    def fix(self, places: Iterable[NumberSource]) -> None:
+        """The numbers in these places are conditions."""
+        for place in places:
+            if not place.kind:
+                self.fixed_leaves.add(place.key)
+            if place.site is not None:
+                self._lines.pop(place.site, None)
+                self._fixed.add(place.site)
+                continue
+            self._fixed.add(place.address)
+            self._slots.pop(place.address, None)

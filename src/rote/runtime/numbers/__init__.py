@@ -1,0 +1,10 @@
+"""Numbers of Python's that change from call to call: where they come from, and what is computed from them."""
+
+from .computation import Computation, NumberSource
+from .expressions import BINARY, CALLED, COMPARED, UNARY, Applied, Expression, Fixed, GivenNumber
+from .tracked import Computed, TrackedNumbers, as_cells, has_computed, is_data, plain_operands
+
+__all__ = [
+    "BINARY", "CALLED", "COMPARED", "UNARY", "Applied", "Computation", "Computed", "Expression", "Fixed",
+    "GivenNumber", "NumberSource", "TrackedNumbers", "as_cells", "has_computed", "is_data", "plain_operands",
+]  # fmt: skip

@@ -1,0 +1,142 @@
+"""How a number of a call was computed from numbers that it was given, as data.
+
+An expression is evaluated by the very functions that Python ran, on objects of the same types, so its value
+has the bits that Python's own has. Only functions are here that look at nothing but numbers, and give a
+number or a truth value for them.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...base import float_bits
+
+LARGEST = 200
+"""Operands in an expression; a number that took more to compute is known by its value."""
+
+BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
+    "ADD": operator.add, "SUBTRACT": operator.sub, "MULTIPLY": operator.mul, "TRUE_DIVIDE": operator.truediv,
+    "FLOOR_DIVIDE": operator.floordiv, "REMAINDER": operator.mod, "POWER": operator.pow,
+    "LSHIFT": operator.lshift, "RSHIFT": operator.rshift, "AND": operator.and_, "OR": operator.or_,
+    "XOR": operator.xor,
+}  # fmt: skip
+"""Operators with two operands, as the interpreter calls them."""
+UNARY: Mapping[str, Callable[[Any], Any]] = {
+    "UNARY_NEGATIVE": operator.neg, "UNARY_POSITIVE": operator.pos, "UNARY_INVERT": operator.invert,
+    "CALL_INTRINSIC_1": operator.pos,
+}  # fmt: skip
+"""Operators with one operand, by their instructions."""
+COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
+"""Comparisons."""
+_OF_MATH = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh", "degrees",
+    "erf", "erfc", "exp", "expm1", "fabs", "floor", "fmod", "gamma", "gcd", "hypot", "isfinite", "isinf",
+    "isnan", "lgamma", "log", "log10", "log1p", "log2", "pow", "radians", "remainder", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
+CALLED: Mapping[Any, str] = {
+    **{each: each.__name__ for each in (float, int, bool, abs, round, min, max, pow)},
+    **{getattr(math, name): f"math.{name}" for name in _OF_MATH},
+    **{
+        getattr(operator, name): f"operator.{name}" for name in ("neg", "add", "sub", "mul", "truediv", "pow")
+    },
+}
+"""Functions of numbers, with the names that they have in an expression."""
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **BINARY, **UNARY, **COMPARED, **{name: function for function, name in CALLED.items()},
+}  # fmt: skip
+"""All functions of expressions."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenNumber:
+    """A number that the call was given.
+
+    Attributes:
+        index: Its place among those.
+    """
+
+    index: int
+
+    @property
+    def given(self) -> frozenset[int]:
+        """The places of the given numbers in it."""
+        return frozenset({self.index})
+
+    @property
+    def size(self) -> int:
+        """How many operands it has."""
+        return 1
+
+    def __str__(self) -> str:
+        return f"n{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A number that is always the same, or a truth value; 1, 1.0 and True differ, and a NaN equals itself.
+
+    Attributes:
+        kind: Its type.
+        bits: Those of a float, else the number.
+    """
+
+    kind: type
+    bits: Any
+    value: Any = field(compare=False)
+
+    @property
+    def given(self) -> frozenset[int]:
+        """The places of the given numbers in it: none."""
+        return frozenset()
+
+    @classmethod
+    def of(cls, value: Any) -> Fixed:
+        """A number as it is now."""
+        return cls(type(value), float_bits(value) if type(value) is float else value, value)
+
+    @property
+    def size(self) -> int:
+        """How many operands it has."""
+        return 1
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a function gave.
+
+    Attributes:
+        function: A name in :data:`FUNCTIONS`.
+        operands: What it was given.
+        size: How many operands there are in all.
+        given: The places of the given numbers in it.
+    """
+
+    function: str
+    operands: tuple[Expression, ...]
+    size: int = field(compare=False)
+    given: frozenset[int] = field(compare=False)
+
+    @classmethod
+    def to(cls, function: str, *operands: Expression) -> Applied:
+        """A function, applied to operands."""
+        given = frozenset[int]().union(*[each.given for each in operands])
+        return cls(function, operands, 1 + sum([each.size for each in operands]), given)
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.operands))})"
+
+
+Expression = GivenNumber | Fixed | Applied
+"""How a number was computed."""

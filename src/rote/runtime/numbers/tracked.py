@@ -1,0 +1,368 @@
+"""The numbers of one traced call that are followed.
+
+A number that a call is given, and that is known to change, is replaced by a copy (:mod:`.fresh`), and with it
+goes an expression. What Python computes from it gets a larger one. The numbers keep their types, so all code
+runs as it would; nobody but the notes of :mod:`..reads` knows which objects are followed.
+
+Whatever looks at a number in another way asks for its *outcome*: that its expression has this value is a
+condition of the recording then. So do comparisons, for their truth value. Where it is not known what looks,
+all numbers that the call was given are such conditions (:meth:`TrackedNumbers.stop`): then the call depends
+on them as on any state.
+
+What does not work: a subclass of ``float``. It needs no notes for arithmetic, but ``type(x)`` tells it,
+pickles differ, and numpy rounds ``float32 * x`` otherwise if ``x`` is no exact ``float``: the traced call
+itself is wrong. PyTorch's symbolic numbers carry an expression into C++, also through autograd. But where an
+operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever reads that reads it silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy
+import torch
+
+from ...base import Site, identity
+from ..backends.protocol import NumberCell, without_cells
+from ..state import address_of
+from .computation import READ, Computation, NumberSource
+from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
+from .fresh import fresh
+
+_NAN = "a number is NaN"
+_DEPTH, _MOST = 6, 2000
+"""How deep and how many members of containers are looked at; beyond that nothing is followed any more."""
+_KINDS = frozenset({float, int})
+_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
+
+
+_SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
+_MADE_IN_PYTHON = 1 << 9
+"""The flag of classes that a class statement made."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An operand, or a part of a result, that is computed from given numbers at each replay.
+
+    Attributes:
+        expression: How.
+        cell: Where a replay finds it.
+    """
+
+    expression: Expression
+    cell: NumberCell = field(compare=False)
+
+    @property
+    def value(self) -> Any:
+        """The number, in the last call."""
+        return self.cell.value
+
+    def __repr__(self) -> str:
+        return f"{self.value!r}, which is computed"
+
+
+def has_computed(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether one of some operands is computed at each replay; lists have none."""
+    return any([type(each) is Computed for each in (*args, *kwargs.values())])
+
+
+def as_cells(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands as a session takes them."""
+    return (
+        tuple([each.cell if type(each) is Computed else each for each in args]),
+        {name: each.cell if type(each) is Computed else each for name, each in kwargs.items()},
+    )
+
+
+def plain_operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands with the numbers of this call."""
+    return without_cells(*as_cells(args, kwargs))
+
+
+class TrackedNumbers:
+    """What is followed in one traced call.
+
+    Args:
+        wanted: Slots outside whose number is known to change.
+        leaves: Argument leaves whose number is known to change.
+        reading: Lines that read numbers which are known to change.
+        computation: What earlier calls have computed, if numbers run as they are. Slots are left out of what
+            the call reads all the same.
+
+    Attributes:
+        places: Where the numbers come from that the call was given.
+        values: Those numbers.
+        outcomes: What expressions have to give, in order.
+        cells: The numbers that a replay has to compute.
+        stopped: Why nothing is followed any more.
+    """
+
+    def __init__(
+        self,
+        wanted: frozenset[tuple[str, int, Any]],
+        leaves: frozenset[int],
+        reading: frozenset[Site] = frozenset(),
+        computation: Computation | None = None,
+    ) -> None:
+        self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, computation is None
+        self._computation = computation
+        self._steps: dict[Expression, None] = {}  # what was computed, in order
+        self._count = 0  # of the numbers that were read
+        self._next: NumberSource | None = None
+        self.places: list[NumberSource] = []
+        self.values: list[Any] = []
+        self.outcomes: dict[Expression, Fixed] = {}
+        self.cells: dict[Expression, NumberCell] = {}
+        self.stopped: str | None = None
+        self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
+        self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
+        self.owed_in: Any = None  # the frame that has called it
+        self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
+        self._given: dict[Any, Any] = {}  # copies by place
+        self._expected: tuple[Any] | None = None  # the key that the next instruction reads
+        self._pending: tuple[NumberSource, Any] | None = None  # what it reads, and what lies there
+        self._operands: tuple[str, tuple[Any, ...]] | None = None  # what it computes, where a note says so
+
+    # ------------------------------------------------------------------ instructions
+
+    def expect(self, key: Any) -> None:
+        """The next instruction reads what lies under a key; whoever reads anything else is no instruction."""
+        self._expected = (key,)
+
+    def takes(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
+        """Whether a slot that is read is the call's to follow: then its number is no condition."""
+        if type(value) not in _KINDS or address_of(kind, container, key) not in self.wanted:
+            return False
+        if self.stopped is not None:
+            return False
+        if self.follows:
+            expected = self._expected
+            if expected is None or type(expected[0]) is not type(key) or expected[0] != key:
+                return False
+            self._pending = NumberSource(kind, container, key, name), value
+        return True
+
+    def forget_key(self) -> None:
+        """All is noted of an instruction."""
+        self._expected = None
+
+    def forget_pending(self) -> None:
+        """Another instruction comes."""
+        self._pending = self._operands = self._expected = None
+
+    def take_pending(self) -> tuple[NumberSource, Any] | None:
+        """The place that the last instruction has read, and what lay there."""
+        found, self._pending = self._pending, None
+        return found
+
+    def compute_next(self, function: str, operands: tuple[Any, ...]) -> None:
+        """The next instruction computes with numbers; where it is a call, the function is named."""
+        if any([self.expression(each) is not None for each in operands]):
+            self._operands = function, operands
+
+    def take_operands(self) -> tuple[str, tuple[Any, ...]] | None:
+        """What the last instruction has computed with."""
+        found, self._operands = self._operands, None
+        return found
+
+    # ------------------------------------------------------------------ numbers
+
+    def take(self, place: NumberSource, value: Any) -> Any:
+        """The call is given a number from a place: the object that it gets instead."""
+        key = place.address
+        if key in self._given:
+            return self._given[key]
+        if value != value:  # it is hashed and looked up by which object it is
+            self.stopped = self.stopped or _NAN
+        copy = fresh(value) if self.stopped is None else None
+        if copy is None:
+            self.stopped = self.stopped or f"no copy of {value!r} can be made"
+            return value
+        expression = GivenNumber(len(self.places))
+        self.places.append(place)
+        self.values.append(copy)
+        self._given[key] = copy
+        self._known[identity(copy)] = copy, expression, value
+        return copy
+
+    def expression(self, value: Any) -> Expression | None:
+        """How a number was computed; None of what is not followed."""
+        found = self._known.get(identity(value)) if type(value) in _KINDS else None
+        return found[1] if found is not None else None
+
+    def original(self, value: Any) -> Any:
+        """The object for which a followed number stands."""
+        found = self._known.get(identity(value)) if type(value) in _KINDS else None
+        return found[2] if found is not None else value
+
+    def compute(self, function: str, operands: tuple[Any, ...], result: Any) -> Any:
+        """A function of numbers gave a result: the object that stands for it.
+
+        What cannot be computed again is known by its value; what gives another result than it did was noted
+        in the wrong place, and nothing is followed any more.
+        """
+        parts = [self.expression(each) for each in operands]
+        if self.stopped is not None or not any([each is not None for each in parts]):
+            return result
+        found = [Fixed.of(each) if part is None else part for each, part in zip(operands, parts, strict=True)]
+        try:
+            again = FUNCTIONS[function](*operands)
+        except Exception:
+            again = self
+        if Fixed.of(again) != Fixed.of(result):
+            self.stop(f"{function} gave {result!r} and gives {again!r}")
+            return result
+        made = Applied.to(function, *found)
+        if made.size > LARGEST or type(result) not in (*_KINDS, bool):
+            self.pin(*operands)
+            return result
+        self._steps[made] = None
+        if type(result) is bool:
+            self.outcomes.setdefault(made, Fixed.of(result))
+            return result
+        copy = fresh(result)
+        if copy is None:
+            self.pin(*operands)
+            return result
+        self._known[identity(copy)] = copy, made, result
+        return copy
+
+    def computed(self, value: Any) -> Computed | None:
+        """A followed number as a replay computes it."""
+        expression = self.expression(value)
+        return self._computed(expression, value) if expression is not None and self.stopped is None else None
+
+    def converted(self, value: Any, kind: type) -> Computed | None:
+        """The same, as C makes a float of an integer."""
+        expression = self.expression(value)
+        if expression is None or self.stopped is not None:
+            return None
+        if type(value) is kind:
+            return self._computed(expression, value)
+        return self._computed(Applied.to(kind.__name__, expression), kind(value))
+
+    def _computed(self, expression: Expression, value: Any) -> Computed:
+        return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
+
+    # ------------------------------------------------------------------ numbers that are read
+
+    def reads(self, operation: str, site: Site, value: Any) -> int | None:
+        """The call reads a number from a tensor: how many it has read before; None if it does not change."""
+        if site not in self.reading or type(value) not in _KINDS or self.stopped is not None:
+            return None
+        order, self._count = self._count, self._count + 1
+        if self._computation is not None:
+            return order if self._computation.read(order, value) else None
+        self._next = NumberSource(READ, None, order, f"{operation} at {site}", site)
+        return order
+
+    def goes_on(self, order: int, value: Any) -> bool:
+        """A replay reads the number; whether it goes on as the call did."""
+        return self._computation is not None and self._computation.read(order, value)
+
+    def number(self, order: int) -> Any:
+        """The number that the last replay has read."""
+        return self._computation.number(order) if self._computation is not None else None
+
+    def read(self, value: Any) -> Any:
+        """A function of PyTorch's has given a number: the object for it, if that was read just now."""
+        place, self._next = self._next, None
+        if place is None or not self.follows:
+            return value
+        if self.stopped is not None or type(value) not in _KINDS:
+            self.stop("a read gave something else than a number")
+            return value
+        return self.take(place, value)
+
+    # ------------------------------------------------------------------ other looks
+
+    def pin(self, *values: Any) -> None:
+        """Somebody looks at numbers: their values are conditions."""
+        for value in values:
+            expression = self.expression(value)
+            if expression is not None:
+                self.outcomes.setdefault(expression, Fixed.of(value))
+
+    def pin_inside(self, *values: Any) -> bool:
+        """Somebody looks into values and their members; False if they hold what is not known."""
+        left, known, met = [(value, 0) for value in values], True, set[int]()
+        while left:
+            value, depth = left.pop()
+            kind = type(value)
+            if kind in _KINDS:
+                self.pin(value)
+            elif kind in _CONTAINERS:
+                if identity(value) in met:
+                    continue
+                met.add(identity(value))
+                if depth >= _DEPTH or len(met) > _MOST:
+                    self.stop("numbers may lie deep in a container")
+                    return False
+                parts: Any = value
+                if kind is dict:
+                    parts = [part for pair in dict.items(value) for part in pair]
+                elif kind is slice:
+                    parts = (value.start, value.stop, value.step)
+                left.extend([(part, depth + 1) for part in parts])
+            else:
+                known = known and (kind in _DATA or is_data(value))
+        return known
+
+    def owe(self, *values: Any) -> None:
+        """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
+        for value in values:
+            if type(value) in _KINDS:
+                if self.expression(value) is not None:
+                    self.owed[identity(value)] = value
+            elif type(value) in _CONTAINERS:
+                self.pin_inside(value)
+
+    def settle_owed(self) -> None:
+        """The function has come to nothing that takes the numbers as operands."""
+        if self.owed:
+            self.pin(*self.take_owed())
+
+    def take_owed(self) -> list[Any]:
+        """The numbers that a function was given, for one who knows what becomes of them."""
+        owed = list(self.owed.values())
+        self.owed.clear()
+        self.owed_in = None  # it keeps what its variables hold
+        return owed
+
+    def stop(self, why: str) -> None:
+        """It is not known what looks at numbers, if there are any yet."""
+        if self.stopped is None and self.follows and self.places:
+            self.stopped = why
+
+    # ------------------------------------------------------------------ the end
+
+    def finish(self) -> Computation:
+        """What a replay has to compute and to ask."""
+        kinds = tuple(map(type, self.values))
+        made = Computation(
+            tuple(self.places), kinds, self.outcomes, self.cells, tuple(self._steps), self.reading
+        )
+        self._computation = made
+        return made
+
+    def by_value(self) -> list[NumberSource]:
+        """The places whose number itself is a condition."""
+        if self.stopped is not None:
+            return list(self.places) if self.stopped is not _NAN else []
+        return [place for index, place in enumerate(self.places) if GivenNumber(index) in self.outcomes]
+
+
+def is_data(value: Any) -> bool:
+    """Whether an object holds no number of Python's but copies, and C can call no Python code by it."""
+    if isinstance(value, (torch.Tensor, numpy.generic, ModuleType)):
+        return True
+    if isinstance(value, numpy.ndarray):
+        return not value.dtype.hasobject
+    if isinstance(value, type):
+        return not value.__flags__ & _MADE_IN_PYTHON
+    return isinstance(value, _SETTINGS)

@@ -1,0 +1,550 @@
+"""What becomes of the numbers that a call is given: arithmetic is followed, every other look is an outcome.
+
+Code of a call whose numbers are followed is instrumented once more: its notes come here first, and what they
+are told goes on to the ordinary notes. Behind instructions that make a number, or read one from outside, a
+function takes what they leave, and leaves the followed object for it.
+
+A number may be seen in four ways. Instructions are told here, each. Functions of C are known to compute with
+numbers (:data:`...numbers.CALLED`), to move them (:data:`_MOVES`), or belong to PyTorch, and then the
+function mode of :mod:`...capture` says whether the number has become an operand. Any other function sees what
+it is given: numbers in that are outcomes. Where it is given what may lead elsewhere, as a function of the
+user's or an object, nothing is followed any more. Last, C takes numbers that Python code returns to it; so
+what is yielded is an outcome, and what is returned by a method that C calls by its name.
+
+What does not work: to look at all notes, and take what is known to say nothing new for such. Whether a read
+is new does not matter here, but which object it gives.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import sys
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import (
+    BuiltinFunctionType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    GetSetDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+import torch
+
+from ....base import identity, is_own
+from ...numbers import BINARY, CALLED, COMPARED, UNARY, TrackedNumbers, is_data
+from ...objects import is_of_pybind
+from ...state import PASSES_ON
+from ..bytecode import Around
+from ..table import lookup
+from ..trace import Trace
+
+_KINDS = frozenset({int, float})
+_NUMBERS = frozenset({int, float, bool})
+_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_TENSORS = (torch.Tensor,)
+_STOPS = frozenset({eval, exec, compile, builtins.id, vars, dir, input, open, breakpoint})
+"""Builtin functions that may see what they are not given."""
+_C_FUNCTIONS = (
+    BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
+)  # fmt: skip
+_CALLS_BACK = frozenset({"apply_", "map_", "map2_", "apply"})
+"""Methods of PyTorch's that give numbers to a function of Python's and take what it returns."""
+_ITERATORS = frozenset({
+    OrderedDict, type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()),
+    type(iter(OrderedDict())), type(iter(OrderedDict().values())), type(iter(OrderedDict().items())),
+    defaultdict, deque, itertools.chain,
+    GeneratorType, zip, enumerate, type({}.keys()), type({}.values()), type({}.items()), type(iter([])),
+    type(iter(())), type(iter({})), type(iter({}.values())), type(iter({}.items())), reversed, range,
+    type(iter(range(0))), list, tuple, dict, set, frozenset, str, type(None), torch.Size,
+})  # fmt: skip
+"""What can be iterated with none but code that is followed."""
+
+_NOTHING: frozenset[int] = frozenset()
+_MOVES: Mapping[Any, frozenset[int]] = {
+    isinstance: frozenset({0}), issubclass: _NOTHING, callable: frozenset({0}), type: frozenset({0}),
+    getattr: frozenset({2}), hasattr: _NOTHING, setattr: frozenset({2}), delattr: _NOTHING,
+    super: _NOTHING, object: _NOTHING, property: _NOTHING, staticmethod: _NOTHING, classmethod: _NOTHING,
+    list.append: frozenset({1}), list.insert: frozenset({2}), list.pop: _NOTHING, list.copy: _NOTHING,
+    list.reverse: _NOTHING, list.clear: _NOTHING, dict.get: frozenset({2}), dict.setdefault: frozenset({2}),
+    dict.pop: frozenset({2}), dict.keys: _NOTHING, dict.values: _NOTHING, dict.items: _NOTHING, dict.copy:
+    _NOTHING, dict.clear: _NOTHING, object.__setattr__: frozenset({2}), object.__getattribute__: _NOTHING,
+    object.__new__: frozenset({1, 2, 3, 4}), type.__instancecheck__: frozenset({1}), type.__subclasscheck__:
+    _NOTHING, object.__init__: _NOTHING, object.__init_subclass__: _NOTHING, OrderedDict.values: _NOTHING,
+    OrderedDict.items: _NOTHING, OrderedDict.keys: _NOTHING, OrderedDict.copy: _NOTHING, deque.append:
+    frozenset({1}),
+}  # fmt: skip
+"""Functions that look at none of the arguments at these places, and call no code that is not followed."""
+_ITERATES = frozenset({list, tuple, zip, enumerate, iter, next, reversed, list.extend, itertools.chain})
+"""Functions that hand on what they iterate, and look at none of it."""
+_HASHES = frozenset({set.add, set.discard, set.remove, hash})
+"""Functions that look up what they are given."""
+_CONSUMES = frozenset({any, all, sum})
+"""Functions that look at what they iterate."""
+_SLOTS_OF_C = frozenset({
+    "__call__", "__getattr__", "__getattribute__", "__getitem__", "__get__", "__enter__", "__missing__",
+    "__init__",
+})  # fmt: skip
+"""Methods whose result C hands on as it is."""
+
+_CHOOSING = frozenset({"enter", "leaving"})
+"""Functions of rote's that tell the code of a wrapper what to call."""
+
+Handler = Callable[..., None]
+
+
+class TrackingNotes:
+    """The notes of code whose numbers are followed: one attribute for each note, and what is called around.
+
+    Args:
+        notes: The ordinary notes.
+        trace: The trace of this thread, if it has one.
+    """
+
+    def __init__(self, notes: Any, names: Iterable[str], trace: Callable[[], Trace | None]) -> None:
+        self._trace = trace
+        self.gather = notes.gather
+        for name in names:
+            setattr(self, name, self._note(getattr(notes, name), _HANDLERS.get(name, _looked_at)))
+        self.around = Around(self._before, self._behind)
+
+    def _numbers(self) -> TrackedNumbers | None:
+        trace = self._trace()
+        numbers = trace.numbers if trace is not None else None
+        return numbers if numbers is not None and numbers.follows and numbers.stopped is None else None
+
+    def _note(self, original: Callable[..., None], handler: Handler) -> Callable[..., None]:
+        current, follow = self._trace, self._follow
+
+        def note(*given: Any) -> None:
+            trace = current()
+            numbers = trace.numbers if trace is not None else None
+            if trace is None or numbers is None or not numbers.follows or numbers.stopped is not None:
+                original(*given)
+            elif (
+                not numbers.at_work
+            ):  # else a note runs code of the standard library that is instrumented, too
+                follow(trace, numbers, handler, original, given)
+
+        return note
+
+    def _follow(
+        self, trace: Trace, numbers: TrackedNumbers, handler: Handler, original: Any, given: tuple[Any, ...]
+    ) -> None:
+        if numbers.owed and not _is_below(numbers.owed_in):
+            numbers.settle_owed()
+        numbers.forget_pending()
+        numbers.at_work = True
+        try:
+            handler(trace, numbers, partial(original, *given), *given)
+        except Exception as error:  # it must not reach the user's call
+            numbers.stop(f"a note failed: {error!r}")
+        finally:
+            numbers.at_work = False
+            numbers.forget_key()
+
+    def _before(self, name: str, code: str) -> Callable[[Any], None] | None:
+        """What is told a value that leaves Python code for C, or that C hashes."""
+        method = code.startswith("__") and code.endswith("__") and code not in _SLOTS_OF_C
+        if name in ("YIELD_VALUE", "SET_UPDATE") or (name == "RETURN_VALUE" and method):
+            return self._leaves
+        return None
+
+    def _leaves(self, value: Any) -> None:
+        numbers = self._numbers()
+        if numbers is not None and (type(value) in _KINDS or type(value) in _CONTAINERS):
+            numbers.pin_inside(value)
+
+    def _behind(self, name: str) -> Callable[[Any], Any] | None:
+        """What takes the value that an instruction leaves."""
+        kind, _, operator = name.partition(" ")
+        if kind in ("LOAD_ATTR", "BINARY_SUBSCR", "LOAD_GLOBAL", "LOAD_DEREF"):
+            return self._read
+        if kind == "IS_OP":
+            return self._compared_by_identity
+        if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
+            return partial(self._computed, "")
+        if kind == "BINARY_OP" and operator.removeprefix("INPLACE_") in BINARY:
+            return partial(self._computed, operator.removeprefix("INPLACE_"))
+        if (kind == "COMPARE_OP" and operator in COMPARED) or kind in UNARY:
+            return partial(self._computed, operator or kind)
+        return None
+
+    def _read(self, value: Any) -> Any:
+        if type(value) not in _KINDS:
+            return value
+        numbers = self._numbers()
+        found = numbers.take_pending() if numbers is not None else None
+        if numbers is None or found is None or found[1] is not value:
+            return value
+        return numbers.take(*found)
+
+    def _computed(self, function: str, value: Any) -> Any:
+        if type(value) not in _NUMBERS:
+            return value
+        numbers = self._numbers()
+        found = numbers.take_operands() if numbers is not None else None
+        if numbers is None or found is None:
+            return value
+        name, operands = found
+        if bool(name) is bool(function):  # of calls the note says which function it is, and of them alone
+            return value
+        return numbers.compute(name or function, operands, value)
+
+    def _compared_by_identity(self, value: Any) -> Any:
+        numbers = self._numbers()
+        found = numbers.take_operands() if numbers is not None else None
+        if numbers is None or found is None:
+            return value
+        first, second = found[1]
+        numbers.stop("a number is compared by which object it is")
+        differs = (first is second) is not (numbers.original(first) is numbers.original(second))
+        return value is not differs
+
+
+def _is_below(frame: FrameType | None) -> bool:
+    """Whether code runs that a frame has called."""
+    at = sys._getframe(3).f_back  # pyright: ignore[reportPrivateUsage]
+    while at is not None and at is not frame:
+        at = at.f_back
+    return at is not None
+
+
+# ---------------------------------------------------------------------- what instructions do
+
+
+def _looked_at(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], *given: Any) -> None:
+    """The instruction may look at all that it is given."""
+    numbers.pin_inside(*given)
+    go_on()
+
+
+def _moved(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], *given: Any) -> None:
+    """The instruction hands on what it is given."""
+    go_on()
+
+
+def _iterates(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], value: Any) -> None:
+    """The instruction hands on what it iterates; what is iterated may compute that in C."""
+    _iterated(numbers, (value,))
+    go_on()
+
+
+def _attribute(
+    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, owner: Any
+) -> None:
+    numbers.pin(owner)
+    numbers.expect(name)
+    go_on()
+
+
+def _name(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, table: Any) -> None:
+    numbers.expect(name)
+    go_on()
+
+
+def _cell(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], cell: Any) -> None:
+    numbers.expect(None)
+    go_on()
+
+
+def _item(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], owner: Any, key: Any) -> None:
+    if isinstance(owner, _TENSORS):
+        _owe(trace, numbers, key)
+        go_on()
+        return
+    numbers.pin_inside(key)
+    numbers.expect(key)
+    go_on()
+
+
+def _store_item(
+    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], new: Any, owner: Any, key: Any
+) -> None:
+    if isinstance(owner, _TENSORS):
+        _owe(trace, numbers, new, key)
+    else:
+        numbers.pin_inside(key)
+        if type(owner) not in _CONTAINERS and not _is_python(type(owner), "__setitem__"):
+            numbers.pin_inside(new)
+    go_on()
+
+
+def _store_attribute(
+    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, new: Any, owner: Any
+) -> None:
+    if isinstance(lookup.find(type(owner), name).value, GetSetDescriptorType):
+        numbers.pin_inside(new)
+    go_on()
+
+
+def _binary(
+    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], operator: str, one: Any, other: Any
+) -> None:
+    _operands(trace, numbers, (one, other))
+    go_on()
+
+
+def _compare(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], one: Any, other: Any) -> None:
+    _operands(trace, numbers, (one, other))
+    go_on()
+
+
+def _unary(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], value: Any) -> None:
+    _operands(trace, numbers, (value,))
+    go_on()
+
+
+def _operands(trace: Trace, numbers: TrackedNumbers, operands: tuple[Any, ...]) -> None:
+    """Numbers are computed with; a tensor's operand may become one of an operation."""
+    if any([isinstance(each, _TENSORS) for each in operands]):
+        _owe(trace, numbers, *operands)
+    elif all([type(each) in _NUMBERS for each in operands]):
+        numbers.compute_next("", operands)
+    elif any([numbers.expression(each) is not None for each in operands]):
+        if not numbers.pin_inside(*operands):
+            numbers.stop("a number is an operand of an object")
+    elif any([type(each) in _CONTAINERS for each in operands]):
+        numbers.pin_inside(*operands)
+
+
+def _truth(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], value: Any) -> None:
+    if numbers.expression(value) is not None:
+        numbers.compute("bool", (value,), bool(value))
+    else:
+        _asked(numbers, value, "__bool__", "__len__")
+    go_on()
+
+
+def _length(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], value: Any) -> None:
+    _asked(numbers, value, "__len__")
+    go_on()
+
+
+def _contains(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], key: Any, owner: Any) -> None:
+    # What lies in a hashed container as a key was hashed before.
+    numbers.pin_inside(key) if issubclass(type(owner), (dict, set)) else numbers.pin_inside(key, owner)
+    _asked(numbers, owner, "__contains__")
+    go_on()
+
+
+def _same(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], one: Any, other: Any) -> None:
+    if type(one) in _KINDS and type(other) in _KINDS:
+        numbers.compute_next("is", (one, other))
+    go_on()
+
+
+def _pairs(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], *given: Any) -> None:
+    numbers.pin_inside(*given[::2])
+    go_on()
+
+
+def _called(
+    trace: Trace,
+    numbers: TrackedNumbers,
+    go_on: Callable[[], None],
+    names: tuple[str, ...],
+    function: Any,
+    *args: Any,
+) -> None:
+    _call(trace, numbers, function, args, bool(names), go_on)
+
+
+def _called_spread(
+    trace: Trace,
+    numbers: TrackedNumbers,
+    go_on: Callable[[], None],
+    function: Any,
+    args: Any,
+    kwargs: Any = None,
+) -> None:
+    if type(args) not in (tuple, list) or type(kwargs) not in (dict, type(None)):
+        numbers.stop("a function is called with arguments that are not there yet")
+        go_on()
+        return
+    named = tuple((kwargs or {}).values())
+    _call(trace, numbers, function, (*args, *named), bool(named), go_on)
+
+
+_HANDLERS: dict[str, Handler] = {
+    "attribute": _attribute, "name": _name, "cell": _cell, "item": _item, "store_item": _store_item,
+    "store_attribute": _store_attribute, "binary": _binary, "compare": _compare, "unary": _unary,
+    "truth": _truth, "length": _length, "contains": _contains, "same": _same, "pairs": _pairs,
+    "call": _called, "call_spread": _called_spread, "iterate": _iterates, "advance": _iterates,
+    "merged": _iterates,
+    **dict.fromkeys((
+        "enter", "merged", "imported", "super_attribute", "store_name",
+        "delete_name", "store_cell", "delete_cell", "delete_attribute", "bounds",
+    ), _moved),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- what calls do
+
+
+def _call(
+    trace: Trace,
+    numbers: TrackedNumbers,
+    function: Any,
+    args: tuple[Any, ...],
+    named: bool,
+    go_on: Callable[[], None],
+) -> None:
+    if type(function) is MethodType:
+        function, args = function.__func__, (function.__self__, *args)
+    if is_of_pybind(function) and not isinstance(function, _C_FUNCTIONS):
+        function = function.__func__
+    if type(function) is FunctionType:
+        go_on()
+        _into_python(trace, numbers, function, args)
+    elif isinstance(function, type):
+        _construct(trace, numbers, function, args, named)
+        go_on()
+    elif isinstance(function, _C_FUNCTIONS):
+        _into_c(trace, numbers, function, args, named)
+        go_on()
+    else:
+        go_on()
+        found = lookup.find(type(function), "__call__").value
+        if type(found) is FunctionType:
+            _into_python(trace, numbers, found, args)
+        else:
+            _unknown(numbers, function, (function, *args))
+
+
+def _into_python(
+    trace: Trace, numbers: TrackedNumbers, function: FunctionType, args: tuple[Any, ...]
+) -> None:
+    """Python code is called: it is followed, or it sees what it likes."""
+    code = function.__code__
+    if trace.swaps.is_tracking(code):
+        return
+    if identity(code) in PASSES_ON or (is_own(code.co_filename) and code.co_name in _CHOOSING):
+        numbers.pin_inside(*args)
+    else:
+        numbers.stop(f"{function.__qualname__} is not followed")
+
+
+def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: bool) -> None:
+    """A class is called."""
+    if kind in CALLED or kind in _MOVES or kind in _ITERATES:
+        _into_c(trace, numbers, kind, args, named)
+        return
+    makers = [lookup.find(kind, name).value for name in ("__new__", "__init__")]
+    if type(kind) is not type and type(lookup.find(type(kind), "__call__").value) is FunctionType:
+        numbers.stop(f"{kind.__name__} is made by its metaclass")
+        return
+    in_c = [each for each in makers if type(each) not in (FunctionType, staticmethod)]
+    if all([each in (object.__new__, object.__init__) for each in in_c]):
+        for each in makers:
+            made = each.__func__ if type(each) is staticmethod else each
+            if type(made) is FunctionType:
+                trace.runs(made)
+                _into_python(trace, numbers, made, args)
+        return
+    _unknown(numbers, kind, args)
+
+
+def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: bool) -> None:
+    """C is called."""
+    if isinstance(function, (BuiltinFunctionType, MethodWrapperType)):
+        owner, described = function.__self__, _descriptor(function)
+        if described is not None:
+            function, args = described, (owner, *args)
+    if function in CALLED and all([type(each) in _NUMBERS for each in args]) and not named:
+        numbers.compute_next(CALLED[function], args)
+    elif _is_of_torch(function):
+        if function.__name__ in _CALLS_BACK:
+            numbers.stop(f"{function.__name__} calls Python code")
+        _owe(trace, numbers, *args)
+    elif function in _STOPS:
+        numbers.stop(f"{function.__name__} may see any number")
+    elif function in _MOVES:
+        moved = _MOVES[function]
+        numbers.pin(*[each for place, each in enumerate(args) if place not in moved])
+    elif function in _HASHES:  # an object's own methods say what they look at
+        numbers.pin_inside(*args)
+    elif function in _ITERATES:
+        _iterated(numbers, args)
+    elif function in _CONSUMES:
+        numbers.pin_inside(*args)
+        for each in args:
+            if type(each) is not GeneratorType and type(each) not in (*_CONTAINERS, *_NUMBERS):
+                numbers.stop(f"{function.__name__} looks at what a {type(each).__name__} gives")
+    elif function is len:
+        for each in args:
+            _asked(numbers, each, "__len__")
+    else:
+        _unknown(numbers, function, args)
+
+
+def _descriptor(function: Any) -> Any:
+    """What is in the class of the object to which a method in C is bound; None for a function."""
+    owner, name = function.__self__, function.__name__
+    if isinstance(owner, ModuleType) or owner is None:
+        return None
+    of = getattr(function, "__objclass__", None)
+    for kind in lookup.bases(type(owner)) if of is None else (of,):
+        found = lookup.namespace(kind).get(name)
+        if isinstance(found, (MethodDescriptorType, WrapperDescriptorType)):
+            return found
+    return None
+
+
+def _iterated(numbers: TrackedNumbers, args: tuple[Any, ...]) -> None:
+    for each in args:
+        numbers.pin(each)
+        asked = lookup.find(type(each), "__iter__").value
+        known = type(each) in _ITERATORS or is_data(each) or isinstance(each, type) or type(each) in _NUMBERS
+        if not (known or type(asked) is FunctionType):
+            numbers.stop(f"a {type(each).__name__} is iterated")
+
+
+def _asked(numbers: TrackedNumbers, value: Any, *names: str) -> None:
+    """C asks an object by methods: what they return is looked at where they return it, by their names."""
+    if type(value) in _CONTAINERS or type(value) in _NUMBERS or value is None or is_data(value):
+        return
+    for name in names:
+        found = lookup.find(type(value), name).value
+        if type(found) is FunctionType and found.__code__.co_name != name:
+            numbers.stop(f"{name} of a {type(value).__name__} has another name")
+
+
+def _unknown(numbers: TrackedNumbers, function: Any, given: tuple[Any, ...]) -> None:
+    """Something is called of which nothing is known here."""
+    if not numbers.pin_inside(*given):
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        numbers.stop(f"{name} is given an object, and may see numbers in it")
+
+
+def _is_of_torch(function: Any) -> bool:
+    """Whether a function of C is PyTorch's."""
+    of_class = getattr(function, "__objclass__", None)
+    if of_class is not None:
+        return of_class.__module__.partition(".")[0] == "torch"
+    owner, module = getattr(function, "__self__", None), getattr(function, "__module__", None)
+    if isinstance(module, str) and module.partition(".")[0] == "torch":
+        return True
+    if isinstance(owner, ModuleType):
+        return owner.__name__.partition(".")[0] == "torch"
+    kind = owner if isinstance(owner, type) else type(owner)
+    return kind.__module__.partition(".")[0] == "torch" or kind.__name__.startswith("_VariableFunctions")
+
+
+def _is_python(kind: type, name: str) -> bool:
+    return type(lookup.find(kind, name).value) is FunctionType
+
+
+def _owe(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
+    """PyTorch gets numbers; code that it runs to get them where they belong is below the present frame."""
+    numbers.owe(*given)
+    if numbers.owed:
+        numbers.owed_in = trace.frame()

@@ -1,0 +1,290 @@
+"""Numbers of Python's that change from call to call are computed by replays, or are conditions."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from tests.conformance.numbers_programs import bits, play
+from torch import nn
+
+import rote
+from rote.testing import compare
+
+
+@pytest.fixture(autouse=True)
+def _follows(monkeypatch):
+    monkeypatch.setenv("ROTE_NUMBERS", "1")
+
+
+COMPUTES = pytest.mark.parametrize("device", ["cpu"], indirect=True)
+
+
+def both(make, calls, device):
+    """A stateful program, plainly and graphed, with its state; the report of the graphed one."""
+    (graphed, state), (plain, other) = make(), make()
+    run = rote.graph(graphed, keep=True)
+    for number in range(calls):
+        x = torch.randn(4, 3, generator=torch.Generator().manual_seed(number)).to(device)
+        assert bits(run(x.clone(), number)) == bits(plain(x.clone(), number)), number
+        assert bits(state()) == bits(other()), number
+    return run
+
+
+# ---------------------------------------------------------------------- random programs
+
+
+@pytest.mark.parametrize("block", range(12))
+def test_random_programs(device, block):
+    for seed in range(block * 25, block * 25 + 25):
+        _, difference = play(seed, device)
+        assert not difference, difference
+
+
+@COMPUTES
+def test_random_programs_replay(device):
+    assert sum([play(seed, device)[0] > 0 for seed in range(40)]) > 3
+
+
+# ---------------------------------------------------------------------- arguments
+
+
+def test_arguments(device):
+    def f(x, scale, step=0):
+        return x * scale + 1 / (step + 1), step * 2
+
+    calls = [((torch.randn(3, device=device)), 0.1 * n, n) for n in range(20)]
+    g = compare(f, calls)
+    assert device.type != "cpu" or g.report().replayed >= 14
+
+
+@COMPUTES
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, 1e-310, 1e308, 0.5, 2.0],
+        [0, 1, -1, 255, 256, 257, 2**31, -(2**31) - 1, 2**53 + 1, 2**62],
+    ],
+)
+def test_special_values(device, values):
+    def f(x, n):
+        return x * n, x + n, n - x, x.add(x, alpha=n), x**2 + n, torch.full_like(x, n)
+
+    calls = [(torch.randn(3), value) for value in values * 4]
+    g = compare(f, calls, keep=True)
+    assert g.report().replayed >= len(calls) - 6
+
+
+def test_a_number_of_another_type(device):
+    calls = [(torch.arange(3, device=device), n) for n in (1, 2, 3, 4, 5, 1.5, 2.5, True, False, 6, 7.0, 3.5)]
+    compare(lambda x, n: x * n, calls)
+
+
+def test_an_integer_that_is_too_large(device):
+    calls = [(torch.arange(3, device=device), n) for n in (1, 2, 3, 4, 5, 2**70, 6, -(2**64), 7)]
+    compare(lambda x, n: x * n, calls)
+
+
+def test_as_an_index(device):
+    table = [1.0, 2.0, 3.0]
+    g = compare(lambda x, n: x * table[n], [(torch.ones(2, device=device), n % 3) for n in range(12)])
+    assert g.report().replayed >= 3
+
+
+def test_positions(device):
+    def put(cache, k, pos):
+        cache[:, pos] = k
+        return cache[:, : pos + 1].sum()
+
+    calls = [(torch.zeros(2, 6, device=device), torch.ones(2, device=device), n % 6) for n in range(18)]
+    compare(put, calls)
+
+
+@COMPUTES
+def test_branches(device):
+    def f(x, step):
+        if step % 5 == 0:
+            x = x + 1
+        return x * step if step < 12 else x * 0.5
+
+    g = compare(f, [(torch.randn(3), n) for n in range(40)], keep=True)
+    assert g.report().replayed >= 20
+
+
+# ---------------------------------------------------------------------- state
+
+
+@COMPUTES
+def test_a_counter(device):
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls, self.last = 0, 0.0
+
+        def forward(self, x, _):
+            self.calls += 1
+            self.last = 1 - 0.9**self.calls
+            return x / self.last
+
+    def make():
+        model = Counting()
+        return model, lambda: [model.calls, model.last]
+
+    assert both(make, 20, device).report().replayed >= 14
+
+
+@COMPUTES
+def test_effects_that_are_nothing_at_times(device):
+    def make():
+        state = {"last": 0}
+
+        def f(x, n):
+            state["last"] = n // 3
+            return x * n
+
+        return f, lambda: state
+
+    assert both(make, 20, device).report().replayed >= 12
+
+
+@COMPUTES
+def test_moving_averages(device):
+    def make():
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        average, state = copy.deepcopy(model), {"step": 0}
+
+        @torch.no_grad()
+        def update(x, _):
+            state["step"] += 1
+            decay = min(0.99, (1 + state["step"]) / (10 + state["step"]))
+            for shown, new in zip(average.parameters(), model.parameters(), strict=True):
+                shown.mul_(decay).add_(new, alpha=1 - decay)
+            return average(x)
+
+        return update, lambda: [state, [each.detach() for each in average.parameters()]]
+
+    assert both(make, 24, device).report().replayed >= 18
+
+
+@COMPUTES
+def test_a_sampler(device):
+    sigmas = [10.0 * 0.8**n for n in range(30)]
+
+    def make():
+        torch.manual_seed(0)
+        net, state = nn.Linear(3, 3), {"index": 0}
+
+        @torch.no_grad()
+        def step(x, n):
+            sigma, following = sigmas[n], sigmas[n + 1]
+            derivative = (x - net(x)) / sigma
+            state["index"] += 1
+            return x + derivative * (following - sigma)
+
+        return step, lambda: state
+
+    both(make, 20, device)
+
+
+# ---------------------------------------------------------------------- optimizers
+
+OPTIMIZERS = [
+    (torch.optim.SGD, {"lr": 0.1}),
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
+    (torch.optim.Adam, {"lr": 0.01}),
+    (torch.optim.Adam, {"lr": 0.01, "amsgrad": True, "weight_decay": 0.1}),
+    (torch.optim.AdamW, {"lr": 0.01}),
+    (torch.optim.NAdam, {"lr": 0.01}),
+    (torch.optim.Adagrad, {"lr": 0.01, "lr_decay": 0.1}),
+    (torch.optim.Adamax, {"lr": 0.01}),
+    (torch.optim.RMSprop, {"lr": 0.01}),
+    (torch.optim.Adadelta, {"lr": 0.01}),
+]
+
+
+def training(kind, options, device, *, schedule):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1)).to(device)
+    optimizer = kind(model.parameters(), **options)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40) if schedule else None
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach(), norm
+
+    def state():
+        return [[each.detach() for each in model.parameters()], optimizer.state_dict()["state"]]
+
+    return step, state, scheduler
+
+
+@pytest.mark.parametrize("schedule", [False, True])
+@pytest.mark.parametrize(("kind", "options"), OPTIMIZERS)
+def test_optimizers_as_they_are(device, kind, options, schedule):
+    sides = [training(kind, options, device, schedule=schedule) for _ in range(2)]
+    run = rote.graph(sides[0][0], keep=True)
+    for number in range(24):
+        x = torch.randn(4, 3, generator=torch.Generator().manual_seed(number)).to(device)
+        assert bits(run(x)) == bits(sides[1][0](x)), number
+        assert bits(sides[0][1]()) == bits(sides[1][1]()), number
+        for _, _, scheduler in sides:
+            if scheduler is not None:
+                scheduler.step()
+    assert device.type != "cpu" or run.report().replayed >= 14
+
+
+# ---------------------------------------------------------------------- values that the host reads
+
+
+@COMPUTES
+def test_a_temperature(device):
+    def make():
+        torch.manual_seed(0)
+        log_alpha = torch.zeros(1)
+        actor = nn.Linear(3, 1)
+
+        @torch.no_grad()
+        def update(x, _):
+            alpha = log_alpha.exp().item()
+            loss = (alpha * actor(x)).mean()
+            log_alpha.sub_(loss, alpha=0.01)
+            return loss
+
+        return update, lambda: [log_alpha]
+
+    assert both(make, 24, device).report().replayed >= 16
+
+
+@COMPUTES
+def test_a_read_that_decides(device):
+    def f(x):
+        norm = x.norm().item()
+        return x / norm if norm > 2 else x * norm
+
+    g = compare(f, [(torch.full((4,), 0.1 * n),) for n in range(1, 30)], keep=True)
+    assert g.report().calls == 29
+
+
+@COMPUTES
+def test_not_with_verify(device):
+    class Counting:
+        def __init__(self):
+            self.step = 0
+
+        def run(self, x, scale):
+            self.step += 1
+            return x * scale / self.step
+
+    graphed, plain = Counting(), Counting()
+    g = rote.graph(graphed.run, verify=1)
+    for n in range(15):
+        x = torch.randn(3)
+        assert torch.equal(g(x, n * 0.5), plain.run(x, n * 0.5)) and graphed.step == plain.step
+    assert g.report().replayed == 0  # what a check puts back has no numbers

@@ -1,0 +1,139 @@
+"""Expressions are evaluated by Python's own functions; outcomes and cells follow the stages of reads."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rote.runtime.numbers import Applied, Fixed, GivenNumber, NumberSource, TrackedNumbers
+
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70), st.floats(), st.sampled_from([0, 1, -1, 0.0, -0.0, 256, 257])
+)
+
+
+def bits(value):
+    return (type(value), struct.pack("d", value) if isinstance(value, float) else value)
+
+
+def leaf(number):
+    return NumberSource("", None, number, f"args[{number}]")
+
+
+def compute(numbers, function, result, *operands):
+    return numbers.compute(function, operands, result)
+
+
+@given(NUMBERS)
+def test_a_copy_is_another_object_of_the_same_bits(value):
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    copy = numbers.take(leaf(0), value)
+    assert copy is not value and bits(copy) == bits(value)
+    assert numbers.expression(copy) == GivenNumber(0) and numbers.expression(value) is None
+    assert numbers.original(copy) is value
+
+
+def test_a_copy_of_a_copy_is_no_object_that_others_have():
+    first, second = (TrackedNumbers(frozenset(), frozenset({0})) for _ in range(2))
+    copy = first.take(leaf(0), 4)
+    again = second.take(leaf(0), copy)
+    assert again is not copy and again is not int("4") and again == 4
+    assert second.expression(int("4")) is None
+
+
+@given(NUMBERS, NUMBERS, st.sampled_from(["ADD", "SUBTRACT", "MULTIPLY"]))
+def test_computed_again(first, second, operator):
+    function = {"ADD": lambda a, b: a + b, "SUBTRACT": lambda a, b: a - b, "MULTIPLY": lambda a, b: a * b}[
+        operator
+    ]
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    copy = numbers.take(leaf(0), first)
+    try:
+        expected = function(copy, 3)
+        other = function(second, 3)
+    except OverflowError:
+        return
+    made = compute(numbers, operator, expected, copy, 3)
+    assert bits(made) == bits(expected) and made is not expected
+    computed = numbers.computed(made)
+    computation = numbers.finish()
+    answers = computation.take([second])
+    fits = type(second) is type(first) and type(other) is type(expected)
+    fits = fits and (type(other) is float or -(2**63) <= other < 2**63)
+    assert answers is fits
+    if fits:
+        assert bits(computed.value) == bits(other)
+
+
+def test_outcomes():
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    step = numbers.take(leaf(0), 3)
+    assert compute(numbers, "<", True, step, 10) is True
+    computation = numbers.finish()
+    assert computation.take([9]) and not computation.take([10]) and not computation.take([3.0])
+    assert str(next(iter(computation.outcomes))) == "<(n0, 10)"
+
+
+def test_what_raises_is_no_answer():
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    given = numbers.take(leaf(0), 3.0)
+    compute(numbers, "math.floor", 3, given)  # nobody uses it
+    computation = numbers.finish()
+    assert computation.take([5.0]) and not computation.take([math.inf])
+
+
+def test_a_value_is_a_condition_once_somebody_looks():
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    numbers.pin_inside({"a": [numbers.take(leaf(0), -0.0)]})
+    assert [place.name for place in numbers.by_value()] == ["args[0]"]
+    computation = numbers.finish()
+    assert computation.take([-0.0]) and not computation.take([0.0])
+
+
+def test_a_nan_is_as_it_was():
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    numbers.pin(numbers.take(leaf(0), math.nan))
+    assert numbers.finish().take([math.nan])
+
+
+def test_something_else_came_out():
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    given = numbers.take(leaf(0), 3)
+    assert compute(numbers, "ADD", 5, given, 1) == 5
+    assert "gave 5 and gives 4" in numbers.stopped
+    assert numbers.by_value() == list(numbers.places)
+
+
+def test_stages():
+    line = object()
+    numbers = TrackedNumbers(frozenset(), frozenset({0}), frozenset({line}))
+    scale = numbers.take(leaf(0), 2.0)
+    assert numbers.reads("item", line, 5.0) == 0
+    read = numbers.read(5.0)
+    first = numbers.computed(compute(numbers, "MULTIPLY", 10.0, scale, read))
+    assert compute(numbers, ">", False, read, 100.0) is False
+    alone = numbers.computed(compute(numbers, "ADD", 3.0, scale, 1))
+    computation = numbers.finish()
+    assert computation.take([4.0]) and (alone.value, first.value) == (5.0, 10.0)
+    assert numbers.goes_on(0, 6.0) and first.value == 24.0
+    assert not numbers.goes_on(0, 101.0) and not numbers.goes_on(0, 6) and not numbers.goes_on(1, 6.0)
+
+
+@pytest.mark.parametrize("value", [object(), [[[[[[[[1.5]]]]]]]]])
+def test_what_is_not_known_stops_it(value):
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    numbers.take(leaf(0), 1.5)
+    known = numbers.pin_inside(value)
+    assert not known
+
+
+def test_expressions_know_their_size():
+    expression = GivenNumber(0)
+    for _ in range(3):
+        expression = Applied.to("ADD", expression, expression)
+    assert (expression.size, expression.given) == (15, frozenset({0}))
+    assert Fixed.of(1) != Fixed.of(True) and Fixed.of(0.0) != Fixed.of(-0.0)
