@@ -31,9 +31,8 @@ class HostReads:
         self._cursor = cursor
         self._follower = follower
         self._generators = generators
-        self._orders: list[
-            int | None
-        ] = []  # of recorded reads, how many numbers that change were read before
+        # Of recorded reads, how many numbers that change were read before.
+        self._orders: list[int | None] = []
 
     def branch(
         self,
@@ -61,7 +60,7 @@ class HostReads:
         if recording:
             rule = rule or (rules.DYNAMIC_SHAPE if shaped else rules.HOST_READ)
             order = len(self._orders)
-            edge = partial(self._edge_again, self._orders, order, shaped)
+            edge = partial(_edge_again, self._numbers, self._orders, order, shaped)
             self._orders.append(None)
             out = cursor.recorder.branch(cursor, operation, run, keep(), rule.code, edge)
             self._generators.catch_up()
@@ -95,15 +94,6 @@ class HostReads:
                 return (NUMBER, order), []
         return edge_of(out, shaped)
 
-    def _edge_again(
-        self, orders: list[int | None], place: int, shaped: bool, out: Any
-    ) -> tuple[Any, list[torch.Tensor]]:
-        """The same at a replay."""
-        order, numbers = orders[place], self._numbers
-        if order is not None and numbers is not None and numbers.goes_on(order, out):
-            return (NUMBER, order), []
-        return edge_of(out, shaped)
-
     def _follow(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
         cursor, path = self._cursor, self._follower.path
         cursor.expect(operation)
@@ -135,3 +125,13 @@ class HostReads:
         """The tokens of the tensors that a read has given."""
         result = self._cursor.storages.result
         return tuple([result(tensor, operation.name, operation.site) for tensor in parts])
+
+
+def _edge_again(
+    numbers: TrackedNumbers | None, orders: list[int | None], place: int, shaped: bool, out: Any
+) -> tuple[Any, list[torch.Tensor]]:
+    """The edge along which a replay goes on. It outlives the call, and holds nothing of it."""
+    order = orders[place]
+    if order is not None and numbers is not None and numbers.goes_on(order, out):
+        return (NUMBER, order), []
+    return edge_of(out, shaped)
