@@ -643,12 +643,13 @@ def _library() -> Iterator[list[int]]:
         calls.append(1)
         return swapped(x)
 
+    def drawn(x: Tensor) -> Tensor:
+        return swapped(x) + torch.rand(4, 4, device=x.device)
+
     told = (torch.Tag.pt2_compliant_tag,)
-    for name, function, tags in (
-        ("told", swapped, told),
-        ("silent", swapped, ()),
-        ("counted", counted, told),
-    ):
+    functional = {"told": swapped, "counted": counted, "drawn": drawn}
+    offered = [(name, function, told) for name, function in functional.items()]
+    for name, function, tags in [*offered, ("silent", swapped, ())]:
         library.define(f"{name}(Tensor x) -> Tensor", tags=tags)
         library.impl(name, function, "CompositeExplicitAutograd")
     yield calls
@@ -667,27 +668,45 @@ def around(name: str) -> Callable[[Tensor], Tensor]:
     return program
 
 
-@pytest.mark.usefixtures("_library")
-def test_operators_of_a_library_run_again(device):
-    g = rote.graph(around("told"), keep=True)
+def played_around(name: str, device: torch.device) -> TierReport:
+    """What became of the exact tier; each call is compared with eager."""
+    g = rote.graph(around(name), keep=True)
     for number in range(16):
         soon(g) if number > 3 else None
         x = torch.randn(4, 4, device=device)
-        assert_same(g(x), around("told")(x), f"call {number}")
+        assert_same(g(x), around(name)(x), f"call {number}")
     found = tier(g)
-    assert found is not None and found.used and found.removed["constants"], g.explain()
+    assert found is not None, g.explain()
+    return found
+
+
+@pytest.mark.usefixtures("_library")
+def test_operators_of_a_library_run_again(device):
+    found = played_around("told", device)
+    assert found.used and found.removed["constants"]
 
 
 @pytest.mark.usefixtures("_library")
 def test_those_that_do_not_say_so_do_not(device):
-    g = rote.graph(around("silent"), keep=True)
-    for number in range(16):
-        soon(g) if number > 3 else None
-        x = torch.randn(4, 4, device=device)
-        assert_same(g(x), around("silent")(x), f"call {number}")
-    found = tier(g)
-    assert found is not None and not found.used
+    found = played_around("silent", device)
+    assert not found.used
     assert "and no functional operator of a library" in found.left[0].reason
+
+
+@pytest.mark.usefixtures("_library")
+def test_such_an_operator_draws_as_often_as_in_eager(device):
+    """Its schema does not say that it draws: what it has drawn in the exact tier's capture is put back."""
+
+    def after(program: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        torch.manual_seed(0)
+        found: list[Tensor] = []
+        for number in range(16):
+            soon(g) if number > 3 and program is g else None
+            found += [program(torch.ones(4, 4, device=device)), torch.rand(2), torch.rand(2, device=device)]
+        return found
+
+    g = rote.graph(around("drawn"), keep=True)
+    assert_same(after(g), after(around("drawn")), "random numbers")
 
 
 def test_what_such_an_operator_leaves_behind(device, _library):

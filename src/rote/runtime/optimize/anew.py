@@ -131,12 +131,13 @@ class Recapture:
         """
         shown = [self._look(origin) for run in self._short.runs for origin in run.shown]
         changed: list[Shown] = []
-        generator = self._backend.generator() if self._short.effects.draws else None
-        state = generator.get_state() if generator is not None else None
+        generator = self._backend.generator()
+        # Operators of libraries may draw, and no schema says so: what was drawn is put back in any case.
+        states = [(each, each.get_state()) for each in {generator, torch.default_generator}]
         try:
             for each in shown:
                 each.memory.fill_(_POISON)
-            self._go_back(changed, generator)
+            self._go_back(changed, generator if self._short.effects.draws else None)
             with self._session.stream(), _plainly(self._device):
                 for index in self._short.once:
                     self._operation(index, run_now)
@@ -151,8 +152,8 @@ class Recapture:
         finally:  # nobody has read it meanwhile
             for each in (*shown, *changed):
                 each.memory.copy_(each.was)
-            if generator is not None and state is not None:
-                generator.set_state(state)
+            for each, state in states:
+                each.set_state(state)
         if different and not self._alternatives:
             raise LeftAloneError(f"{self._told(different[0].origin)} is not equal to the bit")
         return CapturedAnew(tuple(made), tuple(self._own.values()))

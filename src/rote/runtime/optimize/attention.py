@@ -1,10 +1,9 @@
 """Attention of few queries as two products and a softmax, which use all of a GPU.
 
 PyTorch's attention kernels give each block of queries of each head to one multiprocessor, which goes through
-all keys. With 51 queries and 8 heads that are 8 of 132 multiprocessors, for 60 us. As products the same
-takes a handful of launches of some microseconds each. Scores are kept in 32 bits, as the kernels keep them,
-and rounded once, for the product with the values; where all heads share keys and values, they are rows of
-one product.
+all keys. With few queries and heads most of a GPU is idle meanwhile; products use all of it. Scores are kept
+in 32 bits, as the kernels keep them, and rounded once, for the product with the values; where all heads share
+keys and values, they are rows of one product.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 An attention with few queries runs on a few multiprocessors, which wait for each piece of its mask. A mask
 that a loop makes once lies in the GPU's memory when the weights of a layer have passed through its cache;
-one that was made just now lies in the cache. On an H100 an attention of PI0's shape takes 72 us with the
-first and 60 us with the second. Kernels calculate pointwise operations next to it anyway, so the mask is
-made again there.
+one that was made just now lies in the cache. Kernels calculate pointwise operations next to it anyway, so
+the mask is made again there.
 
 It is the operation of the program itself that runs again, where it stood, so its bits are the same.
 """
