@@ -8,7 +8,7 @@ from tests.clock import set_costs
 from torch import nn
 
 import rote
-from rote.runtime.engine.ledger import FREE_CALLS, FREE_TRACES, FREE_WRAPPERS, LATE_SHARE, SHARE, Ledger
+from rote.runtime.engine.ledger import FREE_CALLS, FREE_KEYS, FREE_TRACES, FREE_WRAPPERS, LATE_SHARE, SHARE, Ledger
 from rote.runtime.engine.specialization import Specialization
 
 DEAR_S = 30e-3
@@ -254,12 +254,12 @@ def test_keys_that_are_new_in_every_call(device, traced, reason):
     g, x = rote.graph(times), full(1, device)
     for n in range(300):
         assert torch.equal(g(x, n), x * n)
-    assert len(traced) == FREE_TRACES  # none comes twice
+    assert len(traced) == FREE_KEYS  # none comes twice
     why = reason(g, "RT309")
     assert why.message.startswith(
         "tracing may take 3 % of the time of plain calls, and has taken that; args[1] was "
     )
-    assert why.count == 300 - FREE_TRACES and g.report().calls == g.report().eager == 300
+    assert why.count == 300 - FREE_KEYS and g.report().calls == g.report().eager == 300
 
 
 def test_a_key_that_comes_again_is_recorded(device):
@@ -295,7 +295,7 @@ def test_a_reset_forgets_that_keys_were_new(device, traced):
         g(x, n)
     g.reset()
     g(x, -1)
-    assert len(traced) == FREE_TRACES + 1
+    assert len(traced) == FREE_KEYS + 1
 
 
 def test_instances_that_live_for_one_call(device, traced):

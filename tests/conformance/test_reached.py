@@ -180,6 +180,123 @@ def test_it_is_noticed_before_the_call_goes_on_with_copies(device, place):
     assert graphed.report().replayed
 
 
+def test_another_object_where_the_one_lay_that_is_gone(device):
+    """A tensor with the identity and the address of one that shared its argument's memory."""
+    held, memory = [None], torch.zeros(4, device=device)
+
+    def call(x, kind):
+        if bool(kind > 0):
+            x.add_(1)
+            return held[0] * 2
+        return x * 3
+
+    graphed, spare = rote.graph(call), []
+    for number in range(CALLS):
+        held[0] = torch.ones(4, device=device)
+        assert graphed(memory, torch.tensor(-1.0, device=device)).tolist() == [0.0] * 4, number
+    address = None
+    for _ in range(4):
+        x = memory.zero_().as_subclass(torch.Tensor)
+        for _ in range(10000):
+            held[0] = x.view(2, 2)
+            if address in (None, id(held[0])):
+                break
+            spare[:] = [torch.zeros(0) for _ in range(len(spare) % 7 + 1)]
+        address = id(held[0])
+        assert graphed(x, torch.tensor(1.0, device=device)).tolist() == [[2.0, 2.0]] * 2
+
+
+LAST = None
+
+
+def _shaped(x, w):
+    rows = x[x[:, 0] > 0]
+    if len(rows) > 2:
+        rows = rows + 1
+        x.add_(1)
+        return rows.sum() + LAST.sum()  # what no call before has read
+    return getattr(rows, "T") @ w.new_ones(len(rows))  # noqa: B009
+
+
+def _number(x, w):
+    y = x @ w
+    if y.sum().sign().item() > 0:
+        x.mul_(2)
+        return (LAST * y.sum()).relu(), y
+    return y, getattr(x, "shape")  # noqa: B009
+
+
+def _ways(x, w):
+    if bool(x.sum() > 0):
+        x.add_(1)
+        if bool(LAST.sum() > 100):
+            return LAST * 2
+        return LAST - w.sum()
+    return x + 1
+
+
+@pytest.mark.parametrize("function", [_shaped, _number, _ways])
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_arguments_that_are_variables_of_the_module(device, function, grad, seed):
+    """As in a script: code that looks anything up by its name may come to each argument by another way."""
+    global LAST
+    generator, seen = torch.Generator().manual_seed(seed), []
+    inputs = [(torch.randn(4, 3, generator=generator) - 0.7 + (n % 5 == 4)).to(device) for n in range(40)]
+    for graphs in (False, True):
+        called, found = rote.graph(function, keep=True) if graphs else function, []
+        w = torch.ones(3, 2, device=device, requires_grad=grad)
+        for each in inputs:
+            LAST = each.clone()
+            with torch.set_grad_enabled(grad):
+                out = called(LAST, w)
+            parts = out if isinstance(out, tuple) else (out,)
+            flat = [part.tolist() for part in parts if isinstance(part, torch.Tensor)]
+            found.append([flat, LAST.tolist()])
+        seen.append(found)
+    LAST = None
+    assert seen[0] == seen[1]
+    report = called.report()
+    assert grad or function is _number or report.replayed >= 4, called.explain()
+    assert report.replayed + report.recorded + sum(each.count for each in report.reasons) >= len(inputs) - 1
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_an_argument_that_the_module_holds_is_recorded_once(device, grad):
+    """No call reads it there, though code that looks up anything by name might."""
+    global LAST
+    w = torch.ones(3, 2, device=device, requires_grad=grad)
+
+    def function(x, scale):
+        y = x @ w * getattr(scale, "by", 1.0)
+        return y * 2 if (y.sum() > 1e9).item() else y + 1
+
+    graphed, scale, held = rote.graph(function), types.SimpleNamespace(by=2.0), []
+    for _ in range(20):
+        LAST = torch.randn(4, 3, device=device)
+        held.append(LAST)
+        with torch.set_grad_enabled(grad):
+            assert torch.equal(graphed(LAST, scale), function(LAST, scale))
+    LAST = None
+    assert graphed.report().replayed == 18, graphed.explain()
+
+
+def test_what_moves_is_told(device):
+    """A recording that is bound to the memory of its argument does not answer for another one."""
+    owner = Owner()
+
+    def function(x):
+        x.add_(owner.held.sum() * 0)
+        return x * 2
+
+    graphed = rote.graph(function)
+    for number in range(8):
+        owner.held = torch.ones(4, device=device) if number < 4 else owner.held
+        x = owner.held if number % 4 else torch.ones(4, device=device)
+        assert graphed(x).tolist() == [2.0] * 4
+    assert sum(each.count for each in graphed.report().reasons) >= 3
+
+
 def test_a_loader_is_no_state():
     """That of pytest leads to every test of the process."""
     module, loader, held = types.ModuleType("made_here"), Owner(), Owner()
@@ -263,7 +380,7 @@ def test_what_leaves_a_history_is_not_recorded_on_state(device, reason, where):
 
     def call(x):
         count.add_(1)
-        y = (x * weight).sum()
+        y = (x * weight).sum() + 0 * owner.held.sum()
         owner.last = y if where == "attribute" else None
         return y if where == "result" else y.detach()
 

@@ -301,7 +301,8 @@ class Graphed:
             return
         calls = ledger.rest_from_looks() if replays else ledger.rest()
         if calls:
-            self._paths.rest(calls, self._last_reasons, covers=self._looks >= LONG_VAIN)
+            covers = not replays or self._looks >= LONG_VAIN
+            self._paths.rest(calls, self._last_reasons, covers=covers)
 
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType, since: float) -> Any:
         """Find the key of a call, and replay or trace it; PLAINLY or a Timed if it has to run as it is."""
@@ -311,7 +312,7 @@ class Graphed:
             return PLAINLY
         if isinstance(found, Reason):
             return self._count_plainly(found)
-        entry, call = found
+        (entry, call), shapes = found, self._paths.look(args, kwargs)
         self._counts.calls += 1
         if self._strict:
             self._check_strict(entry, call, user_site(caller))
@@ -330,10 +331,10 @@ class Graphed:
             else:
                 self._openings.learn()
             if result.how == REPLAYED and recording is not None and self._is_quick(recording):
-                self._paths.learn(entry, recording, call, (args, kwargs))
+                self._paths.learn(entry, recording, call, shapes)
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
                 spaced = not self._ledger.is_free and not self._keys.any_replays()
-                self._paths.learn_plain(entry, call, self._tally, (args, kwargs), spaced=spaced)
+                self._paths.learn_plain(entry, call, self._tally, shapes, spaced=spaced)
             return value
         except BaseException:
             self._paths.clear()

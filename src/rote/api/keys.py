@@ -24,6 +24,7 @@ from ..runtime.arguments import (
     explain_key,
     family,
     remedy_of_key,
+    told_lengths,
 )
 from ..runtime.engine import Ledger, Specialization, Subject, drop_abandoned
 from .options import Options
@@ -132,9 +133,8 @@ class Keys:
             )
         elif tell and entries:
             remedy = remedy_of_key(next(reversed(entries.values())).key, call)
-            why = reason(
-                rules.NEW_KEY, self._what_differs(call), self._line(call) or user_site(caller), remedy
-            )
+            text = self._what_differs(call) + told_lengths([entry.key for entry in entries.values()], call)
+            why = reason(rules.NEW_KEY, text, self._line(call) or user_site(caller), remedy)
             self._tally.add([why], call.key)
         self._gone, self._opened = None, ""
         entry = entries[call.key] = Specialization(self._subject, call)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
+from torch.nn import Module
 
 from ..hazards.rules import Reason
-from ..runtime.arguments import NOT_MINE, Call, tracing
+from ..runtime.arguments import NOT_MINE, Call, table_of, tracing
 from ..runtime.backends.protocol import Lock
 from ..runtime.engine import PlainPath, Specialization
 from ..runtime.program import PLAINLY, Result, Tally
@@ -29,9 +30,11 @@ MANY = 512
 SPACE = 16
 """Calls that a plain path leaves alone behind one that it answers, where no key replays."""
 
+DEPTH, WIDTH = 3, 4
+"""How far the first tensor in an argument is looked for: so many levels down, among so many members."""
+
 _PLAIN = frozenset({int, float, bool, str})
 Shapes = tuple[Any, ...]
-Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Rest:
@@ -66,35 +69,24 @@ class Rest:
 
 
 class SpacedPath:
-    """A plain path that answers one call, and leaves the next ones alone.
+    """A plain path that answers one call, and leaves the next ones alone, whichever they are.
 
     It takes longer to find out whether a call has the key of the path than to count it. That has to be known
     where another key may replay, and else now and then.
     """
 
-    __slots__ = ("_path", "_rest")
+    __slots__ = ("_path", "_space")
 
-    def __init__(self, path: PlainPath, counts: Counts, reasons: list[Reason]) -> None:
+    def __init__(self, path: PlainPath, space: Rest) -> None:
         self._path = path
-        self._rest = Rest(0, counts, reasons)
+        self._space = space
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """PLAINLY; NOT_MINE for a call of another key that is not left alone."""
-        value = self._rest.call(args, kwargs)
-        if value is NOT_MINE:
-            value = self._path.call(args, kwargs)
-            if value is PLAINLY:
-                self._rest.begin(SPACE)
+        """PLAINLY; NOT_MINE for a call of another key."""
+        value = self._path.call(args, kwargs)
+        if value is PLAINLY:
+            self._space.begin(SPACE)
         return value
-
-    def tell(self) -> int:
-        """The calls that were left alone since the last question."""
-        return self._rest.tell()
-
-    @property
-    def reasons(self) -> list[Reason]:
-        """Why they were."""
-        return self._rest.reasons
 
 
 Path = HotPath | PlainPath | SpacedPath
@@ -117,22 +109,23 @@ class Paths:
     def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
         self.newest: Path | Rest = NOBODY
         self._rest = NOBODY
+        self._behind: Path | Rest = NOBODY  # tried first again when the rest is over
         self.known: tuple[Path, ...] = ()
         self.others: dict[Shapes, Path] = {}
-        self._spaced: list[SpacedPath] = []  # whose calls are to be told
+        self._space: Rest | None = None  # behind a call that a spaced path has answered
         self._lock = lock
         self._counts = counts
         self._sorts = sorts
         self.finish = _finish(weakref.ref(graphed))
 
-    def learn(self, entry: Specialization, variant: Recording, call: Call, given: Given) -> None:
+    def learn(self, entry: Specialization, variant: Recording, call: Call, shapes: Shapes | None) -> None:
         """A call was replayed: the next one like it need not come this way."""
         path = entry.generate(variant, call, self._lock, self._counts, self.finish, sorts=self._sorts)
         if path is not None:
-            self._keep(path, given)
+            self._keep(path, shapes)
 
     def learn_plain(
-        self, entry: Specialization, call: Call, tally: Tally, given: Given, *, spaced: bool
+        self, entry: Specialization, call: Call, tally: Tally, shapes: Shapes | None, *, spaced: bool
     ) -> None:
         """A key runs eagerly: if it does so for good, the next call need not come this way.
 
@@ -140,36 +133,41 @@ class Paths:
             entry: The key.
             call: The call.
             tally: Counts its reasons.
-            given: The arguments as they were given.
+            shapes: What :meth:`look` has said of its arguments.
             spaced: No key replays, so that it does little harm if calls of others are left alone.
         """
         if not PlainPath.possible(entry, call):
             return
         path: Path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
         if spaced:
-            path = SpacedPath(path, self._counts, entry.eager_reasons)
-            self._spaced.append(path)
-        self._keep(path, given)
+            self._space = self._space or Rest(0, self._counts, entry.eager_reasons)
+            path = SpacedPath(path, self._space)
+        self._keep(path, shapes)
+        if spaced and self._space is not None:
+            self.newest = self._space
 
     def rest(self, calls: int, reasons: list[Reason], *, covers: bool = False) -> None:
         """Leave so many calls alone that no hot path answers; with ``covers`` none is asked."""
         self._rest = Rest(calls, self._counts, reasons)
         if covers or (self.newest is NOBODY and not self.others):
-            self.newest = self._rest
+            self._behind, self.newest = self.newest, self._rest
 
     def rested(self) -> list[tuple[list[Reason], int]]:
         """Why calls were left alone, and how many since the last question."""
-        told = [(each.reasons, calls) for each in (self._rest, *self._spaced) if (calls := each.tell())]
-        self._spaced = [each for each in self._spaced if each in self.known or each in self.others.values()]
-        return told
+        rests = (self._rest,) if self._space is None else (self._rest, self._space)
+        return [(each.reasons, calls) for each in rests if (calls := each.tell())]
 
     def end_rest(self) -> None:
         """Look at calls again."""
         if self.newest is self._rest:
-            self.newest = NOBODY
+            self.newest = self._behind
         self._rest = NOBODY
 
-    def _keep(self, path: Path, given: Given) -> None:
+    def look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes | None:
+        """The shapes of arguments before a call changes them; None where somebody would see that."""
+        return None if tracing.get() or function_modes() else shapes_of(args, kwargs)
+
+    def _keep(self, path: Path, shapes: Shapes | None) -> None:
         others = [known for known in self.known if known is not path]
         self.known = (path, *others)[:MOST]
         if len(others) < MOST and not self.others:
@@ -178,18 +176,16 @@ class Paths:
         self.newest = NOBODY
         if len(self.others) >= MANY:
             self.others.clear()
-        args, kwargs = given
-        self.others[shapes_of(args, kwargs)] = path
+        if shapes is not None:
+            self.others[shapes] = path
 
     def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The answer of a path that is not the newest, or NOT_MINE.
-
-        The path for these shapes comes first, but not where somebody would see that shapes are looked at.
-        """
+        """The answer of a path that is not the newest, or NOT_MINE; the path for these shapes comes first."""
         paths = self.known[1:] if self.known and self.newest is self.known[0] else self.known
-        if self.others and not tracing.get() and not function_modes():
-            path = self.others.get(shapes_of(args, kwargs))
-            paths = paths if path is None else (path, *paths)
+        if self.others and (shapes := self.look(args, kwargs)) is not None:
+            path = self.others.get(shapes)
+            # Where none is known by these shapes, all are of others but for one that was learned just now.
+            paths = paths[:1] if path is None else (path, *paths)
         for path in paths:
             value = path.call(args, kwargs)
             if value is not NOT_MINE:
@@ -198,19 +194,40 @@ class Paths:
 
     def clear(self) -> None:
         """The general path did more than replay."""
-        self.newest, self._rest, self.known = NOBODY, NOBODY, ()
+        self.newest, self._behind, self._rest, self.known = NOBODY, NOBODY, NOBODY, ()
         self.others.clear()
 
 
 def shapes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-    """Shapes of tensors and plain values: enough to guess the path of a call, which looks at all itself."""
+    """Shapes of tensors and plain values: enough to guess the path of a call, which looks at all itself.
+
+    Of a container or an object it is the shape of the first tensor in it: states that grow, grow together.
+    """
     given = (*args, *kwargs.values()) if kwargs else args
     return tuple(
         [
-            value.shape if type(value) is Tensor else value if type(value) in _PLAIN else None
+            value.shape if type(value) is Tensor else value if type(value) in _PLAIN else _shape_in(value)
             for value in given
         ]
     )
+
+
+def _shape_in(value: Any, depth: int = DEPTH) -> Any:
+    """The shape of the first tensor in a container or an object, and how many members the container has."""
+    kind = type(value)
+    if kind is dict or kind is list or kind is tuple:
+        parts, count = value.values() if kind is dict else value, len(value)
+    elif value is None or issubclass(kind, Module):
+        return None
+    else:
+        parts, count = (table_of(value) or {}).values(), 0
+    for part, _ in zip(parts, range(WIDTH), strict=False):
+        if type(part) is Tensor:
+            return count, part.shape
+        found = _shape_in(part, depth - 1) if depth and type(part) not in _PLAIN else None
+        if found is not None:
+            return count, found
+    return count or None
 
 
 def _finish(graphed: weakref.ref[Graphed]) -> Callable[[Specialization, Result], Any]:

@@ -12,6 +12,7 @@ from tests.clock import COSTS
 from rote.runtime.engine.ledger import (
     EARLY_CALLS,
     FREE_CALLS,
+    FREE_KEYS,
     FREE_PART_TRACES,
     FREE_TRACES,
     FREE_WRAPPERS,
@@ -158,6 +159,21 @@ def test_a_key_has_to_come_twice_once_nothing_is_free():
     for key in range(100, 100 + REMEMBERED):
         assert not ledger.admits(key)
     assert not ledger.admits(2)  # forgotten for the others
+
+
+def test_keys_that_came_are_recorded_before_others_are_observed():
+    """As many lengths as a prompt has, and the same ones in the next prompt."""
+    ledger, known, recorded = Ledger(), set(), set()
+    for key in [*range(20)] * 2:
+        if key in known and ledger.allows():
+            ledger.add_trace(TRACED_S, recorded=True)
+            recorded.add(key)
+        elif key not in known and ledger.admits(key):
+            ledger.add_trace(TRACED_S, recorded=False)
+            known.add(key)
+        else:
+            ledger.add_plain(PLAIN_S)
+    assert recorded == set(range(FREE_KEYS)) and len(known) == FREE_TRACES
 
 
 def test_a_rest_lasts_until_the_next_traced_call_is_paid_for():

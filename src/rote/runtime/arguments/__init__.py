@@ -40,8 +40,10 @@ from .key import (
     family,
     is_known_by_identity,
     is_plain,
+    lengths_of,
     overlaps,
     remedy_of_key,
+    told_lengths,
 )
 from .leaves import Spec, containers, filled, flatten, has_branches, is_mutable, paths, repeated, unflatten
 from .opened import (

@@ -69,8 +69,11 @@ class Marking:
             )
         if isinstance(value, tuple) and is_named(kind):
             return self._replaced(value, [*value], kind._make)  # pyright: ignore[reportAttributeAccessIssue]
+        if not self._is_outside(value) and is_output(value):  # an argument in it is handed out as itself
+            names, parts = members.keys(value), [*members.values(value)]
+            return self._replaced(value, parts, lambda marked: kind(**dict(zip(names, marked, strict=True))))
         opening = self._opening(kind)
-        if opening is None or self._is_outside(value) or is_output(value):
+        if opening is None or self._is_outside(value):
             return value
         if id(value) not in self._marked:
             self._marked[id(value)] = value  # as long as it is looked into, for it may contain itself

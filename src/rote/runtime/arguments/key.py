@@ -454,6 +454,21 @@ def family(key: Key) -> Key | None:
     return key._replace(tokens=tuple([token[:1] if token[0] == PARAMETER else token for token in key.tokens]))
 
 
+def lengths_of(key: Key) -> Key | None:
+    """What calls have in common that differ in the sizes of tensors inside containers and objects alone.
+
+    Such are the steps of a loop over states that grow. None where there is no such tensor.
+    """
+    inside = [name.count("[") + name.count(".") > 1 for name in _names(key.spec)]
+    if len(inside) != len(key.tokens):
+        return None
+    tokens = [
+        (len(token[0]), *token[2:]) if deep and isinstance(token[0], torch.Size) else token
+        for deep, token in zip(inside, key.tokens, strict=True)
+    ]
+    return key._replace(tokens=tuple(tokens)) if tuple(tokens) != key.tokens else None
+
+
 def _explain_state(was: tuple[Any, ...], now: tuple[Any, ...]) -> str | None:
     """What differs in the random generators outside, unless it is which of them are one."""
     before, after = (
@@ -486,13 +501,43 @@ def remedy_of_key(was: Key, call: Call) -> str:
         return ""
     before, after = was.tokens[at], call.key.tokens[at]
     if isinstance(before[0], torch.Size):
-        return ""
+        return _GROWS if _grown_axis(before[0], after[0]) is not None and lengths_of(call.key) else ""
     if before[0] in (int, float, complex) and after[0] is before[0]:
         return "Call with it during the warm-up; a number that often changes is better passed as a tensor."
     if call.inputs and before[0] == after[0] == PARAMETER:
         return MOVED_PARAMETER
     return ONE_OBJECT if _show(before) == _show(after) else ""
 
+
+def _grown_axis(before: torch.Size, after: Any) -> int | None:
+    """The axis along which one shape differs from another; None if it is not one axis."""
+    if not isinstance(after, torch.Size) or len(before) != len(after):
+        return None
+    found = [axis for axis, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
+    return found[0] if len(found) == 1 else None
+
+
+def told_lengths(known: Iterable[Key], call: Call) -> str:
+    """How many sizes of a state that grows have keys of their own, and what one size for all would bring."""
+    common, sizes = lengths_of(call.key), dict[int, set[int]]()
+    alike = [key for key in known if lengths_of(key) == common] if common is not None else []
+    for key in alike:
+        at = differing_leaf(key, call)
+        axis = _grown_axis(key.tokens[at][0], call.key.tokens[at][0]) if at is not None else None
+        if at is not None and axis is not None:
+            sizes.setdefault(at, {call.key.tokens[at][0][axis]}).add(key.tokens[at][0][axis])
+    if not sizes:
+        return ""
+    at, met = max(sizes.items(), key=lambda item: len(item[1]))
+    lengths = f"{len(met)} lengths of it from {min(met)} to {max(met)}"
+    return f"; {lengths} have keys of their own, and padded to one they would share one recording"
+
+
+_GROWS = (
+    "Each length is recorded once it has come again. In memory of the largest size, with a mask and a "
+    "position (StaticCache in transformers), all lengths share one recording."
+)
+"""What to do about a state that grows."""
 
 MOVED_PARAMETER = "Update it in place (copy_). Modules that share compiled code have a recording each."
 """What to do about a parameter of compiled code that is another one."""

@@ -260,6 +260,7 @@ class Openings:
         self._fixed: set[tuple[Any, int]] = set()
         self._read: dict[type, set[str] | None] = {}
         self._inner: set[type] = set()
+        self._filled: set[type] = set()
         self._met: dict[type, dict[int, Callable[[], Any]]] = {}
 
     def may_open(self, kind: type) -> bool:
@@ -278,6 +279,13 @@ class Openings:
             self._read[kind] = None
         elif known is not None:
             known.add(name)
+
+    def fill(self, kind: type) -> None:
+        """A call has left tensors in an instance that it reads there: each call finds others.
+
+        As attributes under guard they keep each call from being recorded. As leaves they are arguments.
+        """
+        self._filled.add(kind)
 
     def meet(self, values: list[Any]) -> bool:
         """Objects come that are in no key; returns whether that opens a class.
@@ -299,11 +307,14 @@ class Openings:
             earlier[id(value)] = _reference(value)
         if not fresh:
             return False
-        for kind in fresh:
-            del self._met[kind]
-        more = {*fresh, *(each for each in self._inner if self.may_open(each))}
-        self.open = {**self.open, **{kind: opening_of(kind, self._read.get(kind, set())) for kind in more}}
+        self._open(fresh)
         return True
+
+    def _open(self, fresh: Iterable[type]) -> None:
+        for kind in fresh:
+            self._met.pop(kind, None)
+        more = {each for each in (*fresh, *self._inner) if self.may_open(each)}
+        self.open = {**self.open, **{kind: opening_of(kind, self._read.get(kind, set())) for kind in more}}
 
     def meet_in(
         self, place: GeneratorPlace, address: tuple[str, int, Any], generator: torch.Generator
@@ -337,7 +348,10 @@ class Openings:
         self.numbers[spec] = self.numbers.get(spec, frozenset()).difference(leaves)
 
     def learn(self) -> None:
-        """A call is over: the attributes it read of open classes are leaves from the next one on."""
+        """A call is over: what it showed of classes is in the key of the next one."""
+        if filled := self._filled - self.open.keys():
+            self._open(filled)
+        self._filled.clear()
         for kind, opening in self.open.items():
             names = self._read.get(kind, set())
             if not all([opening.has(name) for name in (names if names is not None else (None,))]):
@@ -362,5 +376,5 @@ class Openings:
         self.places.clear()
         self.numbers.clear()
         self._fixed.clear()
-        for each in (self.closed, self._read, self._inner, self._met):
+        for each in (self.closed, self._read, self._inner, self._filled, self._met):
             each.clear()

@@ -74,6 +74,7 @@ class Plan:
         capture: What the call records into, if anything may be recorded.
         follow: Follow a path that has just been replayed.
         path: Values along it.
+        careful: Code that has not run yet may come to read memory of an argument: it does not run on copies.
         watch: The gradient slots before the call, weakly.
         meet: Called with each tensor made outside, before the call changes its gradient slot.
         min_segment: Operations that a segment must have.
@@ -92,6 +93,7 @@ class Plan:
     capture: OpenCapture | None = None
     follow: bool = False
     path: Sequence[Any] = ()
+    careful: bool = False
     watch: weakref.ref[GradientWatch] | None = None
     meet: Callable[[torch.Tensor], None] = lambda tensor: None
     min_segment: int = 0
@@ -355,15 +357,17 @@ class TracedCall:
             self._hooks.settings, list(tracer.reads.lines),
         )  # fmt: skip
 
-    def _tracer(self, follow: bool, path: Sequence[Any], stop: Stop | None) -> Tracer:
+    def _tracer(
+        self, follow: bool, path: Sequence[Any], stop: Stop | None, *, records: bool = True
+    ) -> Tracer:
         storages = StorageTable(self._plan.root.looks, self._plan.meet)
         for index, start in named_inputs(self._call, self._leaves):
             storages.add_input(index, self._leaves[index], start)
         plan = self._plan
         cursor = Cursor(
-            plan.root, storages, plan.backend.device, self._tape, plan.warmup,
+            plan.root, storages, plan.backend.device, self._tape if records else None, plan.warmup,
             follow=follow, stop=stop, watch=plan.watch, least=plan.min_segment,
-            resolves=plan.numbers is not None and not plan.numbers.follows,
+            resolves=plan.numbers is not None and not plan.numbers.follows, careful=plan.careful and records,
         )  # fmt: skip
         stands = plan.stands.by_number if plan.stands is not None else {}
         known = self._call.generators()
@@ -375,6 +379,8 @@ class TracedCall:
 
     def _restart(self, tracer: Tracer) -> Tracer:
         """Follow what has run, then record, or run eagerly once the capture has failed for good."""
+        if tracer.cursor.strayed:
+            return self._go_on_in_place(tracer)
         tape = tracer.cursor.recorder
         tape.abort(tracer.cursor)
         if tape.failure is not None and self._failed is None:
@@ -392,6 +398,17 @@ class TracedCall:
             tape.start(point.node)
             return self._tracer(False, [], None)
         return self._tracer(True, tracer.cursor.path[: point.depth], Stop(point.node, point.index))
+
+    def _go_on_in_place(self, tracer: Tracer) -> Tracer:
+        """Follow what has run, on the caller's own tensors; what comes then is not recorded."""
+        call, cursor, inputs = self._call, tracer.cursor, self._inputs
+        if inputs is not None:
+            written = inputs.written | tracer.writes.inputs
+            self._inputs = inputs.writing(written).hand_over(call.leaves)
+        self._run_on(call.leaves)
+        again = self._tracer(True, cursor.path, Stop(cursor.node, 0), records=False)
+        again.cursor.unseen = cursor.unseen
+        return again
 
     def _short_of_memory(self, tape: SegmentTape, text: str) -> None:
         """The open segment is gone: try again with more room, but once only."""

@@ -8,7 +8,7 @@ recording that uses arguments in place is asked before one that copies them. Wha
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -17,7 +17,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call
 from ..capture import Observation, parameters_of
-from ..conditions import abandoned, tensors_by_memory
+from ..conditions import abandoned
 from ..program import (
     BUFFER,
     PLACES,
@@ -26,7 +26,6 @@ from ..program import (
     Spot,
     group_members,
     moved_reasons,
-    placeable,
     shared_groups,
     sharing_reasons,
 )
@@ -80,17 +79,25 @@ class Choice:
 
     def against(self, call: Call) -> list[Reason]:
         """Why the recordings whose state is the present one do not answer a call."""
-        for recording in self._recordings:
-            if recording.recorded and not recording.busy and recording.holds():
-                lost = [spot for spot in recording.spots if not spot.holds(call.leaves)]
-                found = moved_reasons(call, lost, None) or sharing_reasons(call, recording.shared(call), None)
-                if found:
-                    return found
+        found = self.moved(call, None)
+        if found:
+            return found
         pending = sum(recording.busy for recording in self._recordings)
         if not pending:
             return [reason(rules.NOT_YET, "no recording for this state yet")]
         text = f"{pending} results of this key are alive and their backward has not run"
         return [reason(rules.BACKWARD_PENDING, text)]
+
+    def moved(self, call: Call, site: Site | None) -> list[Reason]:
+        """The arguments that keep a recording of the present state from answering a call."""
+        for recording in self._recordings:
+            if recording.recorded and not recording.busy and recording.holds():
+                lost = [spot for spot in recording.spots if not spot.holds(call.leaves)]
+                found = moved_reasons(call, lost, site)
+                found = found or sharing_reasons(call, recording.shared(call), site)
+                if found:
+                    return found
+        return []
 
     def _sharing(self, call: Call, site: Site) -> list[Reason]:
         """Whether a recording would answer but for an argument that shares memory with state."""
@@ -203,51 +210,17 @@ def keeps_values(recording: Recording) -> bool:
     return recording.keeps_graph or any(node.effects_key for node in recording.root.walk())
 
 
-class Shared(NamedTuple):
-    """Arguments over one memory that is state as well.
+def shared_with(recording: Recording, call: Call, tensors: dict[int, torch.Tensor]) -> list[int]:
+    """The arguments that would be copied and share memory with tensors outside, as these are now.
 
-    Attributes:
-        members: Their numbers among the leaves.
-        state: A tensor on that memory that the callable can reach.
+    Args:
+        recording: What is about to run on copies.
+        call: The call.
+        tensors: Tensors outside, by the handle of their storage.
     """
-
-    members: list[int]
-    state: torch.Tensor
-
-    def is_placeable(self, call: Call) -> bool:
-        """Whether they can be used in place."""
-        return placeable([call.leaves[member] for member in self.members])
-
-
-def shared_now(recording: Recording, call: Call, reached: Iterable[Any]) -> list[Shared]:
-    """The arguments that would be copied and share memory with state, as it is now.
-
-    What :meth:`Recording.fits` knows was true when the guard was made. A tensor that the recording does not
-    touch may have been rebound to other memory since (``.data = ...``), which no guard watches. That matters
-    where Python is about to run on copies of the arguments.
-    """
-    state = reachable(tensors_by_memory(reached), parameters_of(call), recording.guard.watch())
+    state = reachable(tensors, parameters_of(call), recording.guard.watch())
     in_place = {spot.members[0] for spot in recording.spots}
-    groups = [members for members in shared_groups(call, state) if members[0] not in in_place]
-    return [Shared(members, state[_handle(call, members[0])]) for members in groups]
-
-
-def _handle(call: Call, member: int) -> int:
-    handle: int = call.leaves[member].untyped_storage()._cdata
-    return handle
-
-
-def bind_as_well(recording: Recording, call: Call, shared: Iterable[Shared], site: Site) -> None:
-    """Before a recording: these arguments are used where they lie.
-
-    No call has read state there, or they were bound already. But Python runs once more, and what it may come
-    to read shares their memory, so it runs on them and not on copies.
-    """
-    accesses, spots = recording.accesses, list[Spot]()
-    for members, state in shared:
-        spots.append(Spot.of(members, call.leaves, BUFFER))
-        accesses.note_external(state, site, written=members[0] in accesses.written)
-    recording.use_in_place((*recording.bound, *spots))
+    return [members[0] for members in shared_groups(call, state) if members[0] not in in_place]
 
 
 def bind(
@@ -274,7 +247,7 @@ def bind(
         if not depends and (not guesses.enabled or members[0] in guesses.missed):
             continue
         bound.append(Spot.of(members, call.leaves, BUFFER))
-        handle = _handle(call, members[0])
+        handle = call.leaves[members[0]].untyped_storage()._cdata
         accesses.note_external(state[handle], site, written=members[0] in observed.writes.inputs)
     return tuple(bound)
 

@@ -20,8 +20,10 @@ for a day.
 then ran plainly, costs the time until it was left alone. A call is traced if the next one like it is paid
 for, so the bound holds at any time, and not only in the end.
 
-**What a new key needs.** Once nothing is free, a key has to come twice before it is traced. Else keys that
-never come again would spend what is earned, and keys that do would wait.
+**What a new key needs.** Once half of what is free is spent, a key has to come twice before it is traced, and
+once nothing is free, the call that records it has to be paid for, too. Else keys that never come again would
+spend what is earned, and those that do come again, such as the lengths of a state that grows, would be
+observed, each of them, and none be recorded.
 
 **Rests.** To find out that a call is not to be traced takes tens of microseconds. So where nothing is
 replayed, calls are left alone until they have earned the next look and the next traced call; where something
@@ -51,6 +53,9 @@ from collections import OrderedDict
 FREE_CALLS = 50
 FREE_TRACES = 16
 """Traced calls in a row that record nothing, while they are free."""
+
+FREE_KEYS = FREE_TRACES // 2
+"""How many of these are for keys that come for the first time."""
 
 FREE_WRAPPERS = 64
 """Wrappers that share a ledger, and add to what is free."""
@@ -230,14 +235,15 @@ class Ledger:
 
         The key comes as its hash. If two keys have the same hash, one is traced too soon.
         """
-        if self._is_free():
+        free = self._is_free()
+        if free and (self._is_part or not self.bounded or self._in_vain < FREE_KEYS + self._wrappers - 1):
             return True
         if key not in self._met:
             self._met[key] = None
             if len(self._met) > REMEMBERED:
                 self._met.popitem(last=False)
             return False
-        if not self.allows():
+        if not (free or (self.allows() and self._means.earned_s >= 2 * self._trace_s)):
             return False
         del self._met[key]
         return True

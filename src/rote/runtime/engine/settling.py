@@ -451,7 +451,7 @@ class Settling:
     def _agreed(self, recording: Recording, value: Any, guards: list[Reason]) -> Answer:
         key, plan, observed = self._key, self._plan, self._observed
         recording.know(self._what_is_known())
-        for node in observed.nodes:
+        for node in observed.nodes if not self._strayed else ():  # what it has read there nobody knows
             node.seen += 1
         self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
         if observed.unseen is not None:

@@ -26,7 +26,7 @@ from ..arguments import OPAQUE, Call, describe_key, device_of
 from ..autograd.graph import GradientWalk
 from ..backends.protocol import Backend, Lock, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
-from ..conditions import ChangingNumbers, named_in, reached
+from ..conditions import ChangingNumbers, named_in, reached, tensors_by_memory
 from ..memory import Holding
 from ..numbers import TrackedNumbers
 from ..optimize import Before, improve
@@ -45,8 +45,9 @@ from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
 from ..recording import FIRST_TIER, Node, Recording, RecordingMemory
 from ..replay import Counting, HotPath, KeyCounts, Replayed, raised, replay, result_of
+from ..state import look_again
 from .answer import Answer
-from .choice import Choice, bind_as_well, drop_abandoned, keeps_values, may_track, shared_now
+from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_with
 from .guard_reasons import guard_reasons, strict_reasons
 from .opening import Refused, extend, prepare
 from .settling import Settling
@@ -253,16 +254,17 @@ class Specialization:
         recording.stray()
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
+        # Another way may compute other things of the numbers that change: nothing is learned.
         computes = recording.computation is not None
-        if shared_now(recording, call, self.reach(call)):
-            inputs = inputs.hand_over(call.leaves)
-        elif computes:  # another way may compute other things of the numbers that change: nothing is learned
-            child = None
-        elif child is not None and child.seen >= self.limits.warmup and child.complete:
+        numbers, careful = recording.follow_numbers(follows=False), self._reached(recording, call)
+        known = child is not None and child.seen >= self.limits.warmup and child.complete
+        if known and not computes and not self._read_of(recording, call, careful):
             capture = extend(memory, recording, call)
+        elif careful:
+            inputs = inputs.hand_over(call.leaves)
         plan = Plan(
             recording.root, self.limits.warmup, self.prepare(call), inputs, memory.stands, capture,
-            follow=True, path=done.path, numbers=recording.follow_numbers(follows=False),
+            follow=True, path=done.path, careful=bool(careful), numbers=numbers,
         )  # fmt: skip
         if not computes:
             return self._execute(recording, call, plan, site, [])
@@ -304,14 +306,13 @@ class Specialization:
             recording.count_stray()
             return self._compute_plainly(recording, call, plan, site, found)
         if recording is not None and recording.root.seen >= warmup:
-            shared = shared_now(recording, call, self.reach(call)) if recording.depends_on_sharing else []
-            if all([each.is_placeable(call) for each in shared]):
-                bind_as_well(recording, call, shared, site)
+            careful = self._reached(recording, call) if recording.depends_on_sharing else []
+            shared = self._read_of(recording, call, careful)
+            if not shared:
                 numbers = recording.follow_numbers(follows=True)
-                plan = Plan(recording.root, warmup, backend, numbers=numbers)
+                plan = Plan(recording.root, warmup, backend, numbers=numbers, careful=bool(careful))
                 return self._record(recording, plan, call, site, found)
-            first = [each.members[0] for each in shared]
-            recording, found = None, [*found, *sharing_reasons(call, first, site)]
+            recording, found = None, [*found, *sharing_reasons(call, shared, site)]
         root = recording.root if recording is not None else Node()
         numbers = self._changing_numbers(backend, call) if recording is None else None
         if call.changing and numbers is None:
@@ -359,7 +360,9 @@ class Specialization:
     def _execute(
         self, recording: Recording | None, call: Call, plan: Plan, site: Site, found: list[Reason]
     ) -> Answer:
-        guards = found or (self._guard_reasons(site) if recording is None else [])
+        guards = found
+        if recording is None and not found:
+            guards = self._guard_reasons(site) or self.choice.moved(call, site)
         if guards:
             self.last_mismatch = guards[0]
             drop_abandoned([self.choice])
@@ -376,12 +379,24 @@ class Specialization:
         except BaseException:
             self._ledger.add_trace(perf_counter() - began, recorded=False)
             raise
+        if answer.how == EAGER and not answer.reasons:
+            answer = replace(answer, reasons=self._still_learning(recording, plan, site))
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
         computes = answer.recording is not None and answer.recording.computation is not None
         if answer.how == RECORDED and answer.recording is not None and self.limits.exact and not computes:
             answer.recording.improve_at(answer.recording.replays + FIRST_TIER)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
+
+    def _still_learning(self, recording: Recording | None, plan: Plan, site: Site) -> list[Reason]:
+        """Why a call was traced of which nothing was new; none for the first calls of a state."""
+        if recording is None:  # the one that was observed before was not as others
+            return self._last_reasons
+        return (
+            [reason(rules.NOT_YET, "this way through the call is not recorded yet", site)]
+            if plan.follow
+            else []
+        )
 
     def _learn(
         self, recording: Recording | None, call: Call, plan: Plan, site: Site, guards: list[Reason]
@@ -512,6 +527,17 @@ class Specialization:
         leaves = zip(call.leaves, call.kinds, strict=True)
         opaque = [leaf for leaf, kind in leaves if kind == OPAQUE or isinstance(leaf, (FunctionType, type))]
         return reached([*self._outside(), *opaque])
+
+    def _reached(self, recording: Recording, call: Call) -> list[int]:
+        """The arguments whose memory Python may come to, if it goes where no call has been."""
+        return shared_with(recording, call, tensors_by_memory(self.reach(call)))
+
+    def _read_of(self, recording: Recording, call: Call, reached: list[int]) -> list[int]:
+        """Those on whose memory lies what known calls read outside, as it is now."""
+        if not reached:
+            return []
+        now = look_again(recording.reads, self.executed, {}).snapshot
+        return shared_with(recording, call, now.by_memory())
 
     def _outside(self) -> list[Any]:
         ran = list(self.executed.globals.items())

@@ -6,6 +6,7 @@ the same clock, the same verdict.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from time import perf_counter
 from types import FrameType
@@ -15,8 +16,8 @@ import torch
 
 from ...base import user_site
 from ...hazards import rules
-from ...hazards.rules import reason
-from ..arguments import NOT_MINE, Admission, Call
+from ...hazards.rules import Reason, reason
+from ..arguments import NOT_MINE, Admission, Call, lengths_of
 from ..backends.protocol import Backend
 from ..program import REPLAYED, Result, Tally, saving_is_hooked, tells_passes
 from ..recording import Recording
@@ -62,6 +63,49 @@ class Timed:
         return value
 
 
+class _Lengths:
+    """Keys that differ in the lengths of states alone, and take about as long: one contest for all of them.
+
+    Each of them comes once for each prompt. By itself it would be compared when sixty prompts are over.
+
+    Attributes:
+        contest: The rounds.
+        entries: The keys.
+        lost: Why all of them run plainly.
+    """
+
+    def __init__(self) -> None:
+        self.contest = Contest()
+        self.entries = weakref.WeakSet[Specialization]()
+        self.lost: Reason | None = None
+        self._due = FIRST_ROUND
+
+    def _recordings(self) -> list[Recording]:
+        found = [recording for entry in self.entries for recording in entry.recordings]
+        return [recording for recording in found if recording.recorded]
+
+    @property
+    def replays(self) -> int:
+        """Replays of all of them."""
+        return sum([recording.replays for recording in self._recordings()])
+
+    def join(self, entry: Specialization) -> None:
+        """A key belongs to them; so do recordings that it has got since."""
+        self.entries.add(entry)
+        fresh = [each for each in entry.recordings if each.recorded and each.contest is not self.contest]
+        for recording in fresh:
+            recording.join(self.contest)
+        if fresh:
+            self.compare_at(self._due)
+
+    def compare_at(self, replays: int) -> None:
+        """After so many replays of all of them the contest goes on, with whichever comes."""
+        self._due, recordings = replays, self._recordings()
+        share = max(replays - self.replays, 0) // max(len(recordings), 1)
+        for recording in recordings:
+            recording.compare_at(NEVER if replays == NEVER else recording.replays + share)
+
+
 class Umpire:
     """Makes the timed calls of one wrapper."""
 
@@ -70,6 +114,8 @@ class Umpire:
         self._tally = tally
         self._finish = finish
         self._has_lost = False  # a key runs plainly since it is faster
+        self._lengths: dict[Any, _Lengths] = {}
+        self._met = weakref.WeakKeyDictionary[Specialization, _Lengths | None]()
 
     def run(
         self,
@@ -93,6 +139,9 @@ class Umpire:
         Returns:
             The value, or a :class:`Timed` or WARMING. NOT_MINE if this is a call like any other.
         """
+        lengths = self._lengths_of(entry)
+        if lengths is not None and lengths.lost is not None and entry.life.state is not State.EAGER:
+            entry.give_up(LifeEvent.LOST, lengths.lost)
         if self._has_lost:  # another key is likely to lose as well
             for recording in entry.recordings:
                 recording.hurry(EARLY_ROUND)
@@ -104,15 +153,17 @@ class Umpire:
             return NOT_MINE
         if recording.replays < recording.compared:
             return self._compare_tiers(entry, recording, call, caller, spent)
-        contest = recording.contest
-        turn, due = contest.turn(recording.replays, walks=_is_walked(entry))
-        recording.compare_at(due)
+        contest, replays = recording.contest, recording.replays if lengths is None else lengths.replays
+        turn, due = contest.turn(replays, walks=_is_walked(entry))
+        (recording if lengths is None else lengths).compare_at(due)
         if contest.figures is not None:
             entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
         if turn is Turn.LOST:
-            text = f"{contest.figures}, so the key runs plainly"
+            why = reason(rules.SLOWER, f"{contest.figures}, so the key runs plainly", user_site(caller))
             self._has_lost = True
-            entry.give_up(LifeEvent.LOST, reason(rules.SLOWER, text, user_site(caller)))
+            if lengths is not None:
+                lengths.lost = why
+            entry.give_up(LifeEvent.LOST, why)
         elif turn is Turn.REPLAY:
             return self._replay(entry, recording, call, args, kwargs, caller, spent)
         elif turn in (Turn.WARM, Turn.PLAIN):
@@ -126,6 +177,16 @@ class Umpire:
             told_apart = Admission.possible(call) or entry.counts.calls >= MOST_CALLS * self._counts.calls
             return Timed(contest, backend, upstream, 0.0 if told_apart else spent)
         return NOT_MINE
+
+    def _lengths_of(self, entry: Specialization) -> _Lengths | None:
+        """The keys that one belongs to, if there are any."""
+        if entry not in self._met:
+            common = None if entry.limits.keep else lengths_of(entry.key)
+            self._met[entry] = self._lengths.setdefault(common, _Lengths()) if common is not None else None
+        found = self._met[entry]
+        if found is not None:
+            found.join(entry)
+        return found
 
     def _compare_tiers(
         self, entry: Specialization, recording: Recording, call: Call, caller: FrameType, spent: float

@@ -203,6 +203,10 @@ class Recording:
         """A capture begins, into this memory; None while there is none yet."""
         self.memory = memory
 
+    def join(self, contest: Contest) -> None:
+        """Its replays are timed with those of other recordings."""
+        self.contest = contest
+
     def hurry(self, replays: int) -> None:
         """Have the first comparison with plain calls after so many replays."""
         if self.compared == FIRST_ROUND and self.replays < FIRST_ROUND:

@@ -59,6 +59,14 @@ class Names(dict[int, tuple[int, str]]):
             parts.append(part)
         return _OF_TABLES.sub(r".\1", "".join(reversed(parts))).removeprefix(".")
 
+    def owners(self, owner: int) -> Iterator[int]:
+        """The identity of an object, and of those through which it was found."""
+        for _ in range(_DEPTH):
+            if not owner:
+                return
+            yield owner
+            owner = self.get(owner, (0, ""))[0]
+
 
 class Read(NamedTuple):
     """One slot that a call has read, with its value.

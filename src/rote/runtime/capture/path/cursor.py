@@ -21,7 +21,7 @@ from ...backends.protocol import OWNING, Aliases
 from ...program import GradientWatch, Operation, StorageTable, first_difference
 from ...program import operations as ops
 from ...recording import Node
-from .tape import SegmentTape
+from .tape import RestartError, SegmentTape
 from .unseen import UnseenValue
 
 
@@ -55,6 +55,7 @@ class Cursor:
         watch: The gradient slots before the call, weakly, since they keep parameters.
         least: Operations that a segment must have.
         resolves: What earlier calls have computed of numbers that change is compared as it is in this call.
+        careful: Where a recorded call comes to a stretch that is not known, it starts again.
 
     Attributes:
         node: The current stretch of the call.
@@ -66,6 +67,7 @@ class Cursor:
         difference: What no earlier call had done.
         unseen: The first value that the host has read and no earlier call had.
         blockers: Why nothing of this call can be kept.
+        strayed: Such a stretch was met.
         left: Whether all gradients had left their slots when the host first read a value or a shape.
     """
 
@@ -82,6 +84,7 @@ class Cursor:
         watch: weakref.ref[GradientWatch] | None,
         least: int = 0,
         resolves: bool = False,
+        careful: bool = False,
     ) -> None:
         self.node = root
         self.index = 0
@@ -101,6 +104,8 @@ class Cursor:
         self._watch = watch
         self._least = least
         self._resolves = resolves
+        self._careful = careful
+        self.strayed = False
         self._short: frozenset[int] = frozenset()
         self.mode = Mode.FOLLOW if follow else self._next_mode()
         if follow:
@@ -155,6 +160,17 @@ class Cursor:
             self.node.arrivals = arrivals
         self._look_for_short()
         self.recorder.start(self.node)
+
+    def stray(self) -> None:
+        """A recorded call has come to a stretch that is not known well enough to be recorded.
+
+        Raises:
+            RestartError: It must not go on on copies of the arguments.
+        """
+        if self._careful:
+            self.strayed = True
+            raise RestartError("code that has not run yet is not run on copies of the arguments")
+        self.node.arrivals = []
 
     def _look_for_short(self) -> None:
         """Before a stretch is recorded: which of its segments are too short to be worth a graph."""

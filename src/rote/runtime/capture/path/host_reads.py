@@ -81,7 +81,7 @@ class HostReads:
         node.arrivals += [tensor.detach() for tensor in parts[known:]]
         cursor.go_on()
         if cursor.mode is not Mode.RECORD:
-            node.arrivals = []
+            cursor.stray()
         return out
 
     def _edge(self, operation: Operation, out: Any, shaped: bool) -> tuple[Any, list[torch.Tensor]]:
@@ -110,6 +110,8 @@ class HostReads:
         else:
             out = result_along(value, tensors) if shaped else value_of(value)
         cursor.check_stop()
+        if cursor.mode is Mode.OBSERVE:
+            cursor.node.arrivals = []
         return out
 
     def _leave(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:

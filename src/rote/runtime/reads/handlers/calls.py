@@ -278,7 +278,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             change(trace, owner)
         for each in given:
             # An argument that is only stored is not compared, so its identity does not matter.
-            if name not in _KEEPING or identity(each) not in trace.given.objects:
+            stores = name in _KEEPING and each is given[-1]
+            if not stores or identity(each) not in trace.given.objects:
                 content(trace, each, inside=False)
     elif row == "argument" and given:
         for each in given:

@@ -7,7 +7,7 @@ write to an argument is an effect; a replay repeats it on the arguments of its o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -144,6 +144,12 @@ class Given:
         """All members of an object that is a container are in the key, where its class is opened."""
         if isinstance(value, (dict, list)):
             self._containers.add(identity(value))
+
+    def fills(self, owners: Iterable[int]) -> None:
+        """The call leaves tensors in the first of some objects; each was found in the one after it."""
+        for which in owners:
+            if (kind := self.watched.get(which)) is not None:
+                self._openings.fill(kind)
 
     def lacks(self, name: str) -> bool:
         """Note that a tensor lacks an attribute; returns whether keys say so, now or later."""

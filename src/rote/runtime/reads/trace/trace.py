@@ -1116,6 +1116,8 @@ class Trace:
 
     def _effect(self, each: _Written, suffix: str, was: Any, now: Any) -> Effect:
         number = self.given.branch(each.container)
+        if number is None and _has_tensors(each.now() if each.kind else contents(each.container)):
+            self.given.fills(self._names.owners(each.owner))
         path = self._names.path(each.owner, suffix)
         name = path if number is None else self.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
@@ -1209,6 +1211,13 @@ def contents(value: Any) -> Any:
     if issubclass(type(value), (list, tuple, set, frozenset)) or type(value).__name__ == "deque":
         return members.keys(value)
     return mark(value)
+
+
+def _has_tensors(value: Any, depth: int = 2) -> bool:
+    """Whether something is a tensor, or a tuple or a list in which there is one not far down."""
+    if not depth or type(value) not in (tuple, list):
+        return isinstance(value, torch.Tensor)
+    return any([_has_tensors(each, depth - 1) for each in value])
 
 
 def _same(was: Any, now: Any) -> bool:
