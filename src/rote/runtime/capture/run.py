@@ -141,7 +141,7 @@ class Observation:
         blockers: Why nothing of the call can be recorded.
         left: Whether all gradients had left their slots at the first branch.
         arrays: Addresses of arrays from outside that became tensors, each with the line.
-        devices: The devices that it worked on, except the host.
+        devices: The devices of operands, those that lie where operations are captured not all noted.
         remembered: Numbers of the storages that the recording of a followed path holds.
         failed: Why a capture failed.
         use: What the call did with gradients.

@@ -131,6 +131,10 @@ class Specialization:
         """The callable works on another device than its arguments and its state showed."""
         self._backend = self._pick(device)
 
+    def can_move(self, device: torch.device) -> bool:
+        """Whether another backend than the one of now would be chosen for a device."""
+        return self._pick(device) is not self._backend
+
     def shares_device(self, other: Specialization) -> bool:
         """Whether two keys run on one device, whose lock is held then."""
         return self._backend is other._backend
