@@ -364,6 +364,7 @@ class TracedCall:
             plan.root, storages, plan.backend.device, self._tape, plan.warmup,
             follow=follow, stop=stop, watch=plan.watch, least=plan.min_segment,
             resolves=plan.numbers is not None and not plan.numbers.follows,
+            captures_numbers=plan.backend.capabilities.captures_numbers,
         )  # fmt: skip
         stands = plan.stands.by_number if plan.stands is not None else {}
         known = self._call.generators()
@@ -377,6 +378,8 @@ class TracedCall:
         """Follow what has run, then record, or run eagerly once the capture has failed for good."""
         tape = tracer.cursor.recorder
         tape.abort(tracer.cursor)
+        if self._plan.numbers is not None:
+            self._plan.numbers.begin_again()
         if tape.failure is not None and self._failed is None:
             self._fail(*blame.of_segment(tape.failure, tracer.cursor.last_captured()))
         if tape.shortage is not None and self._failed is None:

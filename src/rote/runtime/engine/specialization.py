@@ -326,9 +326,7 @@ class Specialization:
     @property
     def computes(self) -> bool:
         """Whether numbers that change from call to call can be followed."""
-        backend, subject = self._backend, self.subject
-        known = self.limits.numbers and subject.inputs is None
-        return known and backend is not None and backend.capabilities.computes_numbers
+        return self.limits.numbers and self.subject.inputs is None
 
     def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
         """No recording fits: which numbers are to be followed, since they change from call to call."""
@@ -381,9 +379,9 @@ class Specialization:
             self._ledger.add_trace(perf_counter() - began, recorded=False)
             raise
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
-        computes = answer.recording is not None and answer.recording.computation is not None
-        if answer.how == RECORDED and answer.recording is not None and self.limits.exact and not computes:
-            answer.recording.improve_at(answer.recording.replays + FIRST_TIER)
+        made = answer.recording if answer.how == RECORDED else None
+        if made is not None and self.limits.exact and not made.captures_numbers:
+            made.improve_at(made.replays + FIRST_TIER)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
 
