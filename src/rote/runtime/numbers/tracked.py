@@ -267,6 +267,10 @@ class TrackedNumbers:
         self.reads(operation, site, value)
         return value
 
+    def given_in(self, kind: str, container: Any, key: Any, value: Any) -> Any:
+        """What the call was given from a place where a value lay."""
+        return self._given.get(address_of(kind, container, key), value)
+
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
         self._count = 0
