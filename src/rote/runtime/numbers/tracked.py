@@ -32,6 +32,8 @@ from .computation import READ, Computation, NumberSource
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
 from .fresh import fresh
 
+FEW = 3
+"""Values of a number that have recordings of their own; with one more it changes from call to call."""
 _NAN = "a number is NaN"
 _DEPTH, _MOST = 6, 2000
 """How deep and how many members of containers are looked at; beyond that nothing is followed any more."""
@@ -47,7 +49,7 @@ _MADE_IN_PYTHON = 1 << 9
 
 @dataclass(frozen=True)
 class Computed:
-    """An operand, or a part of a result, that is computed from given numbers at each replay.
+    """A number in operands, in what a tensor is made of, or in a result, that each replay computes.
 
     Attributes:
         expression: How.
@@ -67,16 +69,28 @@ class Computed:
 
 
 def has_computed(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether one of some operands is computed at each replay; lists have none."""
-    return any([type(each) is Computed for each in (*args, *kwargs.values())])
+    """Whether one of some operands is computed at each replay, or has a number in it that is."""
+    return any([_is_computed(each) for each in (*args, *kwargs.values())])
+
+
+def _is_computed(operand: Any) -> bool:
+    kind = type(operand)
+    return kind is Computed or (kind is list and any([type(each) is Computed for each in operand]))
 
 
 def as_cells(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Operands as a session takes them."""
     return (
-        tuple([each.cell if type(each) is Computed else each for each in args]),
-        {name: each.cell if type(each) is Computed else each for name, each in kwargs.items()},
+        tuple([_as_cell(each) for each in args]),
+        {name: _as_cell(each) for name, each in kwargs.items()},
     )
+
+
+def _as_cell(operand: Any) -> Any:
+    kind = type(operand)
+    if kind is list:
+        return [each.cell if type(each) is Computed else each for each in operand]
+    return operand.cell if kind is Computed else operand
 
 
 def plain_operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -142,7 +156,12 @@ class TrackedNumbers:
             return False
         if self.follows:
             expected = self._expected
-            if expected is None or type(expected[0]) is not type(key) or expected[0] != key:
+            if (
+                expected is None
+                or self._pending is not None
+                or type(expected[0]) is not type(key)
+                or expected[0] != key
+            ):
                 return False
             self._pending = NumberSource(kind, container, key, name), value
         return True
@@ -152,7 +171,9 @@ class TrackedNumbers:
         self._expected = None
 
     def forget_pending(self) -> None:
-        """Another instruction comes."""
+        """Another instruction comes; if the last one has read a number, it has been told which."""
+        if self._pending is not None:
+            self.stopped = self.stopped or "a number was read by something else than an instruction"
         self._pending = self._operands = self._expected = None
 
     def take_pending(self) -> tuple[NumberSource, Any] | None:
@@ -237,14 +258,16 @@ class TrackedNumbers:
         expression = self.expression(value)
         return self._computed(expression, value) if expression is not None and self.stopped is None else None
 
-    def converted(self, value: Any, kind: type) -> Computed | None:
-        """The same, as C makes a float of an integer."""
+    def converted(self, value: Any, kind: type, *, less: bool = False) -> Computed | None:
+        """The same, as C makes a float of an integer; ``less`` one, as derivatives have it."""
         expression = self.expression(value)
         if expression is None or self.stopped is not None:
             return None
-        if type(value) is kind:
-            return self._computed(expression, value)
-        return self._computed(Applied.to(kind.__name__, expression), kind(value))
+        if type(value) is not kind:
+            expression, value = Applied.to(kind.__name__, expression), kind(value)
+        if less:
+            expression, value = Applied.to("SUBTRACT", expression, Fixed.of(kind(1))), value - kind(1)
+        return self._computed(expression, value)
 
     def _computed(self, expression: Expression, value: Any) -> Computed:
         return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
@@ -288,21 +311,41 @@ class TrackedNumbers:
             if expression is not None:
                 self.outcomes.setdefault(expression, Fixed.of(value))
 
+    def pin_computed(self, *operands: Any) -> None:
+        """What was to compute operands at each replay does not: their values are conditions."""
+        for each in operands:
+            if type(each) is list:
+                self.pin_computed(*each)
+            elif type(each) is Computed:
+                self.outcomes.setdefault(each.expression, Fixed.of(each.value))
+
+    def ask(self, function: str, *operands: Any) -> None:
+        """C compares numbers, or sees their difference alone: what comes out is a condition."""
+        known = [self.expression(each) for each in operands]
+        parts = [Fixed.of(each) if part is None else part for each, part in zip(operands, known, strict=True)]
+        self.outcomes.setdefault(Applied.to(function, *parts), Fixed.of(FUNCTIONS[function](*operands)))
+
     def pin_inside(self, *values: Any) -> bool:
         """Somebody looks into values and their members; False if they hold what is not known."""
-        left, known, met = [(value, 0) for value in values], True, set[int]()
+        found, known = self._inside(values)
+        self.pin(*found)
+        return known
+
+    def _inside(self, values: Iterable[Any]) -> tuple[list[Any], bool]:
+        """The numbers in values and their members, and whether these hold nothing that is not known."""
+        left, known, met, found = [(value, 0) for value in values], True, set[int](), list[Any]()
         while left:
             value, depth = left.pop()
             kind = type(value)
             if kind in _KINDS:
-                self.pin(value)
+                found.append(value)
             elif kind in _CONTAINERS:
                 if identity(value) in met:
                     continue
                 met.add(identity(value))
                 if depth >= _DEPTH or len(met) > _MOST:
                     self.stop("numbers may lie deep in a container")
-                    return False
+                    return found, False
                 parts: Any = value
                 if kind is dict:
                     parts = [part for pair in dict.items(value) for part in pair]
@@ -311,16 +354,14 @@ class TrackedNumbers:
                 left.extend([(part, depth + 1) for part in parts])
             else:
                 known = known and (kind in _DATA or is_data(value))
-        return known
+        return found, known
 
     def owe(self, *values: Any) -> None:
         """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
-        for value in values:
-            if type(value) in _KINDS:
-                if self.expression(value) is not None:
-                    self.owed[identity(value)] = value
-            elif type(value) in _CONTAINERS:
-                self.pin_inside(value)
+        plain = [value for value in values if type(value) in _KINDS or type(value) in _CONTAINERS]
+        for value in self._inside(plain)[0]:
+            if self.expression(value) is not None:
+                self.owed[identity(value)] = value
 
     def settle_owed(self) -> None:
         """The function has come to nothing that takes the numbers as operands."""
