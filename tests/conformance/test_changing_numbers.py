@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,23 @@ from tests.conformance.numbers_programs import bits, play
 from torch import nn
 
 import rote
+from rote.runtime.backends.host import HostBackend
 from rote.testing import compare
+
+
+@pytest.fixture(autouse=True)
+def _follows(monkeypatch):
+    monkeypatch.setenv("ROTE_NUMBERS", "1")  # where operations with them cannot be captured, too
+
+
+@pytest.fixture(params=["captured", "between segments"])
+def _placed(request, monkeypatch):
+    """Operations with numbers that change, as the backend takes them, and as one takes them that cannot."""
+    if request.param != "captured":
+        monkeypatch.setattr(
+            HostBackend, "capabilities", replace(HostBackend.capabilities, captures_numbers=False)
+        )
+
 
 COMPUTES = pytest.mark.parametrize("device", ["cpu"], indirect=True)
 
@@ -46,6 +63,7 @@ def test_random_programs_for_hundreds_of_values(device, block):
 
 
 @COMPUTES
+@pytest.mark.usefixtures("_placed")
 def test_random_programs_replay(device):
     assert sum([play(seed, device)[0] > 0 for seed in range(40)]) > 3
 
@@ -53,6 +71,7 @@ def test_random_programs_replay(device):
 # ---------------------------------------------------------------------- arguments
 
 
+@pytest.mark.usefixtures("_placed")
 def test_arguments(device):
     def f(x, scale, step=0):
         return x * scale + 1 / (step + 1), step * 2
@@ -227,9 +246,26 @@ def training(kind, options, device, *, schedule):
     return step, state, scheduler
 
 
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_operations_with_numbers_between_segments(kind, monkeypatch):
+    """The rest is captured, and gets its exact tier."""
+    between = replace(HostBackend.capabilities, captures_numbers=False)
+    monkeypatch.setattr(HostBackend, "capabilities", between)
+    run = check_training(kind, {"lr": 0.1}, torch.device("cpu"), schedule=True)
+    (recording,) = run.report().recordings
+    assert "RT202" in [each.code for each in recording.islands]
+    assert recording.replays >= 14 and recording.segments >= 1
+
+
 @pytest.mark.parametrize("schedule", [False, True])
 @pytest.mark.parametrize(("kind", "options"), OPTIMIZERS)
 def test_optimizers_as_they_are(device, kind, options, schedule):
+    run = check_training(kind, options, device, schedule=schedule)
+    assert device.type != "cpu" or run.report().replayed >= 14, run.explain()
+
+
+def check_training(kind, options, device, *, schedule):
+    """Training, plainly and graphed, with all that it leaves."""
     sides = [training(kind, options, device, schedule=schedule) for _ in range(2)]
     run = rote.graph(sides[0][0], keep=True)
     for number in range(24):
@@ -239,7 +275,7 @@ def test_optimizers_as_they_are(device, kind, options, schedule):
         for _, _, scheduler in sides:
             if scheduler is not None:
                 scheduler.step()
-    assert device.type != "cpu" or run.report().replayed >= 14
+    return run
 
 
 # ---------------------------------------------------------------------- values that the host reads
@@ -290,3 +326,41 @@ def test_not_with_verify(device):
         x = torch.randn(3)
         assert torch.equal(g(x, n * 0.5), plain.run(x, n * 0.5)) and graphed.step == plain.step
     assert g.report().replayed == 0  # what a check puts back has no numbers
+
+
+# ---------------------------------------------------------------------- a capture that is refused
+
+
+@pytest.fixture
+def _waiting():
+    """An operator that waits for the device, which no table says."""
+    library = torch.library.Library("rote_waits", "DEF")
+    library.define("positive(Tensor x) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl("positive", lambda x: x.abs() + float(x.sum() > 0), "CompositeExplicitAutograd")
+    yield
+    library._destroy()
+
+
+@pytest.mark.usefixtures("_waiting", "_placed")
+def test_a_call_that_begins_again(device):
+    """The call that is recorded runs once more from its start; its numbers are what they were."""
+    state = {"step": 0, "scale": 1.0}
+
+    def make(state):
+        def f(x):
+            state["step"] += 1
+            x = x * state["scale"] + x.sum().item() / (state["step"] + 1)
+            x = torch.ops.rote_waits.positive(x * 0.5) + state["scale"]
+            return x - state["step"]
+
+        return f
+
+    states = [dict(state), dict(state)]
+    g, plain = rote.graph(make(states[0]), keep=True), make(states[1])
+    for number in range(24):
+        x = torch.randn(3, generator=torch.Generator().manual_seed(number)).to(device)
+        for each in states:
+            each["scale"] = 1.0 + number / 7
+        assert bits(g(x)) == bits(plain(x)), number
+        assert states[0] == states[1]
+    assert g.report().replayed >= 12, g.explain()

@@ -141,7 +141,7 @@ class Observation:
         blockers: Why nothing of the call can be recorded.
         left: Whether all gradients had left their slots at the first branch.
         arrays: Addresses of arrays from outside that became tensors, each with the line.
-        devices: The devices that it worked on, except the host.
+        devices: The devices of operands, those that lie where operations are captured not all noted.
         remembered: Numbers of the storages that the recording of a followed path holds.
         failed: Why a capture failed.
         use: What the call did with gradients.
@@ -364,6 +364,7 @@ class TracedCall:
             plan.root, storages, plan.backend.device, self._tape, plan.warmup,
             follow=follow, stop=stop, watch=plan.watch, least=plan.min_segment,
             resolves=plan.numbers is not None and not plan.numbers.follows,
+            captures_numbers=plan.backend.capabilities.captures_numbers,
         )  # fmt: skip
         stands = plan.stands.by_number if plan.stands is not None else {}
         known = self._call.generators()
@@ -377,6 +378,8 @@ class TracedCall:
         """Follow what has run, then record, or run eagerly once the capture has failed for good."""
         tape = tracer.cursor.recorder
         tape.abort(tracer.cursor)
+        if self._plan.numbers is not None:
+            self._plan.numbers.begin_again()
         if tape.failure is not None and self._failed is None:
             self._fail(*blame.of_segment(tape.failure, tracer.cursor.last_captured()))
         if tape.shortage is not None and self._failed is None:

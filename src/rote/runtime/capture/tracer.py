@@ -94,6 +94,7 @@ from .zeros import LAZY_ZEROS, on_zeros
 _FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
 _CAPTURED = Placement.CAPTURED
 _READS = (Placement.READ, Placement.SHAPED)
+_RUNS = (_CAPTURED, Placement.ISLAND, Placement.EARLY)
 
 
 class Tracer(DispatchMode):
@@ -129,7 +130,9 @@ class Tracer(DispatchMode):
         self._split = split
         self._known: dict[int, Overload] = {}
         self._vectorless = self._lazy_zeros = False
-        self._nodes = NumbersOfNodes(numbers) if numbers is not None and numbers.follows else None
+        self._nodes = None
+        if numbers is not None and numbers.follows:
+            self._nodes = NumbersOfNodes(numbers, captured=cursor.captures_numbers)
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
 
     def __enter__(self) -> Any:
@@ -225,16 +228,18 @@ class Tracer(DispatchMode):
             elif self._nodes is not None:
                 args, kwargs = self._nodes.operands(func, args, kwargs)
         operation, tensors, tokens, placement = self._before(known, args, kwargs)
-        if placement is not _CAPTURED and self._numbers is not None and has_computed(args, kwargs):
+        if placement not in _RUNS and self._numbers is not None and has_computed(args, kwargs):
             if self._handed is not None:
                 self._handed.taken.clear()
             else:
-                self._numbers.pin_computed(args)
+                self._numbers.pin_computed(*args)
             args, kwargs = plain_operands(args, kwargs)
             operation, tensors, tokens, placement = self._before(known, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
             return self.runner.seen(self._branch, operation, func, args, kwargs)
         if mode is _FOLLOW:
+            if self._numbers is not None:
+                args, kwargs = plain_operands(args, kwargs)
             out = self.runner.seen(self.follower.run, operation, func, args, kwargs, tensors)
         else:
             out = self.runner.run(operation, known, args, kwargs, placement)
@@ -337,6 +342,8 @@ class Tracer(DispatchMode):
             if apart and placement is _CAPTURED:
                 placement = Placement.ISLAND
             self.placer.note_devices(tensors)
+        if self._numbers is not None and not cursor.captures_numbers and has_computed(args, kwargs):
+            placement = Placement.ISLAND if placement is _CAPTURED else placement
         site = self._sites.here()
         operation = Operation.called(placement._value_, facts.name, operands, named, site)
         if len(storages.external_sites) < len(storages.externals):

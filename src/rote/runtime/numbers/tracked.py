@@ -288,9 +288,22 @@ class TrackedNumbers:
         """A replay reads the number; whether it goes on as the call did."""
         return self._computation is not None and self._computation.read(order, value)
 
-    def number(self, order: int) -> Any:
-        """The number that the last replay has read."""
-        return self._computation.number(order) if self._computation is not None else None
+    def read_again(self, operation: str, site: Site, order: int) -> Any:
+        """A call that follows what has run comes to a read: the number that was read there."""
+        if self._computation is not None:
+            self._count = order + 1
+            return self._computation.number(order)
+        found = [each for each in zip(self.places, self.values, strict=True) if each[0].is_read(order)]
+        ((_, value),) = found
+        self.reads(operation, site, value)
+        return value
+
+    def begin_again(self) -> None:
+        """The call runs once more from its start, on the same objects."""
+        self._count = 0
+        self._next = None
+        self.take_owed()
+        self.forget_pending()
 
     def read(self, value: Any) -> Any:
         """A function of PyTorch's has given a number: the object for it, if that was read just now."""

@@ -83,10 +83,15 @@ class NumbersOfNodes:
 
     A node is known by its name and its place in the order in which nodes were made; to hold it would keep the
     history alive.
+
+    Args:
+        numbers: The numbers of the call.
+        captured: Operations with them are captured; none of a backward runs between two segments.
     """
 
-    def __init__(self, numbers: TrackedNumbers) -> None:
+    def __init__(self, numbers: TrackedNumbers, *, captured: bool) -> None:
         self._numbers = numbers
+        self._captured = captured and node_at_work is not None
         self._nodes: dict[tuple[str, int], Mapping[str, Any]] = {}
 
     def follow(self, result: Any, given: Mapping[str, Any]) -> bool:
@@ -96,7 +101,7 @@ class NumbersOfNodes:
         if not tracked or not torch.is_grad_enabled():
             return True
         if (
-            node_at_work is None
+            not self._captured
             or not isinstance(result, torch.Tensor)
             or result._is_view()
             or result.grad_fn is None
