@@ -18,7 +18,7 @@ from rote.testing import compare
 
 @pytest.fixture(autouse=True)
 def _follows(monkeypatch):
-    monkeypatch.setenv("ROTE_NUMBERS", "1")
+    monkeypatch.setenv("ROTE_NUMBERS", "1")  # where operations with them cannot be captured, too
 
 
 @pytest.fixture(params=["captured", "between segments"])
@@ -51,6 +51,14 @@ def both(make, calls, device):
 def test_random_programs(device, block):
     for seed in range(block * 25, block * 25 + 25):
         _, difference = play(seed, device)
+        assert not difference, difference
+
+
+@COMPUTES
+@pytest.mark.parametrize("block", range(6))
+def test_random_programs_for_hundreds_of_values(device, block):
+    for seed in range(1000 + block * 4, 1000 + block * 4 + 4):
+        _, difference = play(seed, device, calls=240)
         assert not difference, difference
 
 
@@ -145,7 +153,7 @@ def test_a_counter(device):
         model = Counting()
         return model, lambda: [model.calls, model.last]
 
-    assert both(make, 20, device).report().replayed >= 14
+    assert both(make, 20, device).report().replayed >= 12
 
 
 @COMPUTES
@@ -179,7 +187,7 @@ def test_moving_averages(device):
 
         return update, lambda: [state, [each.detach() for each in average.parameters()]]
 
-    assert both(make, 24, device).report().replayed >= 18
+    assert both(make, 24, device).report().replayed >= 16
 
 
 @COMPUTES
