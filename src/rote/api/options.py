@@ -248,7 +248,8 @@ class Options:
             exact=self.numerics != "plain",
             near=self.numerics == "near",
             silent=self.strict_output,
-            numbers=read_settings().numbers and not self.verify,
+            numbers=not self.verify,
+            numbers_between=read_settings().numbers_between,
         )
 
     @classmethod

@@ -22,14 +22,15 @@ class Settings:
     Attributes:
         disable: ``ROTE_DISABLE=1``: every wrapper is a plain call.
         strict: ``ROTE_STRICT=1``: every wrapper is strict.
+        numbers_between: ``ROTE_NUMBERS=1``: numbers that change are followed also where operations with them
+            run between two segments.
         read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
-        numbers: ``ROTE_NUMBERS=1``: on the host, replays compute numbers that change from call to call.
     """
 
     disable: bool = False
     strict: bool = False
+    numbers_between: bool = False
     read_words: bool = True
-    numbers: bool = False
 
 
 def read_settings() -> Settings:
@@ -37,8 +38,8 @@ def read_settings() -> Settings:
     return Settings(
         disable=_flag("ROTE_DISABLE"),
         strict=_flag("ROTE_STRICT"),
+        numbers_between=_flag("ROTE_NUMBERS"),
         read_words=_flag("ROTE_READ_WORDS", default="1"),
-        numbers=_flag("ROTE_NUMBERS"),
     )
 
 

@@ -82,11 +82,13 @@ class Choice:
         found = self.moved(call, None)
         if found:
             return found
+        return self.pending(None) or [reason(rules.NOT_YET, "no recording for this state yet")]
+
+    def pending(self, site: Site | None) -> list[Reason]:
+        """Why recordings cannot answer while results of theirs are alive, if any are."""
         pending = sum(recording.busy for recording in self._recordings)
-        if not pending:
-            return [reason(rules.NOT_YET, "no recording for this state yet")]
         text = f"{pending} results of this key are alive and their backward has not run"
-        return [reason(rules.BACKWARD_PENDING, text)]
+        return [reason(rules.BACKWARD_PENDING, text, site)] if pending else []
 
     def moved(self, call: Call, site: Site | None) -> list[Reason]:
         """The arguments that keep a recording of the present state from answering a call."""

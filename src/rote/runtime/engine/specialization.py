@@ -132,6 +132,10 @@ class Specialization:
         """The callable works on another device than its arguments and its state showed."""
         self._backend = self._pick(device)
 
+    def can_move(self, device: torch.device) -> bool:
+        """Whether another backend than the one of now would be chosen for a device."""
+        return self._pick(device) is not self._backend
+
     def shares_device(self, other: Specialization) -> bool:
         """Whether two keys run on one device, whose lock is held then."""
         return self._backend is other._backend
@@ -278,18 +282,13 @@ class Specialization:
 
         Where calls leave the known way again and again, the numbers are conditions from now on.
         """
-        edges, known_before = (
-            [(node, dict(node.edges)) for node in recording.root.walk()],
-            self.changing.count,
-        )
+        edges = [(node, dict(node.edges)) for node in recording.root.walk()]
         try:
             return self._execute(recording, call, plan, site, found)
         finally:
             for node, known in edges:
                 node.edges = known
-            if recording in self.recordings and self.changing.count > known_before:  # there is more to follow
-                self.choice.drop(recording)
-            elif recording in self.recordings and recording.strays_often:
+            if recording in self.recordings and recording.strays_often:
                 self.changing.fix(recording.places())
                 self.choice.drop(recording)
 
@@ -323,9 +322,9 @@ class Specialization:
     @property
     def computes(self) -> bool:
         """Whether numbers that change from call to call can be followed."""
-        backend, subject = self._backend, self.subject
-        known = self.limits.numbers and subject.inputs is None
-        return known and backend is not None and backend.capabilities.computes_numbers
+        backend = self._backend
+        known = self.limits.numbers and self.subject.inputs is None and backend is not None
+        return known and (self.limits.numbers_between or backend.capabilities.captures_numbers)
 
     def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
         """No recording fits: which numbers are to be followed, since they change from call to call."""
@@ -372,7 +371,7 @@ class Specialization:
         # A collection may destroy graphs, which spoils a capture; and what a trace has made and does not keep
         # is gone when the collector looks.
         asked = "get_threshold" in self.executed.mentioned()
-        began = perf_counter()
+        began, followed = perf_counter(), self.changing.count
         try:
             with nullcontext() if asked else COLLECTOR.rests():
                 answer = self._learn(recording, call, plan, site, guards)
@@ -382,21 +381,20 @@ class Specialization:
         if answer.how == EAGER and not answer.reasons:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
-        computes = answer.recording is not None and answer.recording.computation is not None
-        if answer.how == RECORDED and answer.recording is not None and self.limits.exact and not computes:
-            answer.recording.improve_at(answer.recording.replays + FIRST_TIER)
+        if self.changing.count > followed and self.computes and recording in self.recordings:
+            self.choice.drop(recording)  # the next call is followed
+        made = answer.recording if answer.how == RECORDED else None
+        if made is not None and self.limits.exact and not made.captures_numbers:
+            made.improve_at(made.replays + FIRST_TIER)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
 
     def _still_learning(self, recording: Recording | None, plan: Plan, site: Site) -> list[Reason]:
         """Why a call was traced of which nothing was new; none for the first calls of a state."""
-        if recording is None:  # the one that was observed before was not as others
-            return self._last_reasons
-        return (
-            [reason(rules.NOT_YET, "this way through the call is not recorded yet", site)]
-            if plan.follow
-            else []
-        )
+        if recording is None:  # others wait for a backward, or the last call was not as those before it
+            return self.choice.pending(site) or (self._last_reasons if self.settled else [])
+        text = "this way through the call is not recorded yet"
+        return [reason(rules.NOT_YET, text, site)] if plan.follow else []
 
     def _learn(
         self, recording: Recording | None, call: Call, plan: Plan, site: Site, guards: list[Reason]
@@ -412,6 +410,7 @@ class Specialization:
             watch=weakref.ref(watch),
             meet=watch.teller(),
             generators=recording.accesses.generators.values() if recording is not None else (),
+            binds=recording.binds if recording is not None and plan.capture is not None else (),
             known=recording.known if held and recording is not None else None,
         )
         traced = TracedCall(self.function, call, plan, site)

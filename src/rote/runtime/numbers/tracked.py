@@ -19,11 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
-
-import numpy
-import torch
 
 from ...base import Site, identity
 from ..backends.protocol import NumberCell, without_cells
@@ -31,23 +27,21 @@ from ..state import address_of
 from .computation import READ, Computation, NumberSource
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
 from .fresh import fresh
+from .parts import is_data, parts_of
 
+FEW = 3
+"""Values of a number that have recordings of their own; with one more it changes from call to call."""
 _NAN = "a number is NaN"
-_DEPTH, _MOST = 6, 2000
-"""How deep and how many members of containers are looked at; beyond that nothing is followed any more."""
+_MOST = 2000
+"""How many containers and objects are looked into; beyond that nothing is followed any more."""
 _KINDS = frozenset({float, int})
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
 
-_SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
-_MADE_IN_PYTHON = 1 << 9
-"""The flag of classes that a class statement made."""
-
-
 @dataclass(frozen=True)
 class Computed:
-    """An operand, or a part of a result, that is computed from given numbers at each replay.
+    """A number in operands, in what a tensor is made of, or in a result, that each replay computes.
 
     Attributes:
         expression: How.
@@ -67,16 +61,28 @@ class Computed:
 
 
 def has_computed(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether one of some operands is computed at each replay; lists have none."""
-    return any([type(each) is Computed for each in (*args, *kwargs.values())])
+    """Whether one of some operands is computed at each replay, or has a number in it that is."""
+    return any([_is_computed(each) for each in (*args, *kwargs.values())])
+
+
+def _is_computed(operand: Any) -> bool:
+    kind = type(operand)
+    return kind is Computed or (kind is list and any([type(each) is Computed for each in operand]))
 
 
 def as_cells(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Operands as a session takes them."""
     return (
-        tuple([each.cell if type(each) is Computed else each for each in args]),
-        {name: each.cell if type(each) is Computed else each for name, each in kwargs.items()},
+        tuple([_as_cell(each) for each in args]),
+        {name: _as_cell(each) for name, each in kwargs.items()},
     )
+
+
+def _as_cell(operand: Any) -> Any:
+    kind = type(operand)
+    if kind is list:
+        return [each.cell if type(each) is Computed else each for each in operand]
+    return operand.cell if kind is Computed else operand
 
 
 def plain_operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -142,7 +148,12 @@ class TrackedNumbers:
             return False
         if self.follows:
             expected = self._expected
-            if expected is None or type(expected[0]) is not type(key) or expected[0] != key:
+            if (
+                expected is None
+                or self._pending is not None
+                or type(expected[0]) is not type(key)
+                or expected[0] != key
+            ):
                 return False
             self._pending = NumberSource(kind, container, key, name), value
         return True
@@ -152,7 +163,9 @@ class TrackedNumbers:
         self._expected = None
 
     def forget_pending(self) -> None:
-        """Another instruction comes."""
+        """Another instruction comes; if the last one has read a number, it has been told which."""
+        if self._pending is not None:
+            self.stopped = self.stopped or "a number was read by something else than an instruction"
         self._pending = self._operands = self._expected = None
 
     def take_pending(self) -> tuple[NumberSource, Any] | None:
@@ -237,14 +250,16 @@ class TrackedNumbers:
         expression = self.expression(value)
         return self._computed(expression, value) if expression is not None and self.stopped is None else None
 
-    def converted(self, value: Any, kind: type) -> Computed | None:
-        """The same, as C makes a float of an integer."""
+    def converted(self, value: Any, kind: type, *, less: bool = False) -> Computed | None:
+        """The same, as C makes a float of an integer; ``less`` one, as derivatives have it."""
         expression = self.expression(value)
         if expression is None or self.stopped is not None:
             return None
-        if type(value) is kind:
-            return self._computed(expression, value)
-        return self._computed(Applied.to(kind.__name__, expression), kind(value))
+        if type(value) is not kind:
+            expression, value = Applied.to(kind.__name__, expression), kind(value)
+        if less:
+            expression, value = Applied.to("SUBTRACT", expression, Fixed.of(kind(1))), value - kind(1)
+        return self._computed(expression, value)
 
     def _computed(self, expression: Expression, value: Any) -> Computed:
         return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
@@ -265,9 +280,26 @@ class TrackedNumbers:
         """A replay reads the number; whether it goes on as the call did."""
         return self._computation is not None and self._computation.read(order, value)
 
-    def number(self, order: int) -> Any:
-        """The number that the last replay has read."""
-        return self._computation.number(order) if self._computation is not None else None
+    def read_again(self, operation: str, site: Site, order: int) -> Any:
+        """A call that follows what has run comes to a read: the number that was read there."""
+        if self._computation is not None:
+            self._count = order + 1
+            return self._computation.number(order)
+        found = [each for each in zip(self.places, self.values, strict=True) if each[0].is_read(order)]
+        ((_, value),) = found
+        self.reads(operation, site, value)
+        return value
+
+    def given_in(self, kind: str, container: Any, key: Any, value: Any) -> Any:
+        """What the call was given from a place where a value lay."""
+        return self._given.get(address_of(kind, container, key), value)
+
+    def begin_again(self) -> None:
+        """The call runs once more from its start, on the same objects."""
+        self._count = 0
+        self._next = None
+        self.take_owed()
+        self.forget_pending()
 
     def read(self, value: Any) -> Any:
         """A function of PyTorch's has given a number: the object for it, if that was read just now."""
@@ -288,39 +320,59 @@ class TrackedNumbers:
             if expression is not None:
                 self.outcomes.setdefault(expression, Fixed.of(value))
 
-    def pin_inside(self, *values: Any) -> bool:
-        """Somebody looks into values and their members; False if they hold what is not known."""
-        left, known, met = [(value, 0) for value in values], True, set[int]()
+    def pin_computed(self, *operands: Any) -> None:
+        """What was to compute operands at each replay does not: their values are conditions."""
+        for each in operands:
+            if type(each) is list:
+                self.pin_computed(*each)
+            elif type(each) is Computed:
+                self.outcomes.setdefault(each.expression, Fixed.of(each.value))
+
+    def ask(self, function: str, *operands: Any) -> None:
+        """C compares numbers, or sees their difference alone: what comes out is a condition."""
+        known = [self.expression(each) for each in operands]
+        parts = [Fixed.of(each) if part is None else part for each, part in zip(operands, known, strict=True)]
+        self.outcomes.setdefault(Applied.to(function, *parts), Fixed.of(FUNCTIONS[function](*operands)))
+
+    def pin_inside(self, *values: Any, objects: bool = False) -> bool:
+        """Somebody looks into containers and their members, or into whatever values lead to.
+
+        Returns:
+            False if they hold what was not looked into.
+        """
+        found, known = self._inside(values, objects=objects)
+        self.pin(*found)
+        return known
+
+    def _inside(self, values: Iterable[Any], *, objects: bool = False) -> tuple[list[Any], bool]:
+        """The numbers in values and their members, and whether these hold nothing that is not known."""
+        left, known, met, found = list(values), True, set[int](), list[Any]()
         while left:
-            value, depth = left.pop()
+            value = left.pop()
             kind = type(value)
             if kind in _KINDS:
-                self.pin(value)
-            elif kind in _CONTAINERS:
-                if identity(value) in met:
-                    continue
-                met.add(identity(value))
-                if depth >= _DEPTH or len(met) > _MOST:
-                    self.stop("numbers may lie deep in a container")
-                    return False
-                parts: Any = value
-                if kind is dict:
-                    parts = [part for pair in dict.items(value) for part in pair]
-                elif kind is slice:
-                    parts = (value.start, value.stop, value.step)
-                left.extend([(part, depth + 1) for part in parts])
-            else:
-                known = known and (kind in _DATA or is_data(value))
-        return known
+                found.append(value)
+                continue
+            if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
+                continue
+            if kind not in _CONTAINERS and not objects:
+                known = False
+                continue
+            met.add(identity(value))
+            if len(met) > _MOST:
+                self.stop("numbers may lie in one of many objects")
+                return found, False
+            parts = parts_of(value)
+            known = known and parts is not None
+            left.extend(parts or ())
+        return found, known
 
     def owe(self, *values: Any) -> None:
         """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
-        for value in values:
-            if type(value) in _KINDS:
-                if self.expression(value) is not None:
-                    self.owed[identity(value)] = value
-            elif type(value) in _CONTAINERS:
-                self.pin_inside(value)
+        plain = [value for value in values if type(value) in _KINDS or type(value) in _CONTAINERS]
+        for value in self._inside(plain)[0]:
+            if self.expression(value) is not None:
+                self.owed[identity(value)] = value
 
     def settle_owed(self) -> None:
         """The function has come to nothing that takes the numbers as operands."""
@@ -355,14 +407,3 @@ class TrackedNumbers:
         if self.stopped is not None:
             return list(self.places) if self.stopped is not _NAN else []
         return [place for index, place in enumerate(self.places) if GivenNumber(index) in self.outcomes]
-
-
-def is_data(value: Any) -> bool:
-    """Whether an object holds no number of Python's but copies, and C can call no Python code by it."""
-    if isinstance(value, (torch.Tensor, numpy.generic, ModuleType)):
-        return True
-    if isinstance(value, numpy.ndarray):
-        return not value.dtype.hasobject
-    if isinstance(value, type):
-        return not value.__flags__ & _MADE_IN_PYTHON
-    return isinstance(value, _SETTINGS)

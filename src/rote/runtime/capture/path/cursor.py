@@ -56,6 +56,7 @@ class Cursor:
         least: Operations that a segment must have.
         resolves: What earlier calls have computed of numbers that change is compared as it is in this call.
         careful: Where a recorded call comes to a stretch that is not known, it starts again.
+        captures_numbers: Captured operations may have numbers that replays compute.
 
     Attributes:
         node: The current stretch of the call.
@@ -85,6 +86,7 @@ class Cursor:
         least: int = 0,
         resolves: bool = False,
         careful: bool = False,
+        captures_numbers: bool = False,
     ) -> None:
         self.node = root
         self.index = 0
@@ -93,6 +95,7 @@ class Cursor:
         self.storages = storages
         self.device = device
         self.on_host = device.type == "cpu"
+        self.captures_numbers = captures_numbers
         self.tape = tape
         self.suspended = False
         self.difference: Reason | None = None
@@ -196,7 +199,7 @@ class Cursor:
         """
         known = self.node.operations
         was = known[self.index] if self.index < len(known) else None
-        if was is not None and self._resolves:
+        if was is not None and (self._resolves or not operation.computes):
             was = was.resolved()
         if was is None or not was.is_called_as(operation):
             expected = was.name if was is not None else "the end"

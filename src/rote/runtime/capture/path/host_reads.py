@@ -106,7 +106,7 @@ class HostReads:
         for tensor in tensors:
             cursor.storages.result(tensor, operation.name, operation.site)
         if value[0] == NUMBER and self._numbers is not None:
-            out = self._numbers.number(value[1])
+            out = self._numbers.read_again(operation.name, operation.site, value[1])
         else:
             out = result_along(value, tensors) if shaped else value_of(value)
         cursor.check_stop()
@@ -117,6 +117,8 @@ class HostReads:
     def _leave(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
         """Leave the path at its last branch, whose value is read now."""
         out = run()
+        if operation.name == _ITEM and type(out) in (int, float):
+            self.lines[operation.site] = None
         value, parts = edge_of(out, shaped)
         self._cursor.enter(value)
         self._cursor.node.arrived = self._arrived(parts, operation)
