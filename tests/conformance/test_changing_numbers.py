@@ -16,11 +16,6 @@ from rote.runtime.backends.host import HostBackend
 from rote.testing import compare
 
 
-@pytest.fixture(autouse=True)
-def _follows(monkeypatch):
-    monkeypatch.setenv("ROTE_NUMBERS", "1")  # where operations with them cannot be captured, too
-
-
 @pytest.fixture(params=["captured", "between segments"])
 def _placed(request, monkeypatch):
     """Operations with numbers that change, as the backend takes them, and as one takes them that cannot."""
@@ -78,7 +73,7 @@ def test_arguments(device):
 
     calls = [((torch.randn(3, device=device)), 0.1 * n, n) for n in range(20)]
     g = compare(f, calls)
-    assert device.type != "cpu" or g.report().replayed >= 14
+    assert g.report().replayed >= 14
 
 
 @COMPUTES
@@ -261,7 +256,7 @@ def test_operations_with_numbers_between_segments(kind, monkeypatch):
 @pytest.mark.parametrize(("kind", "options"), OPTIMIZERS)
 def test_optimizers_as_they_are(device, kind, options, schedule):
     run = check_training(kind, options, device, schedule=schedule)
-    assert device.type != "cpu" or run.report().replayed >= 14, run.explain()
+    assert run.report().replayed >= 14, run.explain()
 
 
 def check_training(kind, options, device, *, schedule):
