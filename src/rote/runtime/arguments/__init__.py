@@ -13,6 +13,7 @@ from .bound import (
     Bound,
     GivenTarget,
     HeldSlot,
+    SlotsBefore,
     Tag,
     Target,
     assign,

@@ -20,7 +20,7 @@ import torch
 from ...base import InternalError, Site, on_a_fresh_stack
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, flatten, tracing
+from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, SlotsBefore, Target, flatten, tracing
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
 from ..autograd.graph import newest_age
 from ..backends.protocol import Aliases, Backend, Session
@@ -80,6 +80,7 @@ class Plan:
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then its reads and writes are not noted.
+        binds: The slots that calls like it bind.
         numbers: Which numbers change from call to call; where they are not followed, this call is to do what
             earlier ones have computed of them.
     """
@@ -98,6 +99,7 @@ class Plan:
     split: frozenset[str] = frozenset()
     generators: Iterable[torch.Generator] = ()
     known: Known | None = None
+    binds: Sequence[Target] = ()
     numbers: TrackedNumbers | None = None
 
     @property
@@ -193,6 +195,7 @@ class TracedCall:
         self._failed: Reason | None = None
         self._last: Tracer | None = None
         self._hooks = TraceHooks()
+        self._slots = SlotsBefore((), ())
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
@@ -210,6 +213,7 @@ class TracedCall:
             Exception: What the callable raised, unchanged.
         """
         self._hooks = hooks or TraceHooks()
+        self._slots = SlotsBefore(self._plan.binds, self._call.branches())
         tracer = self._tracer(self._plan.follow, self._plan.path, None)
         for _ in range(MAX_RESTARTS):
             try:
@@ -378,8 +382,12 @@ class TracedCall:
         """Follow what has run, then record, or run eagerly once the capture has failed for good."""
         tape = tracer.cursor.recorder
         tape.abort(tracer.cursor)
-        if self._plan.numbers is not None:
-            self._plan.numbers.begin_again()
+        numbers = self._plan.numbers
+        self._slots.put_back(
+            numbers.given_in if numbers is not None else lambda kind, owner, key, value: value
+        )
+        if numbers is not None:
+            numbers.begin_again()
         if tape.failure is not None and self._failed is None:
             self._fail(*blame.of_segment(tape.failure, tracer.cursor.last_captured()))
         if tape.shortage is not None and self._failed is None:

@@ -399,6 +399,7 @@ class Specialization:
             watch=weakref.ref(watch),
             meet=watch.teller(),
             generators=recording.accesses.generators.values() if recording is not None else (),
+            binds=recording.binds if recording is not None and plan.capture is not None else (),
             known=recording.known if held and recording is not None else None,
         )
         traced = TracedCall(self.function, call, plan, site)

@@ -19,11 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
-
-import numpy
-import torch
 
 from ...base import Site, identity
 from ..backends.protocol import NumberCell, without_cells
@@ -31,20 +27,16 @@ from ..state import address_of
 from .computation import READ, Computation, NumberSource
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
 from .fresh import fresh
+from .parts import is_data, parts_of
 
 FEW = 3
 """Values of a number that have recordings of their own; with one more it changes from call to call."""
 _NAN = "a number is NaN"
-_DEPTH, _MOST = 6, 2000
-"""How deep and how many members of containers are looked at; beyond that nothing is followed any more."""
+_MOST = 2000
+"""How many containers and objects are looked into; beyond that nothing is followed any more."""
 _KINDS = frozenset({float, int})
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
-
-
-_SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
-_MADE_IN_PYTHON = 1 << 9
-"""The flag of classes that a class statement made."""
 
 
 @dataclass(frozen=True)
@@ -307,6 +299,10 @@ class TrackedNumbers:
         self.reads(operation, site, value)
         return value
 
+    def given_in(self, kind: str, container: Any, key: Any, value: Any) -> Any:
+        """What the call was given from a place where a value lay."""
+        return self._given.get(address_of(kind, container, key), value)
+
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
         self._count = 0
@@ -347,35 +343,37 @@ class TrackedNumbers:
         parts = [Fixed.of(each) if part is None else part for each, part in zip(operands, known, strict=True)]
         self.outcomes.setdefault(Applied.to(function, *parts), Fixed.of(FUNCTIONS[function](*operands)))
 
-    def pin_inside(self, *values: Any) -> bool:
-        """Somebody looks into values and their members; False if they hold what is not known."""
-        found, known = self._inside(values)
+    def pin_inside(self, *values: Any, objects: bool = False) -> bool:
+        """Somebody looks into containers and their members, or into whatever values lead to.
+
+        Returns:
+            False if they hold what was not looked into.
+        """
+        found, known = self._inside(values, objects=objects)
         self.pin(*found)
         return known
 
-    def _inside(self, values: Iterable[Any]) -> tuple[list[Any], bool]:
+    def _inside(self, values: Iterable[Any], *, objects: bool = False) -> tuple[list[Any], bool]:
         """The numbers in values and their members, and whether these hold nothing that is not known."""
-        left, known, met, found = [(value, 0) for value in values], True, set[int](), list[Any]()
+        left, known, met, found = list(values), True, set[int](), list[Any]()
         while left:
-            value, depth = left.pop()
+            value = left.pop()
             kind = type(value)
             if kind in _KINDS:
                 found.append(value)
-            elif kind in _CONTAINERS:
-                if identity(value) in met:
-                    continue
-                met.add(identity(value))
-                if depth >= _DEPTH or len(met) > _MOST:
-                    self.stop("numbers may lie deep in a container")
-                    return found, False
-                parts: Any = value
-                if kind is dict:
-                    parts = [part for pair in dict.items(value) for part in pair]
-                elif kind is slice:
-                    parts = (value.start, value.stop, value.step)
-                left.extend([(part, depth + 1) for part in parts])
-            else:
-                known = known and (kind in _DATA or is_data(value))
+                continue
+            if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
+                continue
+            if kind not in _CONTAINERS and not objects:
+                known = False
+                continue
+            met.add(identity(value))
+            if len(met) > _MOST:
+                self.stop("numbers may lie in one of many objects")
+                return found, False
+            parts = parts_of(value)
+            known = known and parts is not None
+            left.extend(parts or ())
         return found, known
 
     def owe(self, *values: Any) -> None:
@@ -418,14 +416,3 @@ class TrackedNumbers:
         if self.stopped is not None:
             return list(self.places) if self.stopped is not _NAN else []
         return [place for index, place in enumerate(self.places) if GivenNumber(index) in self.outcomes]
-
-
-def is_data(value: Any) -> bool:
-    """Whether an object holds no number of Python's but copies, and C can call no Python code by it."""
-    if isinstance(value, (torch.Tensor, numpy.generic, ModuleType)):
-        return True
-    if isinstance(value, numpy.ndarray):
-        return not value.dtype.hasobject
-    if isinstance(value, type):
-        return not value.__flags__ & _MADE_IN_PYTHON
-    return isinstance(value, _SETTINGS)
