@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from torch._ops import OpOverload, OpOverloadPacket
 
-from ..base import OptionError, read_settings
+from ..base import OptionError
 from ..runtime.engine import Limits
 from ..runtime.memory import Account, parse_size
 from ..runtime.verify import Verifier
@@ -249,7 +249,6 @@ class Options:
             near=self.numerics == "near",
             silent=self.strict_output,
             numbers=not self.verify,
-            numbers_between=read_settings().numbers_between,
         )
 
     @classmethod

@@ -22,14 +22,11 @@ class Settings:
     Attributes:
         disable: ``ROTE_DISABLE=1``: every wrapper is a plain call.
         strict: ``ROTE_STRICT=1``: every wrapper is strict.
-        numbers_between: ``ROTE_NUMBERS=1``: numbers that change are followed also where operations with them
-            run between two segments.
         read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
     """
 
     disable: bool = False
     strict: bool = False
-    numbers_between: bool = False
     read_words: bool = True
 
 
@@ -38,7 +35,6 @@ def read_settings() -> Settings:
     return Settings(
         disable=_flag("ROTE_DISABLE"),
         strict=_flag("ROTE_STRICT"),
-        numbers_between=_flag("ROTE_NUMBERS"),
         read_words=_flag("ROTE_READ_WORDS", default="1"),
     )
 

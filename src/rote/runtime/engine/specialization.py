@@ -322,9 +322,7 @@ class Specialization:
     @property
     def computes(self) -> bool:
         """Whether numbers that change from call to call can be followed."""
-        backend = self._backend
-        known = self.limits.numbers and self.subject.inputs is None and backend is not None
-        return known and (self.limits.numbers_between or backend.capabilities.captures_numbers)
+        return self.limits.numbers and self.subject.inputs is None
 
     def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
         """No recording fits: which numbers are to be followed, since they change from call to call."""

@@ -40,7 +40,6 @@ class Limits:
         near: Afterwards operations may be calculated in other ways.
         silent: In strict mode, output that a replay does not repeat counts against it.
         numbers: Numbers that change from call to call are followed.
-        numbers_between: Also where operations with them run between two segments.
     """
 
     warmup: int
@@ -55,7 +54,6 @@ class Limits:
     near: bool
     silent: bool
     numbers: bool = False
-    numbers_between: bool = False
 
 
 @dataclass(frozen=True)
