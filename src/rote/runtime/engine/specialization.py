@@ -74,7 +74,7 @@ class Specialization:
         self.life = Life()
         self.recordings: list[Recording] = []
         self.counts = KeyCounts()
-        self._settled = False  # it was recorded once
+        self.settled = False  # it was recorded
         self._told = False  # that it runs eagerly
         self.last_mismatch: Reason | None = None
         self.subject = subject
@@ -378,7 +378,6 @@ class Specialization:
             raise
         if answer.how == EAGER and not answer.reasons:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
-        self._settled = self._settled or answer.how == RECORDED
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
         if self.changing.count > followed and self.computes and recording in self.recordings:
             self.choice.drop(recording)  # the next call is followed
@@ -391,7 +390,7 @@ class Specialization:
     def _still_learning(self, recording: Recording | None, plan: Plan, site: Site) -> list[Reason]:
         """Why a call was traced of which nothing was new; none for the first calls of a state."""
         if recording is None:  # others wait for a backward, or the last call was not as those before it
-            return self.choice.pending(site) or (self._last_reasons if self._settled else [])
+            return self.choice.pending(site) or (self._last_reasons if self.settled else [])
         text = "this way through the call is not recorded yet"
         return [reason(rules.NOT_YET, text, site)] if plan.follow else []
 
