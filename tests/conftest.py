@@ -18,6 +18,7 @@ import torch
 from tests import frozen
 from tests.clock import set_costs
 from tests.seeds import seed
+from tests.warm.python import started
 
 from rote import Graphed
 from rote.api.report import ReasonReport
@@ -105,6 +106,18 @@ def _clean() -> Iterator[None]:
 
 def _ambient() -> tuple[object, ...]:
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+
+
+@pytest.fixture(scope="session")
+def _warm() -> Iterator[str]:
+    with started() as path:
+        yield path
+
+
+@pytest.fixture
+def warm_python(_warm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that the test starts with ``sys.executable`` need not import PyTorch, nor do theirs."""
+    monkeypatch.setattr(sys, "executable", _warm)
 
 
 @pytest.fixture(params=DEVICES)

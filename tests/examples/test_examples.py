@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 STEPS, EPISODES = 5, 2
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 
 def run(script: str, out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The program on the CPU, with the small policy."""
