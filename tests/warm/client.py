@@ -1,8 +1,8 @@
 """Runs a program as the interpreter would, in a process forked from one that has imported PyTorch.
 
-``python client.py -m MODULE ...``, ``-c CODE ...`` or ``SCRIPT ...``. With other options of Python's, or variables that
-it or PyTorch reads when it starts, the interpreter itself runs. A signal that this process gets, its end included, is
-that of the program. Needs the standard library only, and of that what starts quickly.
+``python client.py -m MODULE ...``, ``-c CODE ...`` or ``SCRIPT ...``. With other options of Python's, or
+variables that it or PyTorch reads when it starts, the interpreter itself runs. A signal that this process
+gets, its end included, is that of the program. Needs what starts quickly of the standard library only.
 """
 
 import json

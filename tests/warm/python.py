@@ -1,4 +1,4 @@
-"""A Python that has imported PyTorch: programs that tests start begin in a tenth of a second instead of two."""
+"""A Python that has imported PyTorch: programs of tests begin in a tenth of a second instead of two."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Forks a process, which has imported PyTorch and numpy, for each program that a client asks for.
 
-``python server.py ADDRESS LAUNCHER``; it ends when its standard input does. A program has a session of its own, which
-is killed when its client goes. Its process returns from :func:`serve` and ends as Python ends.
+``python server.py ADDRESS LAUNCHER``; it ends when its standard input does. A program has a session of its
+own, which is killed when its client goes. Its process returns from :func:`serve` and ends as Python ends.
 """
 
 from __future__ import annotations
@@ -117,6 +117,12 @@ def _received(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(text), list(streams)
 
 
+def _given() -> list[str]:
+    """Folders in which the environment tells Python to look."""
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [str(Path(each).absolute()) for each in folders if each]
+
+
 def run(asked: dict[str, Any], launcher: str, path: list[str]) -> None:
     """Run a program in this process, as Python does at its start."""
     os.environ.clear()
@@ -149,6 +155,5 @@ def run(asked: dict[str, Any], launcher: str, path: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    own = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    installed = [each for each in sys.path[1:] if each not in {str(Path(part).absolute()) for part in own}]
+    installed = [each for each in sys.path[1:] if each not in _given()]
     run(serve(sys.argv[1]), sys.argv[2], installed)
