@@ -1,7 +1,5 @@
 """A policy behind a websocket, for the clients of openpi: ``rote serve``. What it needs is loaded later."""
 
-from __future__ import annotations
-
 from .access import is_local
 from .arrays import MessageError, WireLimits
 from .options import ServeOptions

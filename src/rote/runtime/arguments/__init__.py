@@ -1,7 +1,5 @@
 """The arguments of a call: leaves, keys, and the modes around it."""
 
-from __future__ import annotations
-
 from .admission import Admission
 from .ambient import explain_ambient, is_captured, read_ambient
 from .bits import bytes_of, sharing

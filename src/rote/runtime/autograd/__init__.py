@@ -1,7 +1,5 @@
 """Recorded graphs: how the graph of a result is taken over, kept, and walked back by replays."""
 
-from __future__ import annotations
-
 from .backward import Backward
 from .gradient_words import note_gradients
 from .occupancy import Occupancy

@@ -1,7 +1,5 @@
 """Regions of pointwise operations as one kernel, equal to the bit."""
 
-from __future__ import annotations
-
 from .alike import GroupPlans
 from .body import Body, Loaded
 from .cpp import cpp_source

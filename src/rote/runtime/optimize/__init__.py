@@ -1,7 +1,5 @@
 """The exact tier of a recording: its program without the operations that give nothing new, captured anew."""
 
-from __future__ import annotations
-
 from .alternatives import Alternative, Alternatives
 from .before import Before
 from .effects import Effects, LeftAloneError, Touched

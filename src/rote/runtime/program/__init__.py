@@ -1,7 +1,5 @@
 """What a call did, as data: operations, storages, values that the host saw, and the form of the result."""
 
-from __future__ import annotations
-
 from . import operations
 from .arrays import lying_in, within
 from .counted import COUNTS_ALL, Counted

@@ -1,7 +1,5 @@
 """The way of a traced call through the tree, and the tape of what it captures."""
 
-from __future__ import annotations
-
 from .cursor import Cursor, Mode, Stop
 from .follower import Follower
 from .handed import HandedNumbers, given_numbers, may_be_handed
