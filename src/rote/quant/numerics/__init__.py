@@ -13,7 +13,6 @@ from .transforms import (
     Permutation,
     Rotation,
     Smoothing,
-    Transform,
     at_least_float32,
     chain_of,
     multiply_blocks,

@@ -5,4 +5,3 @@ from .gradient_words import note_gradients
 from .occupancy import Occupancy
 from .saved import saving
 from .tracked import GradientUse, gradient_blockers, graph_ends, refused_views, take_over, tracked_results
-from .walker import Walker

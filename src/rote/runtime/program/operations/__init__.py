@@ -13,13 +13,11 @@ from .operands import (
     number_of,
     operand_of,
     operands_of,
-    rebuilt,
 )
 from .operation import (
     ANYWHERE,
     CAPTURED,
     CONST,
-    EARLY,
     HOST,
     ISLAND,
     LIST,
