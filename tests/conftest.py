@@ -119,15 +119,16 @@ def _ambient() -> tuple[object, ...]:
 
 
 @pytest.fixture(scope="session")
-def _warm() -> Iterator[str]:
+def warm_path() -> Iterator[str]:
+    """A Python that has imported PyTorch."""
     with started() as path:
         yield path
 
 
 @pytest.fixture
-def warm_python(_warm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def warm_python(warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that the test starts with ``sys.executable`` need not import PyTorch, nor do theirs."""
-    monkeypatch.setattr(sys, "executable", _warm)
+    monkeypatch.setattr(sys, "executable", warm_path)
 
 
 @pytest.fixture(params=DEVICES)

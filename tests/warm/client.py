@@ -1,8 +1,8 @@
 """Runs a program as the interpreter would, in a process forked from one that has imported PyTorch.
 
-``python client.py -m MODULE ...``, ``-c CODE ...`` or ``SCRIPT ...``. With other options of Python's, or
-variables that it or PyTorch reads when it starts, the interpreter itself runs. A signal that this process
-gets, its end included, is that of the program. Needs what starts quickly of the standard library only.
+``python client.py -m MODULE ...``, ``-c CODE ...`` or ``SCRIPT ...``, behind ``-W`` or not. With other
+options, or variables that Python or PyTorch reads when it starts, the interpreter itself runs. A signal that
+this process gets, its end included, is that of the program. It needs the standard library alone.
 """
 
 import json
@@ -27,12 +27,21 @@ def main(python: str, address: str, arguments: list[str]) -> None:
     """Run a program and end as it does."""
     with open(f"{address}.json", encoding="utf-8") as file:
         served = json.load(file)
+    warnings: list[str] = []
+    while arguments[:1] == ["-W"]:
+        warnings.append(arguments[1])
+        arguments = arguments[2:]
     is_option = not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-c", "-m"))
     if is_option or at_start(dict(os.environ)) != served:
-        os.execv(python, [python, *arguments])
+        os.execv(python, [python, *(part for each in warnings for part in ("-W", each)), *arguments])
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.connect(address)
-    asked = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
+    asked = {
+        "arguments": arguments,
+        "warnings": warnings,
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+    }
     text = json.dumps(asked).encode()
     socket.send_fds(server, [len(text).to_bytes(8, "big")], [0, 1, 2])
     server.sendall(text)

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import types
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,11 @@ def run(asked: dict[str, Any], launcher: str, path: list[str]) -> None:
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])
+    for each in asked["warnings"]:
+        action, _, rest = each.partition(":")
+        assert not rest, "only actions are known here"
+        warnings.simplefilter(action)  # pyright: ignore[reportArgumentType]
+    sys.warnoptions += asked["warnings"]
     what, *arguments = asked["arguments"]
     sys.executable = launcher
     own = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
