@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -128,6 +129,28 @@ def test_one_that_is_not_as_near(device, _offer, calculate, why):
     assert found is not None and not found.near
     assert any([why in each.reason for each in found.left]), g.explain()
     assert_same(g(x), product(x), "result")
+
+
+def test_after_operations_were_left_out_and_others_fused(device, _offer):
+    """The operator is asked for in 64 bits; before that, the stretch gets its exact tier in two steps."""
+    offer(_offer, widely)
+
+    def layers(x: Tensor, product: Callable[..., Tensor] = torch.mm) -> Tensor:
+        for number in range(3):
+            scale = torch.arange(4, device=x.device).float() * 0.5
+            x = product((x * scale + number).clamp(max=4), x * 1.5).tanh() * scale.cos()
+        return x
+
+    def now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return func(*args, **kwargs)
+
+    x = torch.randn(4, 4, device=device) / 2
+    g = play(layers, (x,), numerics="near")
+    found = tier(g)
+    assert found is not None and any(found.removed.values()) and not found.compiling
+    assert [each.operations for each in found.near] == [3], g.explain()
+    for _ in range(3):
+        assert_same(g(x), layers(x, lambda *operands: widely(now, *operands)), "result")
 
 
 def test_the_next_one_is_tried(device, _offer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -61,6 +62,40 @@ def test_a_reset_beside_replays(device):
 
     everywhere(work)
     assert count_recordings(g) <= 1
+
+
+def test_a_reset_at_each_line_of_a_replay(device):
+    """The function that was written for a recording is stopped at each of its lines."""
+    g = rote.graph(lambda x: (x * 2).exp().sum(0), keep=True)
+    x = torch.ones(3, 2, device=device)
+    expected, stop_at, line = (x * 2).exp().sum(0), 0, 0
+    others: list[threading.Thread] = []
+
+    def stop(frame, event, arg):
+        nonlocal line
+        if event != "line" or frame.f_code.co_name != "replay":
+            return stop if frame.f_code.co_name == "replay" else None
+        line += 1
+        if line == stop_at:
+            others.append(threading.Thread(target=g.reset))
+            others[0].start()
+            others[0].join(0.05)  # it may wait for the lock
+        return stop
+
+    while line >= stop_at:
+        for _ in range(WARM):
+            g(x)
+        line, stop_at = 0, stop_at + 1
+        sys.settrace(stop)
+        try:
+            value = g(x)
+        finally:
+            sys.settrace(None)
+        assert torch.equal(value, expected), f"line {stop_at}"
+        for other in others:
+            other.join()
+        others.clear()
+    assert stop_at > 5
 
 
 def test_the_same_new_key(device):

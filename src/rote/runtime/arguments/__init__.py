@@ -11,6 +11,7 @@ from .bound import (
     Bound,
     GivenTarget,
     HeldSlot,
+    SlotsBefore,
     Tag,
     Target,
     assign,

@@ -7,7 +7,8 @@ with the result, as further parts of it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from types import CellType
 from typing import Any, NamedTuple
 
 from ...base import identity
@@ -130,10 +131,14 @@ class GivenTarget(Target):
         """Which slot it is; no object has such an identity."""
         return self.kind, ~self.number, (self.table, self.key)
 
+    def lies_in(self, branches: Sequence[Any]) -> Any:
+        """The container in the present call's argument."""
+        branch = branches[self.number]
+        return table_of(branch) if self.table else branch
+
     def put(self, value: Any, branches: Sequence[Any]) -> None:
         """Lay something into the slot of the present call's argument."""
-        branch = branches[self.number]
-        container = table_of(branch) if self.table else branch
+        container = self.lies_in(branches)
         if self.kind != DELETED:
             assign(self.kind, container, self.key, value)
         elif isinstance(container, dict):
@@ -145,8 +150,7 @@ class GivenTarget(Target):
 
     def look(self, branches: Sequence[Any]) -> Any:
         """What lies in the slot of the present call's argument; None if it is empty."""
-        branch = branches[self.number]
-        container = table_of(branch) if self.table else branch
+        container = self.lies_in(branches)
         return Target(self.kind, container, self.key, self.name).read() if self.kind != DELETED else None
 
 
@@ -179,6 +183,45 @@ def _held_in(slot: Any, value: Any) -> tuple[Any, ...]:
         return (slot.__get__(value),)
     except AttributeError:
         return ()
+
+
+class SlotsBefore:
+    """What lies in the slots that a call is about to bind, for a call that may begin again.
+
+    Args:
+        targets: The slots that calls like it bind.
+        branches: Its containers and objects among the arguments.
+    """
+
+    def __init__(self, targets: Iterable[Target], branches: Sequence[Any]) -> None:
+        self._held: list[tuple[str, Any, Any, Any]] = []
+        for target in targets:
+            if not isinstance(target, Tag):
+                given = isinstance(target, GivenTarget)
+                container = target.lies_in(branches) if given else target.container
+                self._hold(target.kind, container, target.key)
+
+    def _hold(self, kind: str, container: Any, key: Any) -> None:
+        if kind in (CONTENTS, APPENDED, DELETED) and isinstance(container, (list, dict, deque)):
+            names = keys(container) if isinstance(container, dict) else None
+            self._held.append((CONTENTS, container, names, values(container)))
+            return
+        try:
+            self._held.append((kind, container, key, read_from(kind, container, key)))
+        except (KeyError, IndexError, ValueError, AttributeError):
+            self._held.append((DELETED, container, key, None))
+
+    def put_back(self) -> None:
+        """The call begins again: nothing is bound yet."""
+        for kind, container, key, value in self._held:
+            if kind != DELETED:
+                assign(kind, container, key, value)
+            elif type(container) is CellType:
+                del container.cell_contents
+            elif isinstance(container, dict):
+                container.pop(key, None)
+            elif key in vars(container):
+                object.__delattr__(container, key)
 
 
 class Bound(NamedTuple):

@@ -18,7 +18,7 @@ class Placer:
     """Says where operations run.
 
     Attributes:
-        devices: Devices of operands, except the host.
+        devices: Devices of operands, those that lie where operations are captured not all noted.
         index: Of the GPU on which operations of the call ran; -1 before the first of them.
     """
 
@@ -69,6 +69,6 @@ class Placer:
     def note_devices(self, tensors: list[torch.Tensor]) -> None:
         """Note the devices of an operation's operands."""
         for tensor in tensors:
+            self.devices.add(tensor.device)
             if not tensor.is_cpu:
-                self.devices.add(tensor.device)
                 self.index = tensor.get_device()

@@ -20,7 +20,7 @@ import torch
 from ...base import InternalError, Site, on_a_fresh_stack
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, flatten, tracing
+from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, SlotsBefore, Target, flatten, tracing
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
 from ..autograd.graph import newest_age
 from ..backends.protocol import Aliases, Backend, Session
@@ -80,6 +80,7 @@ class Plan:
         split: Names of operations that run between segments.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then its reads and writes are not noted.
+        binds: The slots that calls like it bind.
         numbers: Which numbers change from call to call; where they are not followed, this call is to do what
             earlier ones have computed of them.
     """
@@ -98,6 +99,7 @@ class Plan:
     split: frozenset[str] = frozenset()
     generators: Iterable[torch.Generator] = ()
     known: Known | None = None
+    binds: Sequence[Target] = ()
     numbers: TrackedNumbers | None = None
 
     @property
@@ -141,7 +143,7 @@ class Observation:
         blockers: Why nothing of the call can be recorded.
         left: Whether all gradients had left their slots at the first branch.
         arrays: Addresses of arrays from outside that became tensors, each with the line.
-        devices: The devices that it worked on, except the host.
+        devices: The devices of operands, those that lie where operations are captured not all noted.
         remembered: Numbers of the storages that the recording of a followed path holds.
         failed: Why a capture failed.
         use: What the call did with gradients.
@@ -193,6 +195,7 @@ class TracedCall:
         self._failed: Reason | None = None
         self._last: Tracer | None = None
         self._hooks = TraceHooks()
+        self._slots = SlotsBefore((), ())
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
@@ -210,6 +213,7 @@ class TracedCall:
             Exception: What the callable raised, unchanged.
         """
         self._hooks = hooks or TraceHooks()
+        self._slots = SlotsBefore(self._plan.binds, self._call.branches())
         tracer = self._tracer(self._plan.follow, self._plan.path, None)
         for _ in range(MAX_RESTARTS):
             try:
@@ -364,6 +368,7 @@ class TracedCall:
             plan.root, storages, plan.backend.device, self._tape, plan.warmup,
             follow=follow, stop=stop, watch=plan.watch, least=plan.min_segment,
             resolves=plan.numbers is not None and not plan.numbers.follows,
+            captures_numbers=plan.backend.capabilities.captures_numbers,
         )  # fmt: skip
         stands = plan.stands.by_number if plan.stands is not None else {}
         known = self._call.generators()
@@ -377,6 +382,9 @@ class TracedCall:
         """Follow what has run, then record, or run eagerly once the capture has failed for good."""
         tape = tracer.cursor.recorder
         tape.abort(tracer.cursor)
+        self._slots.put_back()
+        if self._plan.numbers is not None:
+            self._plan.numbers.begin_again()
         if tape.failure is not None and self._failed is None:
             self._fail(*blame.of_segment(tape.failure, tracer.cursor.last_captured()))
         if tape.shortage is not None and self._failed is None:

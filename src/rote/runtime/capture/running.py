@@ -101,15 +101,13 @@ class Runner:
                 cursor.node.refused.add(cursor.index)
                 if not tape.executes:
                     raise RestartError(operation.name) from None
-        if has_computed(args, kwargs):
-            text = f"{operation.name} has a number that changes, and runs between two segments"
-            cursor.block(reason(rules.OPERAND_DIFFERS, text, operation.site))
-            args, kwargs = plain_operands(args, kwargs)
         # Where what was captured so far has run, a refused operation ends a segment.
         refused = known.apart or cursor.index in cursor.node.refused
         kept_out = short or (placement is Placement.ISLAND and not refused and is_kept_out())
         code = rules.KEPT_OUT.code
-        if not kept_out:
+        if operation.computes:
+            code = rules.OPERAND_DIFFERS.code
+        elif not kept_out:
             code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         cursor.node.pure = False
         return self.seen(

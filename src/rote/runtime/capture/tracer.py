@@ -83,6 +83,7 @@ from .zeros import LAZY_ZEROS, on_zeros
 _FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
 _CAPTURED = Placement.CAPTURED
 _READS = (Placement.READ, Placement.SHAPED)
+_RUNS = (_CAPTURED, Placement.ISLAND, Placement.EARLY)
 
 
 class Tracer(DispatchMode):
@@ -207,16 +208,18 @@ class Tracer(DispatchMode):
         if facts.seeded and (generator := generator_in(args, kwargs)) is not None:
             return self._draw(known, generator, args, kwargs)
         odd = facts.hidden or known.apart or known.special or known.seen
-        if self._handed is not None and mode is not _FOLLOW and not odd:
+        if self._handed is not None and not odd:
             args, kwargs = self._handed.operands(func, args, kwargs)
         operation, tensors, tokens, placement = self._before(known, args, kwargs)
-        if placement is not _CAPTURED and self._handed is not None and has_computed(args, kwargs):
+        if placement not in _RUNS and self._handed is not None and has_computed(args, kwargs):
             self._handed.taken.clear()
             args, kwargs = plain_operands(args, kwargs)
             operation, tensors, tokens, placement = self._before(known, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
             return self.runner.seen(self._branch, operation, func, args, kwargs)
         if mode is _FOLLOW:
+            if self._handed is not None:
+                args, kwargs = plain_operands(args, kwargs)
             out = self.runner.seen(self.follower.run, operation, func, args, kwargs, tensors)
         else:
             out = self.runner.run(operation, known, args, kwargs, placement)
@@ -315,6 +318,8 @@ class Tracer(DispatchMode):
             if apart and placement is _CAPTURED:
                 placement = Placement.ISLAND
             self.placer.note_devices(tensors)
+        if self._handed is not None and not cursor.captures_numbers and has_computed(args, kwargs):
+            placement = Placement.ISLAND if placement is _CAPTURED else placement
         site = self._sites.here()
         operation = Operation.called(placement._value_, facts.name, operands, named, site)
         if len(storages.external_sites) < len(storages.externals):

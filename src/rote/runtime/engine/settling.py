@@ -45,6 +45,7 @@ from .subject import Limits
 if TYPE_CHECKING:
     from .specialization import Specialization
 
+_HOST = torch.device("cpu")
 MAX_OBSERVED = 8
 """Recordings of a key that were observed but never recorded; the oldest is forgotten beyond that."""
 
@@ -139,7 +140,9 @@ class Settling:
         found += steadiness.container_reasons(observed, self._read, site)
         found += steadiness.surroundings_reasons(self._key.executed, self._noted, observed, self._call, site)
         found += steadiness.argument_reasons(observed, self._call, self._noted.effects, site)
-        found += steadiness.device_reasons(observed, self._plan.backend.device, site)
+        found += steadiness.device_reasons(
+            observed, self._plan.backend.device, site, can_move=self._key.can_move(_HOST)
+        )
         found += observed.blockers
         found += gradients
         if found:
@@ -428,7 +431,8 @@ class Settling:
             recordings.remove(self._recording)
         self._key.differ()
         if any(why.code == rules.WRONG_BACKEND.code for why in found):
-            self._key.move(next(found for found in self._observed.devices if found.type == "cuda"))
+            devices = self._observed.devices
+            self._key.move(next((found for found in devices if found.type == "cuda"), _HOST))
         if self._key.calls == 1:  # the first training step leaves gradients where there were none
             found = [why for why in found if why.code != rules.GRADIENT_LEAVES.code]
         return Answer(value, EAGER, found)

@@ -131,6 +131,10 @@ class Specialization:
         """The callable works on another device than its arguments and its state showed."""
         self._backend = self._pick(device)
 
+    def can_move(self, device: torch.device) -> bool:
+        """Whether another backend than the one of now would be chosen for a device."""
+        return self._pick(device) is not self._backend
+
     def shares_device(self, other: Specialization) -> bool:
         """Whether two keys run on one device, whose lock is held then."""
         return self._backend is other._backend
@@ -322,9 +326,7 @@ class Specialization:
     @property
     def computes(self) -> bool:
         """Whether numbers that change from call to call can be followed."""
-        backend, subject = self._backend, self.subject
-        known = self.limits.numbers and subject.inputs is None
-        return known and backend is not None and backend.capabilities.computes_numbers
+        return self.limits.numbers and self.subject.inputs is None
 
     def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
         """No recording fits: which numbers are to be followed, since they change from call to call."""
@@ -377,9 +379,9 @@ class Specialization:
             self._ledger.add_trace(perf_counter() - began, recorded=False)
             raise
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
-        computes = answer.recording is not None and answer.recording.computation is not None
-        if answer.how == RECORDED and answer.recording is not None and self.limits.exact and not computes:
-            answer.recording.improve_at(answer.recording.replays + FIRST_TIER)
+        made = answer.recording if answer.how == RECORDED else None
+        if made is not None and self.limits.exact and not made.captures_numbers:
+            made.improve_at(made.replays + FIRST_TIER)
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         return answer
 
@@ -397,6 +399,7 @@ class Specialization:
             watch=weakref.ref(watch),
             meet=watch.teller(),
             generators=recording.accesses.generators.values() if recording is not None else (),
+            binds=recording.binds if recording is not None and plan.capture is not None else (),
             known=recording.known if held and recording is not None else None,
         )
         traced = TracedCall(self.function, call, plan, site)

@@ -259,9 +259,19 @@ def _made_for_slots(outcome: Observation) -> set[int]:
     return {id(each) for inner, part in parts for each in containers(inner, part)}
 
 
-def device_reasons(outcome: Observation, device: torch.device, site: Site) -> list[Reason]:
-    """Tensors on devices that one recording cannot hold."""
+def device_reasons(outcome: Observation, device: torch.device, site: Site, *, can_move: bool) -> list[Reason]:
+    """Tensors on devices that one recording cannot hold.
+
+    Args:
+        outcome: The call.
+        device: Of the backend.
+        site: The line of the call.
+        can_move: The user leaves the choice of the backend to rote.
+    """
     accelerators = sorted(str(found) for found in outcome.devices if found.type == "cuda")
+    if can_move and outcome.devices and not accelerators and device.type == "cuda":
+        text = f"the call can reach tensors on {device}, and used those of the host alone"
+        return [reason(rules.WRONG_BACKEND, text, site, "Nothing: the host backend takes the next call.")]
     if len(accelerators) > 1:
         return [reason(rules.SEVERAL_DEVICES, f"the call used {', '.join(accelerators)}", site)]
     if accelerators and device.type == "cpu":

@@ -46,6 +46,10 @@ class NumberSource:
         """Which place it is, as long as the container lives."""
         return address_of(self.kind, self.container, self.key)
 
+    def is_read(self, order: int) -> bool:
+        """Whether it is the number that a call reads behind so many others."""
+        return self.kind == READ and self.key == order
+
     def read(self, leaves: Sequence[Any]) -> Any:
         """What lies there; None if nothing does."""
         if not self.kind:

@@ -19,11 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
-
-import numpy
-import torch
 
 from ...base import Site, identity
 from ..backends.protocol import NumberCell, without_cells
@@ -31,18 +27,14 @@ from ..state import address_of
 from .computation import READ, Computation, NumberSource
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
 from .fresh import fresh
+from .parts import is_data, parts_of
 
 _NAN = "a number is NaN"
-_DEPTH, _MOST = 6, 2000
-"""How deep and how many members of containers are looked at; beyond that nothing is followed any more."""
+_MOST = 2000
+"""How many containers and objects are looked into; beyond that nothing is followed any more."""
 _KINDS = frozenset({float, int})
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
-
-
-_SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
-_MADE_IN_PYTHON = 1 << 9
-"""The flag of classes that a class statement made."""
 
 
 @dataclass(frozen=True)
@@ -265,9 +257,22 @@ class TrackedNumbers:
         """A replay reads the number; whether it goes on as the call did."""
         return self._computation is not None and self._computation.read(order, value)
 
-    def number(self, order: int) -> Any:
-        """The number that the last replay has read."""
-        return self._computation.number(order) if self._computation is not None else None
+    def read_again(self, operation: str, site: Site, order: int) -> Any:
+        """A call that follows what has run comes to a read: the number that was read there."""
+        if self._computation is not None:
+            self._count = order + 1
+            return self._computation.number(order)
+        found = [each for each in zip(self.places, self.values, strict=True) if each[0].is_read(order)]
+        ((_, value),) = found
+        self.reads(operation, site, value)
+        return value
+
+    def begin_again(self) -> None:
+        """The call runs once more from its start, on the same objects."""
+        self._count = 0
+        self._next = None
+        self.take_owed()
+        self.forget_pending()
 
     def read(self, value: Any) -> Any:
         """A function of PyTorch's has given a number: the object for it, if that was read just now."""
@@ -288,29 +293,31 @@ class TrackedNumbers:
             if expression is not None:
                 self.outcomes.setdefault(expression, Fixed.of(value))
 
-    def pin_inside(self, *values: Any) -> bool:
-        """Somebody looks into values and their members; False if they hold what is not known."""
-        left, known, met = [(value, 0) for value in values], True, set[int]()
+    def pin_inside(self, *values: Any, objects: bool = False) -> bool:
+        """Somebody looks into containers and their members, or into whatever values lead to.
+
+        Returns:
+            False if they hold what was not looked into.
+        """
+        left, known, met = list(values), True, set[int]()
         while left:
-            value, depth = left.pop()
+            value = left.pop()
             kind = type(value)
             if kind in _KINDS:
                 self.pin(value)
-            elif kind in _CONTAINERS:
-                if identity(value) in met:
-                    continue
-                met.add(identity(value))
-                if depth >= _DEPTH or len(met) > _MOST:
-                    self.stop("numbers may lie deep in a container")
-                    return False
-                parts: Any = value
-                if kind is dict:
-                    parts = [part for pair in dict.items(value) for part in pair]
-                elif kind is slice:
-                    parts = (value.start, value.stop, value.step)
-                left.extend([(part, depth + 1) for part in parts])
-            else:
-                known = known and (kind in _DATA or is_data(value))
+                continue
+            if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
+                continue
+            if kind not in _CONTAINERS and not objects:
+                known = False
+                continue
+            met.add(identity(value))
+            if len(met) > _MOST:
+                self.stop("numbers may lie in one of many objects")
+                return False
+            parts = parts_of(value)
+            known = known and parts is not None
+            left.extend(parts or ())
         return known
 
     def owe(self, *values: Any) -> None:
@@ -355,14 +362,3 @@ class TrackedNumbers:
         if self.stopped is not None:
             return list(self.places) if self.stopped is not _NAN else []
         return [place for index, place in enumerate(self.places) if GivenNumber(index) in self.outcomes]
-
-
-def is_data(value: Any) -> bool:
-    """Whether an object holds no number of Python's but copies, and C can call no Python code by it."""
-    if isinstance(value, (torch.Tensor, numpy.generic, ModuleType)):
-        return True
-    if isinstance(value, numpy.ndarray):
-        return not value.dtype.hasobject
-    if isinstance(value, type):
-        return not value.__flags__ & _MADE_IN_PYTHON
-    return isinstance(value, _SETTINGS)

@@ -236,14 +236,12 @@ class _Improvement:
         replaced = _replaced(plain, captured, anew)
         removed = _removed(short, found.stored(short))
         near = gate.found if gate is not None else None
-        return ExactStretch(node, steps, replaced, removed, session, anew.kept, fused, near)
+        return ExactStretch(node, steps, plain, replaced, removed, session, anew.kept, fused, near)
 
     def _plain(self, steps: list[Step]) -> list[Step]:
         """The steps as they were captured."""
-        for each in reversed(self._recording.tiers.stretches):
-            if each.node is self._node and each.exact is steps:
-                steps = each.plain
-        return steps
+        found = [each.captured for each in self._recording.tiers.stretches if each.exact is steps]
+        return found[0] if found else steps
 
     # ------------------------------------------------------------------ what is left alone
 

@@ -31,6 +31,7 @@ from ..program import (
     are_one,
     lying_in,
 )
+from ..program.operations import CAPTURED
 from ..reads.trace import Output
 from ..state import Difference, Reads, Snapshot
 from .accesses import Accesses
@@ -157,6 +158,13 @@ class Recording:
     def compute(self, computation: Computation) -> None:
         """Calls find numbers that change; replays compute from them what the last call did."""
         self.computation = computation
+
+    @property
+    def captures_numbers(self) -> bool:
+        """Whether its segments have operations with numbers that replays compute."""
+        return self.computation is not None and any(
+            [each.kind == CAPTURED and each.computes for node in self.root.walk() for each in node.operations]
+        )
 
     def count_stray(self) -> None:
         """A call may have left the way that its numbers belong to."""

@@ -97,6 +97,7 @@ class ExactStretch:
     Attributes:
         node: The stretch.
         plain: Its steps before: as they were captured, or those of an earlier exact stretch.
+        captured: Its steps as they were captured.
         exact: The steps that leave the same bits in the same memory.
         removed: What is missing from them.
         session: The capture of those.
@@ -107,6 +108,7 @@ class ExactStretch:
 
     node: Node
     plain: list[Step]
+    captured: list[Step]
     exact: list[Step]
     removed: Removed
     session: Session

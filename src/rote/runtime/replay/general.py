@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...base import Site
+from ...base import InternalError, Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call
@@ -68,9 +68,9 @@ def raised(recording: Recording, backend: Backend, error: BaseException, site: S
     """Why a call is made plainly: an operation of its replay raised, as with an index out of range.
 
     Raises:
-        BaseException: The error, where the call cannot be made again.
+        BaseException: The error, where the call cannot be made again, or where it is a bug of rote.
     """
-    if not (isinstance(error, Exception) and repeats(recording, backend)):
+    if isinstance(error, InternalError) or not (isinstance(error, Exception) and repeats(recording, backend)):
         raise error
     text = f"an operation of a replay raised {type(error).__name__} ({error}), so the call was made plainly"
     return reason(rules.OPERATION_RAISES, text, site)

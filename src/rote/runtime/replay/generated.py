@@ -171,6 +171,9 @@ class _ReplayWriter:
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")
             source.indent()
+        # What another thread has left to be released goes here: behind the look at the state it might be this
+        # recording.
+        self._enter()
         self._state()
         if self._copies is not None:
             self._unless_gradients_stand()
@@ -297,7 +300,6 @@ class _ReplayWriter:
     def _begin(self, copies: Copies) -> None:
         """Place the inputs and launch the first step."""
         copies.prepare()
-        self._enter()
         if self._stands is not None:
             self._source.line(f"{self._source.constant(self._stands.take)}({self._generators()})")
         copies.place(self._inputs, self._admission.leaves)

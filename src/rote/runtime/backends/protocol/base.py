@@ -35,12 +35,13 @@ class Capabilities:
         asynchronous: Work is queued on streams; a host read has to wait for the device.
         executes_while_capturing: Operations run when they are captured (host), not when the segment ends
             (CUDA).
-        computes_numbers: Operands of captured operations may be numbers that each replay has anew.
+        captures_numbers: Operands of captured operations may be numbers that each replay has anew; elsewhere
+            operations with such numbers run between two segments.
     """
 
     asynchronous: bool
     executes_while_capturing: bool
-    computes_numbers: bool = False
+    captures_numbers: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ class NumberCell:
     """Where the replays of a segment find a number.
 
     It stands for the number among the operands that :meth:`.Session.run` is given, not in lists, on devices
-    with the capability ``computes_numbers``. The operation takes the number that lies here when it runs.
+    with the capability ``captures_numbers``, and among those of an operation that runs between two segments.
+    The operation takes the number that lies here when it runs.
 
     Attributes:
         value: The number.

@@ -55,6 +55,7 @@ class Cursor:
         watch: The gradient slots before the call, weakly, since they keep parameters.
         least: Operations that a segment must have.
         resolves: What earlier calls have computed of numbers that change is compared as it is in this call.
+        captures_numbers: Captured operations may have numbers that replays compute.
 
     Attributes:
         node: The current stretch of the call.
@@ -82,6 +83,7 @@ class Cursor:
         watch: weakref.ref[GradientWatch] | None,
         least: int = 0,
         resolves: bool = False,
+        captures_numbers: bool = False,
     ) -> None:
         self.node = root
         self.index = 0
@@ -90,6 +92,7 @@ class Cursor:
         self.storages = storages
         self.device = device
         self.on_host = device.type == "cpu"
+        self.captures_numbers = captures_numbers
         self.tape = tape
         self.suspended = False
         self.difference: Reason | None = None

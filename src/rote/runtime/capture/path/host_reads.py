@@ -106,7 +106,7 @@ class HostReads:
         for tensor in tensors:
             cursor.storages.result(tensor, operation.name, operation.site)
         if value[0] == NUMBER and self._numbers is not None:
-            out = self._numbers.number(value[1])
+            out = self._numbers.read_again(operation.name, operation.site, value[1])
         else:
             out = result_along(value, tensors) if shaped else value_of(value)
         cursor.check_stop()

@@ -19,7 +19,7 @@ import torch
 
 from ....base import CaptureError, MemoryShortageError
 from ....hazards import rules
-from ...backends.protocol import Aliases, Backend, Session, raw_call
+from ...backends.protocol import Aliases, Backend, Session, raw_call, without_cells
 from ...numbers import as_cells, has_computed
 from ...operators import tensors_of
 from ...program import Operation, results_of
@@ -167,6 +167,9 @@ class SegmentTape:
             self.close(place)
         kwargs = {**kwargs, "non_blocking": False} if kwargs.get("non_blocking") else kwargs
         func, operands = raw_call(func), tensors_of(args, kwargs)
+        if has_computed(args, kwargs):
+            args, kwargs = as_cells(args, kwargs)
+            func = partial(_with_numbers, func)
         with self.session.aside() if self.is_open else nullcontext():
             out = func(*args, **kwargs)
         parts = results_of(out)[1]
@@ -231,6 +234,12 @@ class SegmentTape:
         node.held = place.storages.alive() if branch is not None else {}
         node.captured = CapturedStretch(tuple(self._captured), place.storages.references())
         self._steps, self._captured = [], []
+
+
+def _with_numbers(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function with the numbers that lie in cells now."""
+    args, kwargs = without_cells(args, kwargs)
+    return func(*args, **kwargs)
 
 
 def kept_call(

@@ -520,7 +520,7 @@ def _asked(numbers: TrackedNumbers, value: Any, *names: str) -> None:
 
 def _unknown(numbers: TrackedNumbers, function: Any, given: tuple[Any, ...]) -> None:
     """Something is called of which nothing is known here."""
-    if not numbers.pin_inside(*given):
+    if not numbers.pin_inside(*given, objects=True):
         name = getattr(function, "__qualname__", type(function).__qualname__)
         numbers.stop(f"{name} is given an object, and may see numbers in it")
 

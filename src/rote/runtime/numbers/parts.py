@@ -1,0 +1,62 @@
+"""What C can find in an object that it is given: where a number may lie that is followed.
+
+C may look at whatever an object leads to. What it leads to is what the garbage collector is told of, for
+types that take part in that. Python code that C calls on its way is followed like any other, so of functions
+only that counts which belongs to them alone.
+
+What does not work: to ask whether the call has stored a number in an object. It is stored in a container,
+which is stored in another one, by code that may be C.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from functools import lru_cache
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+from weakref import ReferenceType
+
+import numpy
+import torch
+
+_SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
+_MADE_IN_PYTHON, _COLLECTED = 1 << 9, 1 << 14
+"""Flags of classes: a class statement made it; the collector knows what its objects lead to."""
+_Cached = type(lru_cache(len))
+_HOLDS = (int, float, tuple, list, dict, set, frozenset)
+
+
+def is_data(value: Any) -> bool:
+    """Whether an object holds no number of Python's but copies, and C can call no Python code by it."""
+    if isinstance(value, (torch.Tensor, numpy.generic, ModuleType, CodeType)):
+        return True
+    if isinstance(value, numpy.ndarray):
+        return not value.dtype.hasobject
+    if isinstance(value, type):
+        return not value.__flags__ & _MADE_IN_PYTHON
+    return isinstance(value, _SETTINGS)
+
+
+def parts_of(value: Any) -> Iterable[Any] | None:
+    """What an object leads to; None if that is not known, as of a frame or of what C keeps to itself."""
+    kind = type(value)
+    if kind is slice:
+        return value.start, value.stop, value.step
+    if kind is dict:
+        return [part for pair in dict.items(value) for part in pair]
+    if isinstance(value, type):
+        spaces = [vars(each) for each in type.mro(value)]
+        return [each for space in spaces for each in space.values() if isinstance(each, _HOLDS)]
+    if kind is FunctionType:
+        cells = value.__closure__ or ()
+        return [*cells, *(value.__defaults__ or ()), value.__kwdefaults__, value.__dict__]
+    if isinstance(value, ReferenceType):
+        return [value()]
+    if kind is _Cached:  # of the arguments that it knows C keeps no more than it was shown
+        return [value.__wrapped__, value.__dict__]
+    if kind is not CellType and not kind.__flags__ & _COLLECTED:
+        return None
+    if any([hasattr(kind, name) for name in ("gi_frame", "cr_frame", "ag_frame", "f_locals")]):
+        return None
+    return gc.get_referents(value)

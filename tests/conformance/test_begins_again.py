@@ -1,0 +1,131 @@
+"""A capture is refused in the middle: the call runs once more, and its state is as after one call."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tests.conformance.numbers_programs import bits
+
+import rote
+from rote.base import MemoryShortageError
+from rote.runtime.backends.host import HostBackend
+from rote.runtime.backends.host.session import HostSession
+
+CALLS = 16
+
+
+@pytest.fixture(params=["captured", "between segments"])
+def _placed(request, monkeypatch):
+    """Operations with numbers that change, as the backend takes them, and as one takes them that cannot."""
+    monkeypatch.setenv("ROTE_NUMBERS", "1")
+    if request.param != "captured":
+        monkeypatch.setattr(
+            HostBackend, "capabilities", replace(HostBackend.capabilities, captures_numbers=False)
+        )
+
+
+@pytest.fixture
+def _waiting():
+    """CUDA refuses an operator that waits, which no table says."""
+    library = torch.library.Library("rote_waits", "DEF")
+    library.define("positive(Tensor x) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl("positive", lambda x: x.abs() + float(x.sum() > 0), "CompositeExplicitAutograd")
+    yield
+    library._destroy()
+
+
+@pytest.fixture
+def _small(monkeypatch):
+    """There is no memory for the first segment on the host."""
+    real, left = HostSession.end, [1]
+
+    def end(self):
+        if left:
+            left.clear()
+            self.abort()
+            raise MemoryShortageError("none for this test")
+        return real(self)
+
+    monkeypatch.setattr(HostSession, "end", end)
+
+
+def counted(state, x):
+    state.step += 1
+    state.total = x.sum()
+    return x * state.step
+
+
+def appended(state, x):
+    state.seen.append(x * 2)
+    return x + len(state.table)
+
+
+def rolled(state, x):
+    state.last.append(x + 1)
+    return x * 2
+
+
+def bound(state, x):
+    y = x * 3
+    state.table["x"] = y
+    state.table["again"] = y + 1
+    return y
+
+
+PROGRAMS = [counted, appended, rolled, bound]
+
+
+def made(device):
+    return SimpleNamespace(
+        step=0, total=torch.zeros((), device=device), seen=[], last=deque(maxlen=2), table={"first": 1}
+    )
+
+
+@pytest.mark.usefixtures("_waiting", "_small")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_state_is_as_after_one_call(device, program, monkeypatch):
+    monkeypatch.setenv("ROTE_NUMBERS", "1")
+    states = [made(device), made(device)]
+
+    def make(state):
+        def f(x):
+            y = program(state, x + 1)
+            return torch.ops.rote_waits.positive(y) * 2
+
+        return f
+
+    g, plain = rote.graph(make(states[0]), keep=True), make(states[1])
+    for number in range(CALLS):
+        x = torch.randn(3, generator=torch.Generator().manual_seed(number)).to(device)
+        assert bits(g(x)) == bits(plain(x)), number
+        left = [{**vars(state), "last": list(state.last)} for state in states]
+        assert bits(left[0]) == bits(left[1]), number
+        for state in states:
+            state.seen.clear()
+
+
+@pytest.mark.usefixtures("_waiting", "_placed")
+def test_numbers_are_what_they_were(device):
+    states = [{"step": 0, "scale": 1.0} for _ in range(2)]
+
+    def make(state):
+        def f(x):
+            state["step"] += 1
+            x = x * state["scale"] + x.sum().item() / (state["step"] + 1)
+            x = torch.ops.rote_waits.positive(x * 0.5) + state["scale"]
+            return x - state["step"]
+
+        return f
+
+    g, plain = rote.graph(make(states[0]), keep=True), make(states[1])
+    for number in range(24):
+        x = torch.randn(3, generator=torch.Generator().manual_seed(number)).to(device)
+        for each in states:
+            each["scale"] = 1.0 + number / 7
+        assert bits(g(x)) == bits(plain(x)), number
+        assert states[0] == states[1]
+    assert g.report().replayed >= 10, g.explain()
