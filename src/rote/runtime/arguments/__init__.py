@@ -42,7 +42,18 @@ from .key import (
     overlaps,
     remedy_of_key,
 )
-from .leaves import Spec, containers, filled, flatten, has_branches, is_mutable, paths, repeated, unflatten
+from .leaves import (
+    Spec,
+    containers,
+    filled,
+    flatten,
+    has_branches,
+    is_mutable,
+    leaves_of,
+    paths,
+    repeated,
+    unflatten,
+)
 from .opened import (
     DEVICE,
     SEED,
