@@ -21,10 +21,11 @@ LEAST = {
 }
 """Of each kind, the share of calls that have to be replayed, and of scenes in which one is.
 
-There are 30 scenes each, which vary more. Of twelve seeds with 50 each, the lowest on the host were 0.31, 0.28, 0.24, 0.18, 0.16 of the calls and
-0.58, 0.50, 0.50, 0.58, 0.24 of the scenes; of this seed nearly twice as much. Whole steps replay least, since
-optimizers that count on the host cannot (RT411). Which scenes a seed stands for depends on the modules that
-are loaded, from which hypothesis takes constants: in a run of the whole suite the lowest were 0.19 and 0.58.
+There are 30 scenes each, which vary more. Of twelve seeds with 50 each, the lowest on the host were 0.31,
+0.28, 0.24, 0.18, 0.16 of the calls and 0.58, 0.50, 0.50, 0.58, 0.24 of the scenes; of this seed nearly twice
+as much. Whole steps replay least, since optimizers that count on the host cannot (RT411). Which scenes a seed
+stands for depends on the modules that are loaded, from which hypothesis takes constants: in a run of the
+whole suite the lowest were 0.19 and 0.58.
 """
 
 
