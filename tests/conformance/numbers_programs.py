@@ -7,6 +7,7 @@ since a number has to be a condition there.
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 from collections.abc import Sequence
@@ -52,12 +53,24 @@ _OPERATIONS = (
     "xi * int({n})", "xi + {n}",
     "x.float().sub_({f})", "torch.func.grad(lambda w: (w * {f}).sum())(x)", "(w * {n}).detach()",
     "torch.autograd.grad((w * {f}).square().sum(), w)[0]", "torch.vmap(lambda r: r * {f})(x)",
+    "put(self.cache.clone(), int(abs({n})) % 7, x)",
+    "put(self.cache.clone(), slice(self.step % 5, self.step % 5 + 2), y)",
+    "self.cache[:, int(abs({n})) % 7] * 1", "self.cache.narrow(1, int(abs({n})) % 5, 2).sum(1)",
+    "torch.arange(int(abs({n})) % 99, int(abs({n})) % 99 + 3) * x", "torch.tensor([[{n}], [{n}]]) * x",
+    "x.new_tensor({n}) * x", "self.cache.index_select(1, torch.tensor([int(abs({n})) % 7]))[:, 0] * x",
+    "torch._foreach_mul([x, y], [{f}, {f}])[0]", "torch._foreach_addcdiv([x], [x], [y], [{f}])[0]",
+    "torch.autograd.grad(((w * x) * {n} + w / ({n} or 1) - {n}).sum(), w)[0]",
+    "torch.autograd.grad((w.clamp(min={n}) + (w + 1) ** {f}).sum(), w)[0]",
+    "torch.autograd.grad(torch.add(x, w * w, alpha={n}).sum() * {f}, w)[0]",
+    "torch.autograd.grad(torch.nn.functional.elu(w * x, {f}).sum(), w)[0]",
+    "torch.autograd.grad((w.square() * {n}).sum(), w, create_graph=True)[0].detach()",
 )  # fmt: skip
 _WRITES = (
     "self.step += 1", "self.step = self.step + 1", "self.acc = {n}", "GROUP['last'] = {n}",
     "HIST.append({n})",
     "self.d['q'] = {n}", "LIST[1] = {n}", "self.lr = self.lr * 0.97", "self.buf.add_(1)",
-    "self.pair = ({n}, [{n}])",
+    "self.pair = ({n}, [{n}])", "self.cache[:, self.step % 7] = x", "self.cache[:, int(abs({n})) % 7] = y",
+    "self.cache[..., self.step % 7] = {f}",
 )  # fmt: skip
 _TEXT = """
 import copy, math, torch, collections, numpy as np
@@ -74,6 +87,9 @@ class Sized:
 Pair = collections.namedtuple('Pair', 'x y')
 def helper(a, b=1): return a * 0.5 + b
 def alone(a): return a
+def put(c, i, v):
+    c[:, i] = v if type(i) is int else v[:, None]
+    return c
 def spread(*a): return a[0] - a[1]
 def summed(a):
     def each():
@@ -87,7 +103,7 @@ def make():
     class Program:
         def __init__(self):
             self.step, self.lr, self.acc, self.d, self.buf = 0, 0.5, 0, {'q': 0}, torch.zeros(())
-            self.pair = ()
+            self.pair, self.cache = (), torch.zeros(3, 7)
         def run(self, x, y, xi, s, t=1, k=2):
 BODY
     def set_cell(value):
@@ -134,7 +150,7 @@ class Writer:
                 lines.append(f"v{self.variables} = {n}")
                 self.variables += 1
             elif kind < 0.42:
-                lines.append(self.choose(_WRITES).format(n=n))
+                lines.append(self.choose(_WRITES).format(n=n, f=f"float({n})"))
             elif kind < 0.5:
                 lines.append(f"if {n} > {self.number()}: x = x + {self.number()}")
             elif kind < 0.55:
@@ -173,7 +189,8 @@ def bits(value: Any) -> Any:
 def _values(kind: int, chance: random.Random, number: int) -> float:
     special = (0.0, -0.0, 1.0, 2.0, 0.5, -1.5, float("nan"), float("inf"), 1e308)
     whole = (0, 1, -1, 2, 255, 256, 257, -6, 2**31, 2**40)
-    return (number, number * 0.25, chance.choice(special), chance.choice(whole))[kind]
+    schedule = 0.1 * min(1.0, (number + 1) / 20) * (1 + math.cos(math.pi * number / 200)) / 2
+    return (number, number * 0.25, chance.choice(special), chance.choice(whole), number % 7, schedule)[kind]
 
 
 def play(seed: int, device: torch.device, calls: int = 14) -> tuple[int, str]:
@@ -188,10 +205,10 @@ def play(seed: int, device: torch.device, calls: int = 14) -> tuple[int, str]:
         exec(compile(text, f"<numbers {seed}>", "exec"), each)
     graphed, plain = (each["make"]() for each in names)
     for each in (graphed, plain):
-        each.program.buf = each.program.buf.to(device)
+        each.program.buf, each.program.cache = each.program.buf.to(device), each.program.cache.to(device)
     run = rote.graph(graphed.program.run, keep=True)
     chance = random.Random(seed + 1)
-    kind, mode, grad = chance.randint(0, 3), chance.randint(0, 7), chance.random() < 0.5
+    kind, mode, grad = chance.randint(0, 5), chance.randint(0, 7), chance.random() < 0.5
     for number in range(calls):
         made = torch.Generator().manual_seed(number)
         x, y = (torch.randn(3, generator=made).to(device) for _ in range(2))

@@ -21,7 +21,6 @@ CALLS = 16
 @pytest.fixture(params=["captured", "between segments"])
 def _placed(request, monkeypatch):
     """Operations with numbers that change, as the backend takes them, and as one takes them that cannot."""
-    monkeypatch.setenv("ROTE_NUMBERS", "1")
     if request.param != "captured":
         monkeypatch.setattr(
             HostBackend, "capabilities", replace(HostBackend.capabilities, captures_numbers=False)
@@ -87,8 +86,7 @@ def made(device):
 
 @pytest.mark.usefixtures("_waiting", "_small")
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_state_is_as_after_one_call(device, program, monkeypatch):
-    monkeypatch.setenv("ROTE_NUMBERS", "1")
+def test_state_is_as_after_one_call(device, program):
     states = [made(device), made(device)]
 
     def make(state):

@@ -44,7 +44,7 @@ def call(g, values, device):
 
 
 def scaled(x):
-    return x / (x.sum() + 1).item()
+    return x / (x.sum() + 1).tolist()  # what item() gives is followed
 
 
 # ---------------------------------------------------------------------- values
@@ -54,17 +54,16 @@ def test_a_value_that_is_new_in_every_call(device, traced, reason, where):
     g = rote.graph(scaled)
     call(g, range(FREE_CALLS), device)
     assert len(traced) == FREE_TRACES + 1  # one records what comes before the read
-    line = where(scaled, "item()")
+    line = where(scaled, "tolist()")
     why = reason(g, "RT304")
     assert why.where == line and why.count == FREE_CALLS - FREE_TRACES  # more than max_paths, once
     assert why.message == (
-        "calls read values not seen before: aten::_local_scalar_dense gave 33 "
-        "(before: 31, 29, 27 and 13 more)"
+        "calls read values not seen before: tolist gave 33.0 (before: 31.0, 29.0, 27.0 and 13 more)"
     )
     why = reason(g, "RT307")
     assert why.where == line and why.count == FREE_TRACES  # the first one knows of no other value
     assert why.message == (
-        "aten::_local_scalar_dense gave 33, which was not seen before (before: 31, 29, 27 and 13 more)"
+        "tolist gave 33.0, which was not seen before (before: 31.0, 29.0, 27.0 and 13 more)"
     )
     assert why.remedy == (
         "Return the tensor and read it outside, or keep it on the device: each value is a path, from its "
@@ -160,7 +159,7 @@ def test_strict_mode_goes_on_refusing(device):
     g = rote.graph(scaled, strict=True)
     call(g, [1, 1, 1], device)
     for n in range(2 * FREE_TRACES):
-        with pytest.raises(rote.NotReplayedError, match=r"RT101 at .*aten::_local_scalar_dense"):
+        with pytest.raises(rote.NotReplayedError, match=r"RT1\d\d at .*tolist"):
             g(full(n, device))
 
 
@@ -186,11 +185,11 @@ def test_a_rest_is_no_rest_inside_of_a_trace(device):
 def test_known_keys_replay_while_new_ones_are_left_alone(device, traced):
     g, x = rote.graph(times), full(1, device)
     for _ in range(5):
-        g(x, -1)
+        g(x, "-1")
     for n in range(50):
-        assert torch.equal(g(x, n), x * n)
+        assert torch.equal(g(x, str(n)), x * n)
         before = g.report().replayed
-        assert torch.equal(g(x, -1), -x) and g.report().replayed == before + 1
+        assert torch.equal(g(x, "-1"), -x) and g.report().replayed == before + 1
 
 
 # ---------------------------------------------------------------------- states
@@ -247,13 +246,13 @@ def test_a_call_that_raises_now_and_then(device):
 
 
 def times(x, by):
-    return x * by
+    return x * float(by)  # a number would be followed
 
 
 def test_keys_that_are_new_in_every_call(device, traced, reason):
     g, x = rote.graph(times), full(1, device)
     for n in range(300):
-        assert torch.equal(g(x, n), x * n)
+        assert torch.equal(g(x, str(n)), x * n)
     assert len(traced) == FREE_TRACES  # none comes twice
     why = reason(g, "RT309")
     assert why.message.startswith(
@@ -265,9 +264,9 @@ def test_keys_that_are_new_in_every_call(device, traced, reason):
 def test_a_key_that_comes_again_is_recorded(device):
     g, x = rote.graph(times), full(1, device)
     for n in range(200):
-        g(x, n)
+        g(x, str(n))
     for _ in range(6000):
-        g(x, -1)
+        g(x, "-1")
     assert g.report().replayed
 
 
@@ -285,16 +284,16 @@ def test_many_keys_that_come_in_turn(device, monkeypatch):
 def test_all_keys_are_looked_at_if_recordings_are_kept(device, traced):
     g, x = rote.graph(times, keep=True), full(1, device)
     for n in range(128):
-        g(x, n)
+        g(x, str(n))
     assert len(traced) == 128
 
 
 def test_a_reset_forgets_that_keys_were_new(device, traced):
     g, x = rote.graph(times), full(1, device)
     for n in range(100):
-        g(x, n)
+        g(x, str(n))
     g.reset()
-    g(x, -1)
+    g(x, "-1")
     assert len(traced) == FREE_TRACES + 1
 
 

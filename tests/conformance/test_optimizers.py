@@ -126,7 +126,7 @@ def test_replays(device, name):
 def test_a_count_on_the_host_is_told_the_line(device, name, reason, where):
     cls, options = COUNTING[name]
     g = train(device, maker(cls, options), 60)
-    assert g.report().replayed == 0 and g.report().recordings == ()
+    assert g.report().replayed >= 50, g.explain()  # the count is followed
     found = reason(g, "RT411")
     assert found.message == (
         f"torch.optim.{cls.__name__}.step() reads state['step'] on the host at every step "

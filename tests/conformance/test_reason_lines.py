@@ -63,7 +63,7 @@ class Sink:
 
 def attribute(net):
     def fn(x):
-        net.n += 1  # here
+        net.n += 1j  # here
         return x * 2
 
     return fn
@@ -71,7 +71,7 @@ def attribute(net):
 
 def attribute_by_name(net):
     def fn(x):
-        setattr(net, "n", net.n + 1)  # here  # noqa: B010
+        setattr(net, "n", net.n + 1j)  # here  # noqa: B010
         return x * 2
 
     return fn
@@ -88,7 +88,7 @@ def namespace(net):
 def a_global(net):
     def fn(x):
         global TOTAL
-        TOTAL += 1  # here
+        TOTAL += 1j  # here
         return x * 2
 
     return fn
@@ -99,7 +99,7 @@ def variable(net):
 
     def fn(x):
         nonlocal times
-        times += 1  # here
+        times += 1j  # here
         return x * 2
 
     return fn
@@ -195,7 +195,7 @@ def a_property(net):
     setting = Setting()
 
     def fn(x):
-        setting.value = setting.value + 1
+        setting.value = setting.value + 1j
         return x * 2
 
     return fn
@@ -399,7 +399,7 @@ def test_the_line_and_the_words(device, caplog, program, code, words):
     top, *others = g.report().reasons
     assert (top.code, top.where) == (code, marked(program)), g.explain()
     assert words in top.message and top.remedy, g.explain()
-    assert top.count == CALLS and not top.warm_up
+    assert top.count >= CALLS - (program is put) and not top.warm_up  # a call of that is followed, in vain
     caller = test_the_line_and_the_words.__code__
     lines = range(caller.co_firstlineno, caller.co_firstlineno + 30)
     loops = {f"tests/conformance/test_reason_lines.py:{line}" for line in lines}
@@ -434,7 +434,7 @@ def test_what_settles_is_marked_as_warm_up_and_comes_last(device, where, caplog)
 
 
 def test_the_log_tells_once_that_values_do_not_come_again(device, caplog):
-    g = rote.graph(lambda x: x / x.sum().item())
+    g = rote.graph(lambda x: x / float(repr(x.sum().item())))
     with caplog.at_level(logging.WARNING, "rote"):
         for n in range(200):
             g(torch.ones(3, device=device) + n)

@@ -93,7 +93,7 @@ def test_text_of_reasons(device, where):
     count = [0]
 
     def fn(x):
-        count[0] += 1
+        count[0] += 1j  # a real number would be followed
         return x * 2
 
     g = rote.graph(fn)
@@ -101,8 +101,8 @@ def test_text_of_reasons(device, where):
         g(torch.ones(4, device=device))
     first, second = g.explain().splitlines()[-2:]
     assert first == (
-        f"RT201 at {where(fn, 'count[0] += 1')}, 3 calls: "
-        "test_text_of_reasons.<locals>.fn.count[0] was 2 and is 3"
+        f"RT201 at {where(fn, 'count[0] += 1j')}, 3 calls: "
+        "test_text_of_reasons.<locals>.fn.count[0] was 2j and is 3j"
     )
     assert second == (
         "  Keep what changes in a tensor that is updated in place (a registered buffer), or move it outside."

@@ -31,16 +31,16 @@ def test_a_counter_in_a_closure(device, where, reason):
 
     def fn(x):
         nonlocal count
-        count += 1
+        count += 1j  # a real number would be followed
         return x * 2
 
     g = rote.graph(fn)
     run(g, torch.ones(2, device=device))
-    assert count == CALLS
+    assert count == CALLS * 1j
     found = reason(g, "RT201")
-    assert found.message == "test_a_counter_in_a_closure.<locals>.fn.count was 13 and is 14"
+    assert found.message == "test_a_counter_in_a_closure.<locals>.fn.count was 13j and is 14j"
     assert found.count == CALLS
-    assert found.where == where(fn, "count += 1")
+    assert found.where == where(fn, "count += 1j")
     assert found.remedy == (
         "Keep what changes in a tensor that is updated in place (a registered buffer), or move it outside."
     )
@@ -50,11 +50,11 @@ def test_a_counter_that_is_used(device, where, reason):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.step = 0
+            self.step = 0j
 
         def forward(self, x):
             self.step += 1
-            return x * self.step
+            return x * self.step.real
 
     model = Model()
     g = compare(model, [(torch.ones(2, device=device),)] * CALLS, plain=Model())
@@ -100,7 +100,7 @@ def test_a_global(device, where, reason):
     g = rote.graph(counts_globally)
     run(g, torch.ones(2, device=device))
     found = reason(g, "RT201")
-    assert "CALLED was " in found.message and found.where == where(counts_globally, "CALLED += 1")
+    assert "CALLED was " in found.message and found.where == where(counts_globally, "CALLED += 1j")
 
 
 CALLED = 0
@@ -108,7 +108,7 @@ CALLED = 0
 
 def counts_globally(x):
     global CALLED
-    CALLED += 1
+    CALLED += 1j
     return x + 1
 
 

@@ -460,7 +460,7 @@ def test_many_rates_tell_the_line(device):
     """Each value has a recording; what is said of too many is still the line to change."""
     schedule = lambda o: StepLR(o, 3, 0.9)  # noqa: E731
     ours, theirs = (Scheduled(device, momentum, schedule) for _ in range(2))
-    g = rote.graph(ours.step, max_recordings=4)
+    g = rote.graph(ours.step, max_recordings=4, verify=10**6)  # so nothing is followed
     for number, (x, y) in enumerate(batches(device, 60)):
         assert_same(g(x, y), theirs.step(x, y), f"step {number}")
         ours.between(number)
@@ -501,7 +501,7 @@ def test_a_scheduler_stepped_inside(device, reason, where):
             self.scheduler.step()
 
     g = train(lambda: Inside(device, tensor_rate(device), SCHEDULES["exponential"]), batches(device, 40))
-    assert g.report().replayed == 0
+    assert g.report().replayed >= 30, g.explain()
     found = reason(g, "RT413")
     assert found.where == where(Inside.after, "self.scheduler.step()")
     assert "steps a ExponentialLR: " in found.message and ".scheduler." in found.message

@@ -43,7 +43,7 @@ def test_a_run_on_the_host(tmp_path: Path) -> None:
         "state/python_counter_beside": {
             "eager": {"outcome": "right", "detail": ""},
             "dynamo": {"outcome": "right", "detail": ""},
-            "rote": {"outcome": "right", "detail": "", "replays": False, "calls": 12, "replayed": 0,
+            "rote": {"outcome": "right", "detail": "", "replays": True, "calls": 12, "replayed": 7,
                      "codes": ["RT201"]},
         },
     }  # fmt: skip

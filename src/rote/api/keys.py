@@ -26,6 +26,7 @@ from ..runtime.arguments import (
     remedy_of_key,
 )
 from ..runtime.engine import Ledger, Specialization, Subject, drop_abandoned
+from ..runtime.numbers import FEW
 from .options import Options
 from .report import ReasonCounts
 
@@ -92,12 +93,14 @@ class Keys:
         return True
 
     def varies(self, call: Call) -> bool:
-        """Whether a call without a key differs from another in numbers alone; keys leave these out then."""
-        for entry in reversed(self.entries.values()):
-            changed = changed_numbers(entry.key, call) if entry.computes else frozenset()
-            if changed:
-                return self._openings.vary(call.spec, changed)
-        return False
+        """Whether a call without a key differs from several in numbers alone; keys leave these out then."""
+        met: dict[int, set[Any]] = {}
+        for entry in self.entries.values():
+            if entry.computes:
+                for leaf in changed_numbers(entry.key, call):
+                    met.setdefault(leaf, set()).add(entry.key.tokens[leaf])
+        changed = [leaf for leaf, values in met.items() if len(values) >= FEW]
+        return self._openings.vary(call.spec, changed)
 
     def fixes(self, call: Call, entry: Specialization) -> bool:
         """Whether calls of a key have turned out to depend on numbers that it leaves out; it goes then."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from torch._ops import OpOverload, OpOverloadPacket
 
-from ..base import OptionError, read_settings
+from ..base import OptionError
 from ..runtime.engine import Limits
 from ..runtime.memory import Account, parse_size
 from ..runtime.verify import Verifier
@@ -248,7 +248,7 @@ class Options:
             exact=self.numerics != "plain",
             near=self.numerics == "near",
             silent=self.strict_output,
-            numbers=read_settings().numbers and not self.verify,
+            numbers=not self.verify,
         )
 
     @classmethod

@@ -23,13 +23,11 @@ class Settings:
         disable: ``ROTE_DISABLE=1``: every wrapper is a plain call.
         strict: ``ROTE_STRICT=1``: every wrapper is strict.
         read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
-        numbers: ``ROTE_NUMBERS=1``: on the host, replays compute numbers that change from call to call.
     """
 
     disable: bool = False
     strict: bool = False
     read_words: bool = True
-    numbers: bool = False
 
 
 def read_settings() -> Settings:
@@ -38,7 +36,6 @@ def read_settings() -> Settings:
         disable=_flag("ROTE_DISABLE"),
         strict=_flag("ROTE_STRICT"),
         read_words=_flag("ROTE_READ_WORDS", default="1"),
-        numbers=_flag("ROTE_NUMBERS"),
     )
 
 

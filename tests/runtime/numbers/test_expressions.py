@@ -124,7 +124,7 @@ def test_stages():
     assert not numbers.goes_on(0, 101.0) and not numbers.goes_on(0, 6) and not numbers.goes_on(1, 6.0)
 
 
-@pytest.mark.parametrize("value", [object(), [[[[[[[[1.5]]]]]]]]])
+@pytest.mark.parametrize("value", [object(), [[each] for each in range(3000)]])
 def test_what_is_not_known_stops_it(value):
     numbers = TrackedNumbers(frozenset(), frozenset({0}))
     numbers.take(leaf(0), 1.5)

@@ -7,7 +7,7 @@ with the result, as further parts of it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import CellType
 from typing import Any, NamedTuple
 
@@ -211,11 +211,15 @@ class SlotsBefore:
         except (KeyError, IndexError, ValueError, AttributeError):
             self._held.append((DELETED, container, key, None))
 
-    def put_back(self) -> None:
-        """The call begins again: nothing is bound yet."""
+    def put_back(self, original: Callable[[str, Any, Any, Any], Any]) -> None:
+        """The call begins again: nothing is bound yet.
+
+        Args:
+            original: What is put into a slot for the value that lay there.
+        """
         for kind, container, key, value in self._held:
             if kind != DELETED:
-                assign(kind, container, key, value)
+                assign(kind, container, key, original(kind, container, key, value))
             elif type(container) is CellType:
                 del container.cell_contents
             elif isinstance(container, dict):

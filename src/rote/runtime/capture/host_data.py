@@ -26,7 +26,7 @@ import torch
 import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
-from ...base import bits_of, user_site
+from ...base import bits_of, identity, user_site
 from ...hazards import rules
 from ...hazards.rules import Rule, reason
 from ..autograd import GradientUse
@@ -46,7 +46,18 @@ from ..program import (
 from ..program import operations as ops
 from ..pytorch import is_wrapped
 from .composites import COMPOSITES, call_composite
-from .path import HandedNumbers, Mode, given_numbers, may_be_handed
+from .path import (
+    PUT,
+    BuiltNumbers,
+    HandedNumbers,
+    Mode,
+    WrittenPlace,
+    built_of,
+    given_numbers,
+    in_list,
+    may_be_handed,
+    position_of,
+)
 from .tracer import Tracer
 
 _Tensor: Any = torch.Tensor
@@ -102,6 +113,7 @@ class HostDataMode(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self._numbers = numbers if numbers is not None and numbers.follows else None
+        self._checks = numbers is not None and not numbers.follows
         self._tracer = tracer
         self._runner = tracer.runner
         self._use = use
@@ -121,6 +133,9 @@ class HostDataMode(TorchFunctionMode):
             return self._with_numbers(self._numbers, func, args, kwargs or {})
         if func in _NOTED:
             return self._noted(func, args, kwargs or {})
+        checks = self._checks and func is _Tensor.__setitem__ and self._tracer.host.writes_at_position
+        if checks and self._put(None, *args):
+            return None
         profiler = self._runner.profiler
         if profiler is None or type(func) not in _IN_C or sys.getprofile() is not profiler:
             return func(*args, **kwargs) if kwargs else func(*args)
@@ -142,17 +157,53 @@ class HostDataMode(TorchFunctionMode):
         self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a function that is given numbers which change."""
+        if func is _Tensor.__setitem__ and self._put(numbers, *args):
+            return None
         given = given_numbers(numbers, args, kwargs)
+        if func in _BUILDERS and numbers.stopped is None:
+            return self._build_with_numbers(numbers, func, args, kwargs)
         if func in _NOTED or not given or not may_be_handed(func, args, kwargs):
             numbers.settle_owed()
             return self._noted(func, args, kwargs) if func in _NOTED else func(*args, **kwargs)
         owed = numbers.take_owed()
         handed = HandedNumbers(numbers, getattr(func, "__name__", ""), given)
+        kept: list[int] = []
         try:
-            return self._tracer.hand(handed, lambda: func(*args, **kwargs))
+            result = self._tracer.hand(handed, lambda: func(*args, **kwargs))
+            if handed.is_handed and self._tracer.follows_back(result, handed.taken):
+                kept = [id(part) for each in handed.taken.values() for part in in_list(each)]
         finally:
-            kept = [id(each) for each in handed.taken] if handed.is_handed else []
-            numbers.pin(*[each for each in (*owed, *given.values()) if id(each) not in kept])
+            parts = [part for each in given.values() for part in in_list(each)]
+            numbers.pin(*[each for each in (*owed, *parts) if id(each) not in kept])
+        return result
+
+    def _put(self, numbers: TrackedNumbers | None, tensor: Any, key: Any, new: Any) -> bool:
+        """Write a tensor at a position that changes, if that is understood; a check has no numbers."""
+        position = position_of(
+            tensor, key, new, lambda end: numbers is None or numbers.expression(end) is not None
+        )
+        if position is None:
+            return False
+        values: Any = position.ends
+        if numbers is not None:
+            followed, owed = built_of(numbers, position.ends), set(numbers.owed)
+            if followed is None or owed - {identity(end) for end in position.ends}:
+                return False
+            numbers.take_owed()
+            values, size = followed.values, tensor.shape[position.dim]
+            numbers.ask("<=", 0, position.ends[0])
+            if len(position.ends) > 1:
+                numbers.ask("SUBTRACT", position.ends[1], position.ends[0])
+            numbers.ask("<=" if len(position.ends) > 1 else "<", position.ends[-1], size)
+
+        def build() -> torch.Tensor:
+            return WrittenPlace(position.dim, BuiltNumbers(values).now()).index().to(tensor.device)
+
+        host, token = self._tracer.host, self._tracer.cursor.storages.token
+        data = HostValues(operand_of(values, token), (), torch.int64, tensor.device.type)
+        index = host.computed_tensor(host.aside(build), PUT, data, build)
+        position.put(tensor, index, new)
+        return True
 
     def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function after noting what it tells of the call, or call it in another way."""
@@ -212,6 +263,40 @@ class HostDataMode(TorchFunctionMode):
             if isinstance(data, numpy.ndarray):
                 return wrap(self._from_array(func, data, args, kwargs))
             return wrap(self._from_values(func, contents, options, args, kwargs))
+
+    def _build_with_numbers(
+        self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Make a tensor of numbers that change: each replay makes it again.
+
+        Not where some numbers do not fit the type of the tensor, which raises.
+        """
+        position, name = (1, "data") if func is _Tensor.new_tensor else (0, "data")
+        data = args[position] if len(args) > position else kwargs.get(name)
+        followed = built_of(numbers, data)
+        plain = not any([numbers.expression(each) for each in (*args, *kwargs.values()) if each is not data])
+        if followed is None or not plain or kwargs.get("requires_grad"):
+            numbers.settle_owed()
+            return self._noted(func, args, kwargs)
+        with below_transforms() as wrap:
+            tensor = self._tracer.host.aside(lambda: func(*args, **kwargs))
+            if not followed.fits(tensor.dtype):
+                numbers.settle_owed()
+                return self._noted(func, args, kwargs)
+            numbers.take_owed()
+            token = self._tracer.cursor.storages.token
+            others = [*args[position + 1 :], *sorted((k, str(v)) for k, v in kwargs.items() if k != name)]
+            values = operand_of(followed.values, token)
+            content = HostValues(values, operand_of(others, token), tensor.dtype, tensor.device.type)
+            owner = args[:position]
+
+            def build() -> torch.Tensor:
+                given = {**kwargs, name: followed.now()} if name in kwargs else kwargs
+                return func(
+                    *owner, *(() if name in kwargs else (followed.now(),)), *args[position + 1 :], **given
+                )
+
+            return wrap(self._tracer.host.computed_tensor(tensor, func.__name__, content, build))
 
     def _from_values(
         self, func: Any, contents: Any, options: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -19,7 +19,7 @@ from ...hazards.rules import Reason, reason
 from ..program import ArrayMemory, Operand, Operation, content_of
 from ..program import operations as ops
 from ..pytorch import unseen_functions
-from .path import CHANGED, Cursor, Follower, Mode, Writes
+from .path import CHANGED, PUT, Cursor, Follower, Mode, Writes
 
 
 class Lent(NamedTuple):
@@ -137,6 +137,28 @@ class HostTensors:
                 tensor = self._copied(tensor)
         token = cursor.storages.result(tensor, operation.name, operation.site)
         self._writes.know_constant(tensor)
+        cursor.meet(operation.ended("one", (token,)))
+        return tensor
+
+    @property
+    def writes_at_position(self) -> bool:
+        """Whether an earlier call has written here at a position that changes."""
+        cursor = self._cursor
+        known = cursor.node.operations
+        return cursor.index < len(known) and known[cursor.index].name == PUT
+
+    def computed_tensor(
+        self, tensor: torch.Tensor, name: str, data: Operand, build: Callable[[], torch.Tensor]
+    ) -> torch.Tensor:
+        """A tensor built from numbers that change: built again at each replay, in a call that is followed."""
+        cursor = self._cursor
+        operation = Operation.called(ops.HOST, name, (data,), (), user_site())
+        if cursor.mode is Mode.FOLLOW:
+            return self._recalled(operation)
+        if cursor.mode is Mode.RECORD:
+            cursor.node.pure = False
+            tensor = self._rebuilt(operation, build)
+        token = cursor.storages.result(tensor, operation.name, operation.site)
         cursor.meet(operation.ended("one", (token,)))
         return tensor
 

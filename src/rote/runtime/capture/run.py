@@ -382,9 +382,12 @@ class TracedCall:
         """Follow what has run, then record, or run eagerly once the capture has failed for good."""
         tape = tracer.cursor.recorder
         tape.abort(tracer.cursor)
-        self._slots.put_back()
-        if self._plan.numbers is not None:
-            self._plan.numbers.begin_again()
+        numbers = self._plan.numbers
+        self._slots.put_back(
+            numbers.given_in if numbers is not None else lambda kind, owner, key, value: value
+        )
+        if numbers is not None:
+            numbers.begin_again()
         if tape.failure is not None and self._failed is None:
             self._fail(*blame.of_segment(tape.failure, tracer.cursor.last_captured()))
         if tape.shortage is not None and self._failed is None:

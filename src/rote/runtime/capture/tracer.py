@@ -19,7 +19,7 @@ but when a path is followed they run a second time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,7 +74,18 @@ from ..state import our_profiler
 from .host_tensors import HostTensors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
-from .path import Cursor, Follower, HandedNumbers, HostReads, Mode, Stop, Unwritten, Writes, kept_call
+from .path import (
+    Cursor,
+    Follower,
+    HandedNumbers,
+    HostReads,
+    Mode,
+    NumbersOfNodes,
+    Stop,
+    Unwritten,
+    Writes,
+    kept_call,
+)
 from .placed import Placer
 from .repeated import Repeats
 from .running import Runner
@@ -119,6 +130,9 @@ class Tracer(DispatchMode):
         self._split = split
         self._known: dict[int, Overload] = {}
         self._vectorless = self._lazy_zeros = False
+        self._nodes = None
+        if numbers is not None and numbers.follows:
+            self._nodes = NumbersOfNodes(numbers, captured=cursor.captures_numbers)
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
 
     def __enter__(self) -> Any:
@@ -173,7 +187,7 @@ class Tracer(DispatchMode):
                 resolve_lazily()
                 return self.runner.seen(func, *args, **kwargs)
             known = self._known[identity(func)] = Overload.of(func, self._split)
-        if self._handed is not None:
+        if self._handed is not None and func is not DETACH:  # that is how results are saved
             self._handed.operations += 1
         if known.inside:
             count_versions()
@@ -208,17 +222,23 @@ class Tracer(DispatchMode):
         if facts.seeded and (generator := generator_in(args, kwargs)) is not None:
             return self._draw(known, generator, args, kwargs)
         odd = facts.hidden or known.apart or known.special or known.seen
-        if self._handed is not None and not odd:
-            args, kwargs = self._handed.operands(func, args, kwargs)
+        if not odd:
+            if self._handed is not None:
+                args, kwargs = self._handed.operands(func, args, kwargs)
+            elif self._nodes is not None:
+                args, kwargs = self._nodes.operands(func, args, kwargs)
         operation, tensors, tokens, placement = self._before(known, args, kwargs)
-        if placement not in _RUNS and self._handed is not None and has_computed(args, kwargs):
-            self._handed.taken.clear()
+        if placement not in _RUNS and self._numbers is not None and has_computed(args, kwargs):
+            if self._handed is not None:
+                self._handed.taken.clear()
+            else:
+                self._numbers.pin_computed(*args)
             args, kwargs = plain_operands(args, kwargs)
             operation, tensors, tokens, placement = self._before(known, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
             return self.runner.seen(self._branch, operation, func, args, kwargs)
         if mode is _FOLLOW:
-            if self._handed is not None:
+            if self._numbers is not None:
                 args, kwargs = plain_operands(args, kwargs)
             out = self.runner.seen(self.follower.run, operation, func, args, kwargs, tensors)
         else:
@@ -235,6 +255,10 @@ class Tracer(DispatchMode):
             return call()
         finally:
             self._handed = before
+
+    def follows_back(self, result: Any, given: Mapping[str, Any]) -> bool:
+        """Whether it is known what the backward of an operation does with numbers that it was given."""
+        return self._nodes is None or self._nodes.follow(result, given)
 
     def _draw(
         self, known: Overload, generator: torch.Generator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -318,7 +342,7 @@ class Tracer(DispatchMode):
             if apart and placement is _CAPTURED:
                 placement = Placement.ISLAND
             self.placer.note_devices(tensors)
-        if self._handed is not None and not cursor.captures_numbers and has_computed(args, kwargs):
+        if self._numbers is not None and not cursor.captures_numbers and has_computed(args, kwargs):
             placement = Placement.ISLAND if placement is _CAPTURED else placement
         site = self._sites.here()
         operation = Operation.called(placement._value_, facts.name, operands, named, site)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...base import Site
-from ..numbers import NumberSource, TrackedNumbers
+from ..numbers import FEW, Fixed, NumberSource, TrackedNumbers
 from ..state import Address
 from .guards import Guard
 
@@ -26,6 +26,8 @@ class ChangingNumbers:
 
     def __init__(self) -> None:
         self._slots: dict[Address, None] = {}
+        self._values: dict[Address, set[Fixed]] = {}  # that guards have met, of slots that are not followed
+        self._left: set[Address] = set()
         self._fixed: set[object] = set()
         self._tries = 0
         self.fixed_leaves: set[int] = set()
@@ -37,14 +39,28 @@ class ChangingNumbers:
         return len(self._slots) + len(self._lines)
 
     def note(self, guard: Guard) -> None:
-        """A guard does not hold: its slots that hold other numbers, of the same types."""
-        self.add(guard.changed_numbers())
+        """A guard does not hold: its slots that have held more than a few numbers, all of one type."""
+        for address, *values in guard.changed_numbers():
+            if address in self._slots or address in self._fixed:
+                continue
+            met = self._values.setdefault(address, set())
+            met.update(map(Fixed.of, values))
+            if len(met) > FEW:
+                self.add([address])
+
+    def leave(self, slots: Iterable[Address]) -> None:
+        """A call leaves other numbers in these slots; those change in which others have left some."""
+        for address in slots:
+            if address in self._left:
+                self.add([address])
+            self._left.add(address)
 
     def add(self, slots: Iterable[Address]) -> None:
         """These slots hold other numbers from call to call."""
         for address in slots:
             if address not in self._fixed and address not in self._slots and len(self._slots) < MOST:
                 self._slots[address] = None
+                self._values.pop(address, None)
                 self._tries = 0
 
     def read(self, lines: Iterable[Site]) -> None:

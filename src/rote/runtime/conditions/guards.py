@@ -315,11 +315,11 @@ class Guard:
         found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
 
-    def changed_numbers(self) -> list[Address]:
-        """The slots that hold another number than they did, of the same type."""
+    def changed_numbers(self) -> list[tuple[Address, Any, Any]]:
+        """The slots that hold another number than they did, of the same type: what they held, and hold."""
         places = [place for condition in self.conditions for place in condition.differing()]
         return [
-            address_of(*place.entry[:3])
+            (address_of(*place.entry[:3]), place.was, place.now)
             for place in places
             if type(place.was) is type(place.now)
             and type(place.was) in (int, float)

@@ -17,7 +17,7 @@ from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import HostRandom, Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
-from ..numbers import Computation
+from ..numbers import FEW, Computation
 from ..program import (
     AGAIN,
     EAGER,
@@ -163,9 +163,11 @@ class Settling:
     def _note_changing(self, found: list[Reason]) -> None:
         """What shows that numbers change: what the call leaves of them, and values that no call had read."""
         changing = self._key.changing
-        changing.add([each.address for each in self._noted.effects if each.number])
+        changing.leave([each.address for each in self._noted.effects if each.number])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
-        if counted or self._observed.unseen is not None:
+        unseen = self._observed.unseen
+        often = unseen is not None and (unseen.known >= FEW or self._plan.numbers is not None)
+        if counted or often:  # of a recording that computes numbers no way is learned
             changing.read(self._observed.lines)
 
     def _judge_numbers(self, *, blocked: bool, difference: Reason | None) -> list[Reason]:
@@ -185,7 +187,9 @@ class Settling:
         if blocked and numbers.stopped is None:
             return []
         changing.fix(fixed)
-        if fixed or numbers.stopped is not None or difference is not None or not numbers.places:
+        if not numbers.places and numbers.stopped is None:
+            return []  # it has met none of them, and is a call like any other
+        if fixed or numbers.stopped is not None or difference is not None:
             names = ", ".join([each.name for each in fixed[:3]])
             text = (
                 f"the call depends on the value of {names}" if names else "the call is not as one before it"

@@ -280,18 +280,13 @@ class Specialization:
 
         Where calls leave the known way again and again, the numbers are conditions from now on.
         """
-        edges, known_before = (
-            [(node, dict(node.edges)) for node in recording.root.walk()],
-            self.changing.count,
-        )
+        edges = [(node, dict(node.edges)) for node in recording.root.walk()]
         try:
             return self._execute(recording, call, plan, site, found)
         finally:
             for node, known in edges:
                 node.edges = known
-            if recording in self.recordings and self.changing.count > known_before:  # there is more to follow
-                self.choice.drop(recording)
-            elif recording in self.recordings and recording.strays_often:
+            if recording in self.recordings and recording.strays_often:
                 self.changing.fix(recording.places())
                 self.choice.drop(recording)
 
@@ -371,7 +366,7 @@ class Specialization:
         # A collection may destroy graphs, which spoils a capture; and what a trace has made and does not keep
         # is gone when the collector looks.
         asked = "get_threshold" in self.executed.mentioned()
-        began = perf_counter()
+        began, followed = perf_counter(), self.changing.count
         try:
             with nullcontext() if asked else COLLECTOR.rests():
                 answer = self._learn(recording, call, plan, site, guards)
@@ -379,6 +374,8 @@ class Specialization:
             self._ledger.add_trace(perf_counter() - began, recorded=False)
             raise
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
+        if self.changing.count > followed and self.computes and recording in self.recordings:
+            self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
         if made is not None and self.limits.exact and not made.captures_numbers:
             made.improve_at(made.replays + FIRST_TIER)

@@ -2,9 +2,10 @@
 
 from .computation import Computation, NumberSource
 from .expressions import BINARY, CALLED, COMPARED, UNARY, Applied, Expression, Fixed, GivenNumber
-from .tracked import Computed, TrackedNumbers, as_cells, has_computed, is_data, plain_operands
+from .tracked import FEW, Computed, TrackedNumbers, as_cells, has_computed, is_data, plain_operands
 
 __all__ = [
-    "BINARY", "CALLED", "COMPARED", "UNARY", "Applied", "Computation", "Computed", "Expression", "Fixed",
-    "GivenNumber", "NumberSource", "TrackedNumbers", "as_cells", "has_computed", "is_data", "plain_operands",
+    "BINARY", "CALLED", "COMPARED", "FEW", "UNARY", "Applied", "Computation", "Computed", "Expression",
+    "Fixed", "GivenNumber", "NumberSource", "TrackedNumbers", "as_cells", "has_computed", "is_data",
+    "plain_operands",
 ]  # fmt: skip

@@ -29,6 +29,8 @@ from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNu
 from .fresh import fresh
 from .parts import is_data, parts_of
 
+FEW = 3
+"""Values of a number that have recordings of their own; with one more it changes from call to call."""
 _NAN = "a number is NaN"
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
@@ -39,7 +41,7 @@ _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytear
 
 @dataclass(frozen=True)
 class Computed:
-    """An operand, or a part of a result, that is computed from given numbers at each replay.
+    """A number in operands, in what a tensor is made of, or in a result, that each replay computes.
 
     Attributes:
         expression: How.
@@ -59,16 +61,28 @@ class Computed:
 
 
 def has_computed(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether one of some operands is computed at each replay; lists have none."""
-    return any([type(each) is Computed for each in (*args, *kwargs.values())])
+    """Whether one of some operands is computed at each replay, or has a number in it that is."""
+    return any([_is_computed(each) for each in (*args, *kwargs.values())])
+
+
+def _is_computed(operand: Any) -> bool:
+    kind = type(operand)
+    return kind is Computed or (kind is list and any([type(each) is Computed for each in operand]))
 
 
 def as_cells(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Operands as a session takes them."""
     return (
-        tuple([each.cell if type(each) is Computed else each for each in args]),
-        {name: each.cell if type(each) is Computed else each for name, each in kwargs.items()},
+        tuple([_as_cell(each) for each in args]),
+        {name: _as_cell(each) for name, each in kwargs.items()},
     )
+
+
+def _as_cell(operand: Any) -> Any:
+    kind = type(operand)
+    if kind is list:
+        return [each.cell if type(each) is Computed else each for each in operand]
+    return operand.cell if kind is Computed else operand
 
 
 def plain_operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -134,7 +148,12 @@ class TrackedNumbers:
             return False
         if self.follows:
             expected = self._expected
-            if expected is None or type(expected[0]) is not type(key) or expected[0] != key:
+            if (
+                expected is None
+                or self._pending is not None
+                or type(expected[0]) is not type(key)
+                or expected[0] != key
+            ):
                 return False
             self._pending = NumberSource(kind, container, key, name), value
         return True
@@ -144,7 +163,9 @@ class TrackedNumbers:
         self._expected = None
 
     def forget_pending(self) -> None:
-        """Another instruction comes."""
+        """Another instruction comes; if the last one has read a number, it has been told which."""
+        if self._pending is not None:
+            self.stopped = self.stopped or "a number was read by something else than an instruction"
         self._pending = self._operands = self._expected = None
 
     def take_pending(self) -> tuple[NumberSource, Any] | None:
@@ -229,14 +250,16 @@ class TrackedNumbers:
         expression = self.expression(value)
         return self._computed(expression, value) if expression is not None and self.stopped is None else None
 
-    def converted(self, value: Any, kind: type) -> Computed | None:
-        """The same, as C makes a float of an integer."""
+    def converted(self, value: Any, kind: type, *, less: bool = False) -> Computed | None:
+        """The same, as C makes a float of an integer; ``less`` one, as derivatives have it."""
         expression = self.expression(value)
         if expression is None or self.stopped is not None:
             return None
-        if type(value) is kind:
-            return self._computed(expression, value)
-        return self._computed(Applied.to(kind.__name__, expression), kind(value))
+        if type(value) is not kind:
+            expression, value = Applied.to(kind.__name__, expression), kind(value)
+        if less:
+            expression, value = Applied.to("SUBTRACT", expression, Fixed.of(kind(1))), value - kind(1)
+        return self._computed(expression, value)
 
     def _computed(self, expression: Expression, value: Any) -> Computed:
         return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
@@ -267,6 +290,10 @@ class TrackedNumbers:
         self.reads(operation, site, value)
         return value
 
+    def given_in(self, kind: str, container: Any, key: Any, value: Any) -> Any:
+        """What the call was given from a place where a value lay."""
+        return self._given.get(address_of(kind, container, key), value)
+
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
         self._count = 0
@@ -293,18 +320,38 @@ class TrackedNumbers:
             if expression is not None:
                 self.outcomes.setdefault(expression, Fixed.of(value))
 
+    def pin_computed(self, *operands: Any) -> None:
+        """What was to compute operands at each replay does not: their values are conditions."""
+        for each in operands:
+            if type(each) is list:
+                self.pin_computed(*each)
+            elif type(each) is Computed:
+                self.outcomes.setdefault(each.expression, Fixed.of(each.value))
+
+    def ask(self, function: str, *operands: Any) -> None:
+        """C compares numbers, or sees their difference alone: what comes out is a condition."""
+        known = [self.expression(each) for each in operands]
+        parts = [Fixed.of(each) if part is None else part for each, part in zip(operands, known, strict=True)]
+        self.outcomes.setdefault(Applied.to(function, *parts), Fixed.of(FUNCTIONS[function](*operands)))
+
     def pin_inside(self, *values: Any, objects: bool = False) -> bool:
         """Somebody looks into containers and their members, or into whatever values lead to.
 
         Returns:
             False if they hold what was not looked into.
         """
-        left, known, met = list(values), True, set[int]()
+        found, known = self._inside(values, objects=objects)
+        self.pin(*found)
+        return known
+
+    def _inside(self, values: Iterable[Any], *, objects: bool = False) -> tuple[list[Any], bool]:
+        """The numbers in values and their members, and whether these hold nothing that is not known."""
+        left, known, met, found = list(values), True, set[int](), list[Any]()
         while left:
             value = left.pop()
             kind = type(value)
             if kind in _KINDS:
-                self.pin(value)
+                found.append(value)
                 continue
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
                 continue
@@ -314,20 +361,18 @@ class TrackedNumbers:
             met.add(identity(value))
             if len(met) > _MOST:
                 self.stop("numbers may lie in one of many objects")
-                return False
+                return found, False
             parts = parts_of(value)
             known = known and parts is not None
             left.extend(parts or ())
-        return known
+        return found, known
 
     def owe(self, *values: Any) -> None:
         """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
-        for value in values:
-            if type(value) in _KINDS:
-                if self.expression(value) is not None:
-                    self.owed[identity(value)] = value
-            elif type(value) in _CONTAINERS:
-                self.pin_inside(value)
+        plain = [value for value in values if type(value) in _KINDS or type(value) in _CONTAINERS]
+        for value in self._inside(plain)[0]:
+            if self.expression(value) is not None:
+                self.owed[identity(value)] = value
 
     def settle_owed(self) -> None:
         """The function has come to nothing that takes the numbers as operands."""

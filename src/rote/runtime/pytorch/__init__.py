@@ -63,6 +63,7 @@ from .torch_private import (
     mode_readers,
     mode_values,
     negative_view,
+    node_at_work,
     numbers_watched_dicts,
     place_of_switches,
     plain_functions,

@@ -130,6 +130,9 @@ def in_backward() -> bool:
     return _pass_number() >= 0
 
 
+node_at_work: Callable[[], Any] | None = _found("_current_autograd_node")
+"""The node of autograd's whose backward runs on this thread, if one does; None if PyTorch does not say."""
+
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
 """A context in which tensor subclasses are plain tensors, of the documented extension interface."""
 

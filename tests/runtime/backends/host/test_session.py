@@ -21,7 +21,7 @@ def test_backend_satisfies_the_protocol(backend: HostBackend) -> None:
     assert isinstance(backend, Backend)
     assert (backend.name, backend.device) == ("host", torch.device("cpu"))
     assert backend.capabilities == Capabilities(
-        asynchronous=False, executes_while_capturing=True, computes_numbers=True
+        asynchronous=False, executes_while_capturing=True, captures_numbers=True
     )
     with backend.lock, backend.lock:
         backend.enter_call()

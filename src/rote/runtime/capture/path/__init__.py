@@ -1,9 +1,12 @@
 """The way of a traced call through the tree, and the tape of what it captures."""
 
+from .built import BuiltNumbers, built_of
 from .cursor import Cursor, Mode, Stop
+from .derivatives import NumbersOfNodes
 from .follower import Follower
-from .handed import HandedNumbers, given_numbers, may_be_handed
+from .handed import HandedNumbers, given_numbers, in_list, may_be_handed
 from .host_reads import HostReads
+from .positions import PUT, WrittenPlace, position_of
 from .tape import RestartError, SegmentTape, kept_call
 from .unseen import UnseenValue
 from .unwritten import Unwritten

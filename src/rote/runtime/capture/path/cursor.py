@@ -183,7 +183,7 @@ class Cursor:
         """
         known = self.node.operations
         was = known[self.index] if self.index < len(known) else None
-        if was is not None and self._resolves:
+        if was is not None and (self._resolves or not operation.computes):
             was = was.resolved()
         if was is None or not was.is_called_as(operation):
             expected = was.name if was is not None else "the end"

@@ -5,19 +5,19 @@ operation of its own name, and that has the number where the function was given 
 that each replay computes. Nothing else can have looked at it: the function's own code parses arguments, and
 dispatches.
 
-So no number is followed through an operator that PyTorch takes apart, nor where an operand requires grad,
-since the backward is another operation with the same number.
+So no number is followed through an operator that PyTorch takes apart. What becomes of it in a backward is in
+:mod:`.derivatives`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from ...numbers import Computed, Fixed, TrackedNumbers
+from ...numbers import Fixed, TrackedNumbers
 from ...pytorch import is_wrapped
 
 _NAMED: Mapping[str, tuple[str, Mapping[int, int]]] = {
@@ -28,10 +28,14 @@ _NAMED: Mapping[str, tuple[str, Mapping[int, int]]] = {
 """The operation and the places of operands of functions with another name than theirs."""
 _BESIDE = {"__rdiv__": 2, "__rtruediv__": 2}
 """Operations of those that dispatch several; the others have no number."""
-_OF_SIZES = frozenset({"arange", "range", "linspace", "logspace"})
+_OF_SIZES = frozenset({"range", "linspace", "logspace"})
 """Operations whose numbers decide how large a result is."""
-_TAKEN = frozenset({"number", "float", "Optional[number]", "Optional[float]", "Tensor"})
-"""Types of operands, as schemas write them, that may be a number which changes."""
+_RANGE = "arange"
+"""The one of these that gives as many numbers as its ends are apart, where they are whole."""
+_TAKEN = frozenset({
+    "number", "float", "Optional[number]", "Optional[float]", "Tensor", "List[number]", "List[float]",
+})  # fmt: skip
+"""Types of operands, as schemas write them, that may be a number which changes, or have some."""
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
@@ -40,12 +44,12 @@ class HandedNumbers:
 
     Attributes:
         operations: How many operations it has dispatched.
-        taken: Those numbers that have become operands.
+        taken: Those numbers that have become operands, with their names in the schema.
     """
 
     def __init__(self, numbers: TrackedNumbers, function: str, given: Mapping[int | str, Any]) -> None:
         self.operations = 0
-        self.taken: list[Any] = []
+        self.taken: dict[str, Any] = {}
         self._numbers = numbers
         self._name, self._places = _NAMED.get(function, (function, {}))
         self._most = _BESIDE.get(function, 1)
@@ -62,7 +66,7 @@ class HandedNumbers:
         """The operands of an operation, where a number that changes is one that replays compute."""
         schema = func._schema
         own = schema.name.partition("::")[2] == self._name and self._name not in _OF_SIZES
-        if not own or func.is_view:
+        if not own or func.is_view or (self._name == _RANGE and not self._keeps_size(args)):
             return args, kwargs
         found, named = list(args), dict(kwargs)
         for key, number in self._given.items():
@@ -77,11 +81,25 @@ class HandedNumbers:
             computed = self._computed(number, at[where]) if place < len(found) or where in named else None
             if computed is not None:
                 at[where] = computed
-                self.taken.append(number)
+                self.taken[names[place]] = number
         return tuple(found), named
 
-    def _computed(self, number: Any, operand: Any) -> Computed | None:
-        """A number as an operand, if the operand is that number, or the float that C makes of it."""
+    def _keeps_size(self, ends: tuple[Any, ...]) -> bool:
+        """Whether a range has as many numbers in each call, which is a condition then."""
+        whole = len(ends) >= 2 and all([type(each) is int for each in ends])
+        if not whole or not self._given.keys() <= {0, 1}:
+            return False
+        start, end = (self._given.get(place, ends[place]) for place in (0, 1))
+        self._numbers.ask("SUBTRACT", end, start)
+        return True
+
+    def _computed(self, number: Any, operand: Any) -> Any:
+        """A number as an operand, if the operand is that number, or the float that C makes of it.
+
+        Of a list, all numbers that change have to be such.
+        """
+        if isinstance(number, (list, tuple)):
+            return self._all_computed(cast("list[Any]", number), operand)
         kind = type(operand)
         if kind is not type(number) and not (kind is float and type(number) is int):
             return None
@@ -89,14 +107,30 @@ class HandedNumbers:
             return None
         return self._numbers.converted(number, kind)
 
+    def _all_computed(self, given: list[Any], operand: Any) -> list[Any] | None:
+        if type(operand) is not list or len(operand) != len(given):
+            return None
+        found: list[Any] = []
+        for number, each in zip(given, operand, strict=True):
+            follows = self._numbers.expression(number) is not None
+            found.append(self._computed(number, each) if follows else each)
+        return None if any([each is None for each in found]) else found
+
 
 def given_numbers(
     numbers: TrackedNumbers, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[int | str, Any]:
-    """The numbers that change among the arguments of a function, by position or name."""
+    """The numbers that change among the arguments of a function, and lists with such, by position or name."""
     return {
-        key: each for key, each in (*enumerate(args), *kwargs.items()) if numbers.expression(each) is not None
+        key: each
+        for key, each in (*enumerate(args), *kwargs.items())
+        if any([numbers.expression(part) is not None for part in in_list(each)])
     }
+
+
+def in_list(value: Any) -> list[Any]:
+    """The members of a list or tuple; of anything else that itself."""
+    return list(cast("list[Any]", value)) if type(value) in (list, tuple) else [value]
 
 
 def may_be_handed(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -107,6 +141,4 @@ def may_be_handed(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     for each in (*args, *kwargs.values()):
         tensors.extend(each if isinstance(each, (list, tuple)) else (each,))
     tensors = [each for each in tensors if isinstance(each, torch.Tensor)]
-    if not _PLAIN.issuperset(map(type, tensors)) or any(map(is_wrapped, tensors)):
-        return False
-    return not (torch.is_grad_enabled() and any([each.requires_grad for each in tensors]))
+    return _PLAIN.issuperset(map(type, tensors)) and not any(map(is_wrapped, tensors))

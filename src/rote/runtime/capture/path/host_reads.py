@@ -115,6 +115,8 @@ class HostReads:
     def _leave(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
         """Leave the path at its last branch, whose value is read now."""
         out = run()
+        if operation.name == _ITEM and type(out) in (int, float):
+            self.lines[operation.site] = None
         value, parts = edge_of(out, shaped)
         self._cursor.enter(value)
         self._cursor.node.arrived = self._arrived(parts, operation)

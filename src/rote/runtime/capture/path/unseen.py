@@ -66,6 +66,11 @@ class UnseenValue(NamedTuple):
         remedy = CHECKED if isinstance(value, Raised) else REMEDY + INDEX * number
         return cls(read, _shown(edge), before, more, node.excess, remedy)
 
+    @property
+    def known(self) -> int:
+        """How many values it had in earlier calls."""
+        return len(self.before) + self.more
+
     def reason(self) -> Reason:
         """Why the call was no replay."""
         text = f"{self}, which was not seen before ({self._met()})"

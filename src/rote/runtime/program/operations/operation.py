@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...numbers import Computed
 from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
 from ..storages import Token
+from .host_data import HostValues
 from .operands import Drawn, Number, Operand, number_of, numbers_in, rebuilt, tokens_in
 from .results import Structure
 
@@ -92,7 +93,7 @@ class Operation(NamedTuple):
     @property
     def computes(self) -> bool:
         """Whether replays compute some of its numbers."""
-        return any([type(each) is Computed for each in self.every_operand])
+        return any([_is_computed(each) for each in self.every_operand])
 
     def resolved(self) -> Operation:
         """The same operation, with the numbers that it computes in the present call."""
@@ -163,8 +164,20 @@ class Operation(NamedTuple):
         return not without_dropout(self.facts, *self.arguments(_plain))
 
 
+def _is_computed(operand: Operand) -> bool:
+    kind = type(operand)
+    if kind is HostValues:
+        return _is_computed(operand.values)
+    return kind is Computed or (kind is tuple and any([_is_computed(each) for each in operand]))
+
+
 def _resolved(operand: Operand) -> Operand:
-    return number_of(operand.value) if type(operand) is Computed else operand
+    kind = type(operand)
+    if kind is HostValues:
+        return operand._replace(values=_resolved(operand.values))
+    if kind is tuple:
+        return tuple([_resolved(each) for each in operand])
+    return number_of(operand.value) if kind is Computed else operand
 
 
 def _plain(operand: Operand) -> Any:

@@ -17,12 +17,13 @@ is new does not matter here, but which object it gives.
 
 from __future__ import annotations
 
+import abc
 import builtins
 import itertools
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from types import (
     BuiltinFunctionType,
     FrameType,
@@ -68,7 +69,10 @@ _ITERATORS = frozenset({
 })  # fmt: skip
 """What can be iterated with none but code that is followed."""
 
+_CACHED: type = type(cache(lambda: None))
 _NOTHING: frozenset[int] = frozenset()
+_ABSTRACT: Any = abc.ABCMeta.__instancecheck__
+"""Asks a function in C, which has no public name."""
 _MOVES: Mapping[Any, frozenset[int]] = {
     isinstance: frozenset({0}), issubclass: _NOTHING, callable: frozenset({0}), type: frozenset({0}),
     getattr: frozenset({2}), hasattr: _NOTHING, setattr: frozenset({2}), delattr: _NOTHING,
@@ -80,7 +84,9 @@ _MOVES: Mapping[Any, frozenset[int]] = {
     object.__new__: frozenset({1, 2, 3, 4}), type.__instancecheck__: frozenset({1}), type.__subclasscheck__:
     _NOTHING, object.__init__: _NOTHING, object.__init_subclass__: _NOTHING, OrderedDict.values: _NOTHING,
     OrderedDict.items: _NOTHING, OrderedDict.keys: _NOTHING, OrderedDict.copy: _NOTHING, deque.append:
-    frozenset({1}),
+    frozenset({1}), _ABSTRACT.__globals__["_abc_instancecheck"]: frozenset({1}),
+    _ABSTRACT.__globals__["_abc_subclasscheck"]: _NOTHING,
+    slice: frozenset({0, 1, 2}),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
 _ITERATES = frozenset({list, tuple, zip, enumerate, iter, next, reversed, list.extend, itertools.chain})
@@ -413,8 +419,12 @@ def _call(
         go_on()
     else:
         go_on()
+        cached = function.__wrapped__ if type(function) is _CACHED else None
         found = lookup.find(type(function), "__call__").value
-        if type(found) is FunctionType:
+        if type(cached) is FunctionType:  # what it is given is hashed
+            numbers.pin_inside(*args)
+            _into_python(trace, numbers, cached, args)
+        elif type(found) is FunctionType:
             _into_python(trace, numbers, found, args)
         else:
             _unknown(numbers, function, (function, *args))

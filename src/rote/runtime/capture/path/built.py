@@ -1,0 +1,63 @@
+"""Numbers that change among the values of which a tensor is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from ...numbers import Computed, TrackedNumbers
+
+_PLAIN = frozenset({int, float, bool})
+
+
+@dataclass(frozen=True)
+class BuiltNumbers:
+    """A number, or lists of numbers, some of which replays compute.
+
+    Attributes:
+        values: The numbers, with those that are computed as such.
+    """
+
+    values: Any
+
+    def fits(self, dtype: torch.dtype) -> bool:
+        """Whether a tensor of a type can be made of all numbers of the types that these have."""
+        kinds = {type(each.value) for each in _leaves(self.values) if type(each) is Computed}
+        return dtype.is_floating_point or (dtype is torch.int64 and kinds == {int})
+
+    def now(self) -> Any:
+        """The numbers of this replay."""
+        return _now(self.values)
+
+
+def built_of(numbers: TrackedNumbers, data: Any) -> BuiltNumbers | None:
+    """What a tensor is made of, if that is numbers and some of them change; None else."""
+    try:
+        values = _followed(numbers, data)
+    except TypeError:
+        return None
+    found = any([type(each) is Computed for each in _leaves(values)])
+    return BuiltNumbers(values) if found else None
+
+
+def _followed(numbers: TrackedNumbers, data: Any) -> Any:
+    if type(data) in (list, tuple):
+        return type(data)([_followed(numbers, each) for each in data])
+    if type(data) not in _PLAIN:
+        raise TypeError
+    computed = numbers.computed(data)
+    return data if computed is None else computed
+
+
+def _leaves(values: Any) -> list[Any]:
+    if type(values) not in (list, tuple):
+        return [values]
+    return [leaf for each in cast("list[Any]", values) for leaf in _leaves(each)]
+
+
+def _now(values: Any) -> Any:
+    if type(values) in (list, tuple):
+        return type(values)([_now(each) for each in values])
+    return values.value if type(values) is Computed else values

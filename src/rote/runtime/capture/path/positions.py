@@ -1,0 +1,107 @@
+"""A tensor is written at a position that changes: ``cache[:, position] = new``.
+
+A view whose place changes is nothing that a recording can hold: its memory, and what shares it, would differ
+from replay to replay. What is written through it can be written without it, by an index on the device. Where
+types are equal and nothing overlaps numbers are only copied, so memory has the same bits. It is done for
+positions that are followed, and by the calls that check what those have shown.
+
+Not so for reading: what ``x[position]`` gives is a view, and sees what is written to ``x`` later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from ...pytorch import is_wrapped
+
+PUT = "at a position"
+"""The name of the host data that a position is."""
+_ALL = slice(None)
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+_COPIED = frozenset({
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+    torch.int8, torch.uint8, torch.bool,
+})  # fmt: skip
+"""Types of which elements are copied by an index."""
+
+
+@dataclass(frozen=True)
+class WrittenPlace:
+    """Where a tensor is written.
+
+    Attributes:
+        dim: The dimension.
+        ends: The index; or the first one, and the one behind the last.
+    """
+
+    dim: int
+    ends: list[int]
+
+    @property
+    def count(self) -> int:
+        """How many elements of the dimension are written."""
+        return self.ends[-1] - self.ends[0] if len(self.ends) > 1 else 1
+
+    def is_within(self, size: int) -> bool:
+        """Whether it means these very elements of a dimension, none of them counted from its end."""
+        return self.ends[0] >= 0 and self.count > 0 and self.ends[0] + self.count <= size
+
+    def index(self) -> torch.Tensor:
+        """The elements of the dimension."""
+        return torch.arange(self.ends[0], self.ends[0] + self.count)
+
+    def put(self, tensor: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> None:
+        """Write there."""
+        shape = list(tensor.shape)
+        shape[self.dim : self.dim + 1] = [self.count] if len(self.ends) > 1 else []
+        source = new.expand(shape)
+        tensor.index_copy_(self.dim, index, source if len(self.ends) > 1 else source.unsqueeze(self.dim))
+
+
+def position_of(tensor: Any, key: Any, new: Any, moves: Callable[[Any], bool]) -> WrittenPlace | None:
+    """The position in an index, if all else in it are whole dimensions, and it may be written so."""
+    if not _may_be_written(tensor, new):
+        return None
+    parts: list[Any] = list(cast("tuple[Any, ...]", key)) if type(key) is tuple else [key]
+    gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
+    if len(gaps) > 1 or len(parts) - len(gaps) > tensor.dim():
+        return None
+    if gaps:
+        parts[gaps[0] : gaps[0] + 1] = [_ALL] * (tensor.dim() - len(parts) + 1)
+    found = [(dim, part) for dim, part in enumerate(parts) if not (type(part) is slice and part == _ALL)]
+    if len(found) != 1:
+        return None
+    dim, part = found[0]
+    ends: list[Any] = [part.start, part.stop] if type(part) is slice and part.step is None else [part]
+    if not all([type(each) is int for each in ends]) or not any(map(moves, ends)):
+        return None
+    position = WrittenPlace(dim, ends)
+    return position if position.is_within(tensor.shape[dim]) and _spreads(tensor, position, new) else None
+
+
+def _may_be_written(tensor: Any, new: Any) -> bool:
+    """Whether an index writes what a view would write, and is seen to write it by nobody else."""
+    if not all([type(each) in _PLAIN and not is_wrapped(each) for each in (tensor, new)]):
+        return False
+    if torch.is_grad_enabled() and (tensor.requires_grad or new.requires_grad):
+        return False
+    return (
+        tensor.dtype is new.dtype
+        and tensor.dtype in _COPIED
+        and tensor.device == new.device
+        and tensor.is_contiguous()
+        and new.layout is torch.strided
+        and not (tensor.is_neg() or new.is_neg())
+        and tensor.untyped_storage()._cdata != new.untyped_storage()._cdata
+    )
+
+
+def _spreads(tensor: torch.Tensor, position: WrittenPlace, new: torch.Tensor) -> bool:
+    shape = list(tensor.shape)
+    shape[position.dim : position.dim + 1] = [position.count] if len(position.ends) > 1 else []
+    sizes = zip(reversed(new.shape), reversed(shape), strict=False)
+    return new.dim() <= len(shape) and all([one in (1, other) for one, other in sizes])
