@@ -13,19 +13,18 @@ from .play import Tally, check_text
 from .scene import KINDS, scenes
 
 LEAST = {
-    "frozen": (0.1, 0.3),
-    "no_grad": (0.1, 0.25),
-    "inference": (0.1, 0.25),
-    "outside": (0.1, 0.3),
-    "step": (0.05, 0.1),
+    "frozen": (0.15, 0.4),
+    "no_grad": (0.15, 0.35),
+    "inference": (0.15, 0.35),
+    "outside": (0.12, 0.4),
+    "step": (0.1, 0.15),
 }
 """Of each kind, the share of calls that have to be replayed, and of scenes in which one is.
 
-There are 30 scenes each, which vary more. Of twelve seeds with 50 each, the lowest on the host were 0.31,
-0.28, 0.24, 0.18, 0.16 of the calls and 0.58, 0.50, 0.50, 0.58, 0.24 of the scenes; of this seed nearly twice
-as much. Whole steps replay least, since optimizers that count on the host cannot (RT411). Which scenes a seed
-stands for depends on the modules that are loaded, from which hypothesis takes constants: in a run of the
-whole suite the lowest were 0.19 and 0.58.
+Of twelve seeds with 50 scenes each, the lowest on the host were 0.31, 0.28, 0.24, 0.18, 0.16 of the calls and
+0.58, 0.50, 0.50, 0.58, 0.24 of the scenes; of this seed nearly twice as much. Whole steps replay least, since
+optimizers that count on the host cannot (RT411). Which scenes a seed stands for depends on the modules that
+are loaded, from which hypothesis takes constants: in a run of the whole suite the lowest were 0.19 and 0.58.
 """
 
 
@@ -37,7 +36,7 @@ def test_graphed_equals_plain(device, kind, monkeypatch):
 
     @seed(0)  # the same scenes whatever the text of this test is
     @settings(
-        max_examples=30,
+        max_examples=50,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
