@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextvars
 import copy
 import math
 from dataclasses import replace
@@ -141,6 +143,28 @@ def test_branches(device):
 
     g = compare(f, [(torch.randn(3), n) for n in range(40)], keep=True)
     assert g.report().replayed >= 20
+
+
+@COMPUTES
+def test_around_what_libraries_do(device):
+    class Output(collections.OrderedDict):
+        def __init__(self, state, position):
+            self.position = position
+            self["state"] = state
+
+        def __setitem__(self, key, value):
+            super().__setitem__(key, value)
+
+    switch, table = contextvars.ContextVar("switch", default=None), {str(Output): 2.0}
+
+    def f(x, position):
+        token = switch.set({"position": position})
+        made = Output(x * switch.get()["position"], position)
+        switch.reset(token)
+        return made["state"] * table[str(type(made))] + made.position
+
+    g = compare(f, [(torch.randn(3), n * 0.5) for n in range(20)])
+    assert g.report().replayed >= 12
 
 
 # ---------------------------------------------------------------------- state

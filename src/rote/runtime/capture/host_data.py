@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
-from typing import Any
+from typing import Any, cast
 
 import numpy
 import torch
@@ -62,6 +62,7 @@ from .tracer import Tracer
 
 _Tensor: Any = torch.Tensor
 _BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, _Tensor.new_tensor})
+_MADE = frozenset({"data", "dtype", "device"})
 _ENGINE = frozenset({_Tensor.backward, torch.autograd.backward, torch.autograd.grad})
 _HOOKS = frozenset({
     _Tensor.register_hook, _Tensor.register_post_accumulate_grad_hook, _Tensor.retain_grad,
@@ -184,13 +185,14 @@ class HostDataMode(TorchFunctionMode):
         )
         if position is None:
             return False
-        values: Any = position.ends
+        values, made = cast("Any", position.ends), None
         if numbers is not None:
             followed, owed = built_of(numbers, position.ends), set(numbers.owed)
             if followed is None or owed - {identity(end) for end in position.ends}:
                 return False
             numbers.take_owed()
             values, size = followed.values, tensor.shape[position.dim]
+            made = position.made(numbers, tensor)
             numbers.ask("<=", 0, position.ends[0])
             if len(position.ends) > 1:
                 numbers.ask("SUBTRACT", position.ends[1], position.ends[0])
@@ -201,7 +203,7 @@ class HostDataMode(TorchFunctionMode):
 
         host, token = self._tracer.host, self._tracer.cursor.storages.token
         data = HostValues(operand_of(values, token), (), torch.int64, tensor.device.type)
-        index = host.computed_tensor(host.aside(build), PUT, data, build)
+        index = host.computed_tensor(host.aside(build), PUT, data, build, made)
         position.put(tensor, index, new)
         return True
 
@@ -288,7 +290,7 @@ class HostDataMode(TorchFunctionMode):
             others = [*args[position + 1 :], *sorted((k, str(v)) for k, v in kwargs.items() if k != name)]
             values = operand_of(followed.values, token)
             content = HostValues(values, operand_of(others, token), tensor.dtype, tensor.device.type)
-            owner = args[:position]
+            owner, made = args[:position], followed.made(tensor) if kwargs.keys() <= _MADE else None
 
             def build() -> torch.Tensor:
                 given = {**kwargs, name: followed.now()} if name in kwargs else kwargs
@@ -296,7 +298,7 @@ class HostDataMode(TorchFunctionMode):
                     *owner, *(() if name in kwargs else (followed.now(),)), *args[position + 1 :], **given
                 )
 
-            return wrap(self._tracer.host.computed_tensor(tensor, func.__name__, content, build))
+            return wrap(self._tracer.host.computed_tensor(tensor, func.__name__, content, build, made))
 
     def _from_values(
         self, func: Any, contents: Any, options: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -148,14 +148,30 @@ class HostTensors:
         return cursor.index < len(known) and known[cursor.index].name == PUT
 
     def computed_tensor(
-        self, tensor: torch.Tensor, name: str, data: Operand, build: Callable[[], torch.Tensor]
+        self,
+        tensor: torch.Tensor,
+        name: str,
+        data: Operand,
+        build: Callable[[], torch.Tensor],
+        made: tuple[Any, tuple[Any, ...], dict[str, Any]] | None,
     ) -> torch.Tensor:
-        """A tensor built from numbers that change: built again at each replay, in a call that is followed."""
+        """A tensor built from numbers that change: built again at each replay, in a call that is followed.
+
+        Args:
+            tensor: That of this call.
+            name: What makes it.
+            data: What it is made of.
+            build: Makes it again.
+            made: An operation that makes it, with its operands, if there is one that can be captured.
+        """
         cursor = self._cursor
         operation = Operation.called(ops.HOST, name, (data,), (), user_site())
         if cursor.mode is Mode.FOLLOW:
             return self._recalled(operation)
-        if cursor.mode is Mode.RECORD:
+        if cursor.mode is Mode.RECORD and made is not None and cursor.captures_numbers:
+            func, args, kwargs = made
+            tensor = cursor.quietly(lambda: cursor.recorder.capture(cursor, func, args, kwargs))
+        elif cursor.mode is Mode.RECORD:
             cursor.node.pure = False
             tensor = self._rebuilt(operation, build)
         token = cursor.storages.result(tensor, operation.name, operation.site)

@@ -261,6 +261,15 @@ class TrackedNumbers:
             expression, value = Applied.to("SUBTRACT", expression, Fixed.of(kind(1))), value - kind(1)
         return self._computed(expression, value)
 
+    def plus(self, value: int, more: int) -> Any:
+        """A number and some more, as a replay computes it; of a number that is not followed that itself."""
+        expression = self.expression(value)
+        if expression is None:
+            return value + more
+        if more:
+            expression = Applied.to("ADD", expression, Fixed.of(more))
+        return self._computed(expression, value + more)
+
     def _computed(self, expression: Expression, value: Any) -> Computed:
         return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
 

@@ -31,7 +31,7 @@ from ..program import (
     are_one,
     lying_in,
 )
-from ..program.operations import CAPTURED
+from ..program.operations import CAPTURED, HOST
 from ..reads.trace import Output
 from ..state import Difference, Reads, Snapshot
 from .accesses import Accesses
@@ -163,7 +163,11 @@ class Recording:
     def captures_numbers(self) -> bool:
         """Whether its segments have operations with numbers that replays compute."""
         return self.computation is not None and any(
-            [each.kind == CAPTURED and each.computes for node in self.root.walk() for each in node.operations]
+            [
+                each.kind in (CAPTURED, HOST) and each.computes
+                for node in self.root.walk()
+                for each in node.operations
+            ]
         )
 
     def count_stray(self) -> None:

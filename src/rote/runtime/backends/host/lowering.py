@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 
 from ...operators import PLAIN_VALUES
-from ..protocol import has_cells, without_cells
+from ..protocol import NumberCell, has_cells
 from .program import ReplayStep, Store
 from .tape import Entry, LaunchEntry, Product, TapePlace
 from .torch_private import Call
@@ -31,22 +31,28 @@ def lower(entry: Entry, tensor: Bound) -> ReplayStep:
         return ReplayStep(tensor(products[0].place).copy_, (entry.literal,), {})
     args = tuple([_thaw(each, tensor) for each in entry.args])
     kwargs = {name: _thaw(each, tensor) for name, each in entry.kwargs.items()}
-    if has_cells(args, kwargs):
-        operation = operation._replace(
-            call=_with_numbers(operation.call),
-            writer=_with_numbers(operation.writer) if operation.writer is not None else None,
-        )
+    call, stores = operation.call, tuple([_store(product, tensor) for product in products])
     if operation.writer is not None and products[0].place.form.plain:
-        return ReplayStep(operation.writer, args, {**kwargs, "out": tensor(products[0].place)})
-    return ReplayStep(operation.call, args, kwargs, tuple([_store(product, tensor) for product in products]))
+        call, kwargs, stores = operation.writer, {**kwargs, "out": tensor(products[0].place)}, ()
+    if has_cells(args, kwargs):
+        return ReplayStep(_with_numbers(call, args, kwargs), (), {}, stores)
+    return ReplayStep(call, args, kwargs, stores)
 
 
-def _with_numbers(call: Call) -> Call:
-    """The call, with the numbers that lie in cells when it runs."""
+def _with_numbers(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """A call with the numbers that lie in cells when it runs."""
+    given, named = list(args), dict(kwargs)
+    lists = [(given, place, each) for place, each in enumerate(given)]
+    operands: list[tuple[Any, Any, Any]] = [*lists, *[(named, name, each) for name, each in named.items()]]
+    for _, _, operand in list(operands):
+        if type(operand) is list:
+            operands += [(operand, place, each) for place, each in enumerate(cast("list[Any]", operand))]
+    cells = [(where, key, each) for where, key, each in operands if type(each) is NumberCell]
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = without_cells(args, kwargs)
-        return call(*args, **kwargs)
+    def run() -> Any:
+        for where, key, cell in cells:
+            where[key] = cell.value
+        return call(*given, **named)
 
     return run
 

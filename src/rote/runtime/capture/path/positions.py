@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import torch
 
+from ...numbers import TrackedNumbers
 from ...pytorch import is_wrapped
 
 PUT = "at a position"
@@ -53,6 +54,13 @@ class WrittenPlace:
     def index(self) -> torch.Tensor:
         """The elements of the dimension."""
         return torch.arange(self.ends[0], self.ends[0] + self.count)
+
+    def made(
+        self, numbers: TrackedNumbers, tensor: torch.Tensor
+    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """The operation that makes the index of what is written to a tensor."""
+        ends = [numbers.plus(self.ends[0], 0), numbers.plus(self.ends[-1], 1 if len(self.ends) == 1 else 0)]
+        return torch.ops.aten.arange.start, tuple(ends), {"dtype": torch.int64, "device": tensor.device}
 
     def put(self, tensor: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> None:
         """Write there."""

@@ -23,6 +23,7 @@ import itertools
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from functools import cache, partial
 from types import (
     BuiltinFunctionType,
@@ -86,11 +87,16 @@ _MOVES: Mapping[Any, frozenset[int]] = {
     OrderedDict.items: _NOTHING, OrderedDict.keys: _NOTHING, OrderedDict.copy: _NOTHING, deque.append:
     frozenset({1}), _ABSTRACT.__globals__["_abc_instancecheck"]: frozenset({1}),
     _ABSTRACT.__globals__["_abc_subclasscheck"]: _NOTHING,
-    slice: frozenset({0, 1, 2}),
+    slice: frozenset({0, 1, 2}), ContextVar.get: frozenset({1}), ContextVar.set: frozenset({1}),
+    ContextVar.reset: frozenset({1}), dict.__setitem__: frozenset({2}),
+    OrderedDict.__setitem__: frozenset({2}),
+    dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING,
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
 _ITERATES = frozenset({list, tuple, zip, enumerate, iter, next, reversed, list.extend, itertools.chain})
 """Functions that hand on what they iterate, and look at none of it."""
+_MAKES_EMPTY = (object.__new__, object.__init__, dict.__new__, OrderedDict.__new__, list.__new__, set.__new__)
+"""What makes objects, and looks at no argument."""
 _HASHES = frozenset({set.add, set.discard, set.remove, hash})
 """Functions that look up what they are given."""
 _CONSUMES = frozenset({any, all, sum})
@@ -448,12 +454,15 @@ def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[An
     if kind in CALLED or kind in _MOVES or kind in _ITERATES:
         _into_c(trace, numbers, kind, args, named)
         return
+    if kind is str and args and type(args[0]) is type:  # its name
+        numbers.pin_inside(*args[1:])
+        return
     makers = [lookup.find(kind, name).value for name in ("__new__", "__init__")]
     if type(kind) is not type and type(lookup.find(type(kind), "__call__").value) is FunctionType:
         numbers.stop(f"{kind.__name__} is made by its metaclass")
         return
     in_c = [each for each in makers if type(each) not in (FunctionType, staticmethod)]
-    if all([each in (object.__new__, object.__init__) for each in in_c]):
+    if all([each in _MAKES_EMPTY for each in in_c]):
         for each in makers:
             made = each.__func__ if type(each) is staticmethod else each
             if type(made) is FunctionType:
