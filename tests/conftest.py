@@ -7,7 +7,7 @@ import inspect
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from tests import frozen
 from tests.clock import set_costs
 from tests.seeds import seed
+from tests.warm.python import started
 
 from rote import Graphed
 from rote.api.report import ReasonReport
@@ -45,6 +46,16 @@ DEVICES = [
 
 
 frozen.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Without the collector, which would look through fifty thousand tests again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -105,6 +116,19 @@ def _clean() -> Iterator[None]:
 
 def _ambient() -> tuple[object, ...]:
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+
+
+@pytest.fixture(scope="session")
+def warm_path() -> Iterator[str]:
+    """A Python that has imported PyTorch."""
+    with started() as path:
+        yield path
+
+
+@pytest.fixture
+def warm_python(warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that the test starts with ``sys.executable`` need not import PyTorch, nor do theirs."""
+    monkeypatch.setattr(sys, "executable", warm_path)
 
 
 @pytest.fixture(params=DEVICES)

@@ -1,7 +1,5 @@
 """Record what a PyTorch callable does once, and replay it from CUDA graphs."""
 
-from __future__ import annotations
-
 from .api import (
     Alternative,
     Graphed,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import importlib.util
 import json
 import os
@@ -15,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src" / "rote"
+from .source import ROOT, SOURCE, parse
+
 OPTIONAL = frozenset(
     {"cuda", "matplotlib", "msgpack", "safetensors", "torchao", "transformers", "triton", "websockets"}
 )
@@ -30,11 +29,6 @@ def sources() -> list[Path]:
 
 def name_of(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
-
-
-@functools.cache
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -152,13 +146,16 @@ def test_data_files_are_packaged():
 
 def local_imports(tree: ast.AST) -> Iterator[str]:
     """Imports inside functions, except of the optional dependencies."""
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    inside = {node for function in functions for node in ast.walk(function)}
-    for node in ast.walk(tree):
-        if node in inside and isinstance(node, ast.Import | ast.ImportFrom):
+    waiting = [(tree, False)]
+    while waiting:
+        node, inside = waiting.pop()
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if inside and isinstance(node, ast.Import | ast.ImportFrom):
             for name in imported(node):
                 if name.split(".")[0] not in OPTIONAL:
                     yield f"{node.lineno}: {name}"
+        if not isinstance(node, ast.expr):
+            waiting += [(each, inside) for each in ast.iter_child_nodes(node)]
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> list[str]:

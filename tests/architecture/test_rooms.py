@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src" / "rote"
+from .source import ROOT, SOURCE, nodes, parse
+
 MOST_FILES = 15
 MOST_IN_A_CIRCLE = 3
 
@@ -28,7 +28,7 @@ def imports_of(path: Path, root: Path) -> list[tuple[str, str]]:
     """What a file imports from the package, as (module, name); imports for types are imports."""
     package = path.relative_to(root.parent).parts[:-1]
     found = list[tuple[str, str]]()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*base, *([node.module] if node.module else [])])
@@ -63,8 +63,8 @@ class House:
         """Whether a facade offers a module of its room by name."""
         if package not in self.rooms:
             return False
-        tree = ast.parse(self.files[package].read_text(encoding="utf-8"))
-        offers = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module is None]
+        body = parse(self.files[package]).body
+        offers = [node for node in body if isinstance(node, ast.ImportFrom) and node.module is None]
         return any(alias.name == name for node in offers for alias in node.names)
 
     def room_of(self, module: str) -> str:

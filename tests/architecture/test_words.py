@@ -7,13 +7,12 @@ import re
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src" / "rote"
+from .source import ROOT, SOURCE, nodes
 
 
 def classes(source: Path) -> Counter[str]:
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in source.rglob("*.py")]
-    return Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    found = [node for path in source.rglob("*.py") for node in nodes(path)]
+    return Counter(node.name for node in found if isinstance(node, ast.ClassDef))
 
 
 def rows() -> list[tuple[str, str]]:

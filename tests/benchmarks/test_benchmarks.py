@@ -18,6 +18,8 @@ from rote.quant.converting.build import build_layer
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 
 def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return program("benchmarks.run", "--device", "cpu", "--quick", "--out", str(out), *arguments)

@@ -187,6 +187,7 @@ def test_a_command_that_fails_or_hangs_is_told() -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_python")
 def test_what_fails_is_skipped_with_its_reason() -> None:
     options = argparse.Namespace(small=True, seconds=1.0, ways="eager", profile=False, patience=60.0)
     broken = Row("broken", "Broken", "chains:no_such_function", runner=("benchmarks.stream",))
@@ -199,6 +200,7 @@ def test_what_fails_is_skipped_with_its_reason() -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_python")
 def test_batches_of_many_sizes_side_by_side(tmp_path: Path) -> None:
     out = tmp_path / "set.json"
     arguments = ["--only", "batch-sizes", "--small", "--ways", "rote", "--seconds", "0.2", "--out", str(out)]
@@ -211,6 +213,7 @@ def test_batches_of_many_sizes_side_by_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_python")
 def test_a_program_through_the_command_line(tmp_path: Path) -> None:
     out = tmp_path / "set.json"
     arguments = ["--only", "chain-10", "--small", "--ways", "rote", "--seconds", "0.2", "--profile"]

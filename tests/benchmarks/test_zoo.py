@@ -145,6 +145,7 @@ def test_one_that_does_not_run(library: Any, body: str, outcome: str) -> None:
     assert row["outcome"] == outcome and ("no_such" in row["detail"] or "size" in row["detail"])
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_the_small_part_in_processes(tmp_path: Path) -> None:
     """What needs no other library, by the command; a program that takes too long is a row, too."""
     out = tmp_path / "zoo.json"

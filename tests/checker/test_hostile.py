@@ -144,6 +144,7 @@ print(rote.check(step, torch.ones(3)).ok)
 """
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_check_after_a_backward_in_this_process():
     """Where PyTorch has a GPU, the backward starts threads: a fresh process, since this one may have them."""
     done = subprocess.run([sys.executable, "-c", AFTER_A_BACKWARD], capture_output=True, text=True)

@@ -15,17 +15,20 @@ def test_version_and_help(rote):
     assert "CUDA graphs" in rote("--help").output
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_as_a_module():
     done = subprocess.run([sys.executable, "-m", "rote", "--version"], capture_output=True, text=True)
     assert done.stdout.strip() == package.__version__ and not done.stderr
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_without_the_extra():
     code = "import sys; sys.modules['typer'] = None; from rote.cli.entry import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2 and "pip install 'rote[cli]'" in done.stderr
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_what_nobody_expected_has_not_the_status_of_a_finding():
     code = "from rote.cli import entry; entry.run = lambda: 1 / 0; entry.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

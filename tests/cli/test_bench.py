@@ -10,6 +10,8 @@ from torch import nn
 from rote.bench.worker.worker import Worker, Workload
 from rote.cli.bench_worker import CONTENDERS
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 TARGETS = """
 import json, os, subprocess, sys
 from dataclasses import dataclass

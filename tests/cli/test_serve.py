@@ -81,6 +81,7 @@ def test_the_packages_are_loaded_by_a_server_alone():
         assert not {"websockets", "msgpack"} & {str(name).partition(".")[0] for name in names}, path
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_process_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     """SIGTERM in the middle of an inference: the answer comes, then the end."""
     (tmp_path / "policy.py").write_text(TARGET)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 import struct
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,22 +115,32 @@ BODY
 """
 
 
-class _Writer:
+PIECES = {*_NUMBERS, *_FIXED, *_READ, *_COMPUTED, *_OPERATIONS, *_WRITES}
+
+
+class Writer:
+    """The text of one program; ``used`` are the pieces in it."""
+
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.used: set[str] = set()
         self.variables = 0
         self.reads = self.random.random() < 0.4
+
+    def choose(self, pieces: Sequence[str]) -> str:
+        self.used.add(piece := self.random.choice(pieces))
+        return piece
 
     def number(self, depth: int = 0) -> str:
         chance = self.random.random()
         if self.reads and chance < 0.06:
-            return self.random.choice(_READ)
+            return self.choose(_READ)
         if depth > 3 or chance < 0.35:
-            return self.random.choice([*_NUMBERS, *[f"v{each}" for each in range(self.variables)]])
+            return self.choose([*_NUMBERS, *[f"v{each}" for each in range(self.variables)]])
         if chance < 0.45:
-            return self.random.choice(_FIXED)
+            return self.choose(_FIXED)
         a, b, c = (self.number(depth + 1) for _ in range(3))
-        return self.random.choice(_COMPUTED).format(a=a, b=b, c=c)
+        return self.choose(_COMPUTED).format(a=a, b=b, c=c)
 
     def body(self) -> str:
         lines, results = [], 0
@@ -139,13 +150,13 @@ class _Writer:
                 lines.append(f"v{self.variables} = {n}")
                 self.variables += 1
             elif kind < 0.42:
-                lines.append(self.random.choice(_WRITES).format(n=n, f=f"float({n})"))
+                lines.append(self.choose(_WRITES).format(n=n, f=f"float({n})"))
             elif kind < 0.5:
                 lines.append(f"if {n} > {self.number()}: x = x + {self.number()}")
             elif kind < 0.55:
                 lines.append(f"for _ in range(int(abs({n})) % 3): x = x * 1.5")
             else:
-                lines.append(f"r{results} = {self.random.choice(_OPERATIONS).format(n=n, f=f'float({n})')}")
+                lines.append(f"r{results} = {self.choose(_OPERATIONS).format(n=n, f=f'float({n})')}")
                 results += 1
         found = ", ".join([f"r{each}" for each in range(results)])
         lines.append(f"return [{found}], {self.number()}, {{'a': {self.number()}}}")
@@ -188,7 +199,7 @@ def play(seed: int, device: torch.device, calls: int = 14) -> tuple[int, str]:
     Returns:
         How many calls were replayed, and what differs: nothing, most of the time.
     """
-    text = _TEXT.replace("BODY", _Writer(seed).body())
+    text = _TEXT.replace("BODY", Writer(seed).body())
     names: list[dict[str, Any]] = [{}, {}]
     for each in names:
         exec(compile(text, f"<numbers {seed}>", "exec"), each)

@@ -156,6 +156,7 @@ def test_others_with_gradients_are_refused(device):
         rote.graph(_scan)(torch.ones(3, device=device))
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_the_compiler_comes_in_the_first_call():
     program = """
         import sys, torch, rote

@@ -31,11 +31,18 @@ def _afresh(compiles_afresh):
     torch._dynamo.utils.counters.clear()
 
 
-@pytest.fixture(params=[*AROUND, pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=[
+        "eager",
+        pytest.param("aot_eager", marks=pytest.mark.long),
+        pytest.param("inductor", marks=pytest.mark.slow),
+    ]
+)
 def around(request):
     """The backend of the code around the call.
 
-    Inductor is among them where it has something to order, to keep apart or to free.
+    Inductor is among them where it has something to order, to keep apart or to free. It begins with what
+    ``aot_eager`` does, which is left to long runs here.
     """
     return request.param
 

@@ -116,7 +116,13 @@ def test_replays(device, name):
     assert g.report().replayed >= STEPS - WARM - TIMED, g.explain()
 
 
-@pytest.mark.parametrize("name", COUNTING)
+@pytest.mark.parametrize(
+    "name",  # AdamW takes the steps of Adam
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name in ("adamw", "adamw-foreach") else [])
+        for name in COUNTING
+    ],
+)
 def test_a_count_on_the_host_is_told_the_line(device, name, reason, where):
     cls, options = COUNTING[name]
     g = train(device, maker(cls, options), 60)

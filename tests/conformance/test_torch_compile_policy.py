@@ -163,7 +163,7 @@ def test_a_backward_whose_results_lie_in_what_was_saved_for_it(device):
 
 @needs_policies
 @compiles
-@pytest.mark.parametrize("autograd", [True, False])
+@pytest.mark.parametrize("autograd", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_what_comes_out_of_a_cache_is_recorded_too(device, autograd):
     inputs, seen = [torch.randn(6, 8, device=device) for _ in range(CALLS)], []
     with fresh_cache():

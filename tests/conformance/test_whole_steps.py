@@ -203,16 +203,16 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.usefixtures("deterministic")
 def test_linear_gelu_linear(device, name):
-    g = train(lambda: Trainer(device, OPTIMIZERS[name]), batches(device, 200), every=20)
-    assert g.report().replayed >= 200 - WARM - TIMED, g.explain()
+    g = train(lambda: Trainer(device, OPTIMIZERS[name]), batches(device, 100), every=20)
+    assert g.report().replayed >= 100 - WARM - TIMED, g.explain()
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.usefixtures("deterministic")
 def test_transformer(device, name):
-    calls = [(torch.randint(0, 32, (2, 9), device=device),) for _ in range(100)]
+    calls = [(torch.randint(0, 32, (2, 9), device=device),) for _ in range(50)]
     g = train(lambda: Transformer(device, OPTIMIZERS[name]), calls, every=20)
-    assert g.report().replayed >= 100 - WARM - TIMED, g.explain()
+    assert g.report().replayed >= 50 - WARM - TIMED, g.explain()
 
 
 @pytest.mark.usefixtures("deterministic")
@@ -424,7 +424,7 @@ def test_a_rate_in_a_tensor_replays(device, name):
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_rate_that_changes_at_every_call_is_told_the_line(device, name, reason):
-    g = train(lambda: Scheduled(device, momentum, SCHEDULES[name]), batches(device, 60))
+    g = train(lambda: Scheduled(device, momentum, SCHEDULES[name]), batches(device, 30))
     found = reason(g, "RT412")
     assert ".optimizer.param_groups[0]['lr'] was " in found.message
     assert found.message.endswith(" (torch.optim.SGD, group 0)")
@@ -436,8 +436,8 @@ def test_a_rate_that_changes_at_every_call_is_told_the_line(device, name, reason
         '(set it by hand with optimizer.param_groups[0]["lr"].fill_(...)).'
     )
     line = found.remedy.partition(": ")[0]
-    again = train(lambda: Scheduled(device, lambda params: eval(line), SCHEDULES[name]), batches(device, 40))
-    assert again.report().replayed >= 40 - WARM, again.explain()
+    again = train(lambda: Scheduled(device, lambda params: eval(line), SCHEDULES[name]), batches(device, 20))
+    assert again.report().replayed >= 20 - WARM, again.explain()
 
 
 def test_a_rate_that_follows_the_loss(device):

@@ -14,7 +14,7 @@ from tests.differential.harness import check
 
 import rote
 
-SEEDS = 150
+SEEDS, SHORT = 150, 60
 CALLS = 18
 Values = list[torch.Tensor]
 
@@ -210,7 +210,10 @@ def scenario(seed: int) -> Callable[..., Iterator[Any]]:
     return make
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    "seed",
+    [*range(SHORT), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(SHORT, SEEDS))],
+)
 def test_random_program(seed: int):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Use of .* on expanded tensors is deprecated")

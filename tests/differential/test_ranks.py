@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,12 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
+def ranks(tmp_path_factory, warm_path):
     """What each rank says of each program."""
     file = tmp_path_factory.mktemp("ranks") / "store"
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     surroundings = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, "-W", "ignore", "-m", f"{PROGRAMS['ddp'].__module__}"]
+    command = [warm_path, "-W", "ignore", "-m", f"{PROGRAMS['ddp'].__module__}"]
     started = [
         subprocess.Popen(
             [*command, str(rank), str(file)],

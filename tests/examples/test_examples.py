@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS, EPISODES = 5, 2
+STEPS, EPISODES = 3, 2
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 
 def run(script: str, out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

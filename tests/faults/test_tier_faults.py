@@ -6,6 +6,7 @@ captured goes on to replay.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -155,18 +156,50 @@ def play(
     assert_pool_empty()
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("kind", [Branching, Writing, Training])
-@pytest.mark.parametrize("at", [SHORTENED, FUSED])
+EVERY = [
+    pytest.mark.parametrize("fault", FAULTS),
+    pytest.mark.parametrize("after", [False, True]),
+    pytest.mark.parametrize("kind", [Branching, Writing, Training]),
+    pytest.mark.parametrize("at", [SHORTENED, FUSED]),
+]
+
+
+def every(test: Any) -> Any:
+    """A test with each fault, before and after each kind of program's points, in both of its calls."""
+    return functools.reduce(lambda marked, mark: mark(marked), EVERY, test)
+
+
+def try_points(
+    kind: type[Branching],
+    device: torch.device,
+    injector: Injector,
+    fault: str,
+    first: int = 0,
+    step: int = 1,
+    **how: Any,
+) -> None:
+    play(kind, device, injector, None, FAULTS[fault], **how)
+    points = list(injector.points)
+    assert len(points) >= 8
+    for number, point in list(enumerate(points))[first::step]:
+        try:
+            play(kind, device, injector, number, FAULTS[fault], **how)
+        except AssertionError as error:
+            raise AssertionError(f"point {number} of {len(points)}, {point}: {error}") from error
+
+
+@every
+def test_a_fault_at_points_in_turn(device, at, kind, fault, after, monkeypatch):
+    """Every fourth point. Each fault begins at another one, so all points of a program have one."""
+    evaluated.install(monkeypatch)
+    injector = Injector(monkeypatch, targets(device, after=after))
+    first = list(FAULTS).index(fault)
+    try_points(kind, device, injector, fault, first, len(FAULTS), after=after, at=at)
+
+
+@pytest.mark.long
+@every
 def test_a_fault_at_every_point(device, at, kind, fault, after, monkeypatch):
     evaluated.install(monkeypatch)
     injector = Injector(monkeypatch, targets(device, after=after))
-    play(kind, device, injector, None, FAULTS[fault], after=after, at=at)
-    points = list(injector.points)
-    assert len(points) >= 8
-    for number, point in enumerate(points):
-        try:
-            play(kind, device, injector, number, FAULTS[fault], after=after, at=at)
-        except AssertionError as error:
-            raise AssertionError(f"point {number} of {len(points)}, {point}: {error}") from error
+    try_points(kind, device, injector, fault, after=after, at=at)

@@ -17,6 +17,8 @@ from benchmarks import footguns_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 
 @pytest.mark.long
 def test_a_run_on_the_host(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from .pieces import PIECES
 from .small import compare, compiled, play, program
 
-EACH = 3
+EACH = 2
 
 
 @pytest.mark.parametrize("piece", PIECES, ids=lambda piece: piece.name)

@@ -248,6 +248,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_the_runner(tmp_path):
     out = tmp_path / "published.json"
     only = ("scale of the first batch", WITHOUT.name)

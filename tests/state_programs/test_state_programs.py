@@ -35,6 +35,7 @@ def test_the_suite() -> None:
     assert sum(program.replays is True for program in PROGRAMS) >= LEAST_REPLAYED
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_the_runner(tmp_path: Path) -> None:
     out = tmp_path / "results.json"
     command = [sys.executable, "-m", "benchmarks.state_programs", "--device", "cpu", "--out", str(out)]

@@ -1,7 +1,5 @@
 """The interface: :func:`..graph`, the graphed callable, its options and its report."""
 
-from __future__ import annotations
-
 from ..runtime.optimize import Alternative, register_alternative
 from .bound import GraphedMethod
 from .budget import set_budget

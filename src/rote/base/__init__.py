@@ -1,7 +1,5 @@
 """The base of every layer, on the standard library alone: errors, source locations, settings."""
 
-from __future__ import annotations
-
 from . import picture
 from .address import identity
 from .collector import COLLECTOR

@@ -1,7 +1,5 @@
 """Contenders side by side, and what a callable costs."""
 
-from __future__ import annotations
-
 from . import plot, table
 from .compare import Bench
 from .crew import BenchPlan

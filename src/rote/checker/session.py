@@ -23,7 +23,7 @@ import torch
 from ..base import EnvironmentError_, MisuseError, Site, is_internal, traceback_site
 from ..hazards import rules
 from ..hazards.rules import Finding, Remark
-from ..runtime.arguments import Spec, flatten, paths, unflatten
+from ..runtime.arguments import Spec, flatten, leaves_of, paths, unflatten
 from ..runtime.capture import HostRandom
 from ..runtime.state import Difference, Snapshot
 from .comments import LinesRan, remarks
@@ -185,9 +185,7 @@ class CheckSession:
         effects = list(surroundings.effects(args, kwargs, value))
         random = (surroundings.random, HostRandom.read())
         self._codes = list(self._executed.globals)
-        leaves: list[Any] = []
-        flatten(value, leaves)
-        plain = [leaf for leaf in leaves if isinstance(leaf, (bool, int, float, str, complex))]
+        plain = [leaf for leaf in leaves_of(value) if isinstance(leaf, (bool, int, float, str, complex))]
         after = self._walk()
         kept = {container for _, container, _ in after.entries}
         effects += handed_back(value, kept, "that the callable keeps")

@@ -1,7 +1,5 @@
 """Calls of graphed callables in compiled functions: one operator in the graph that PyTorch compiles."""
 
-from __future__ import annotations
-
 from .enclosing import enclose, leave_alone
 from .operators import tickets_held
 from .unfolding import unfold

@@ -1,7 +1,5 @@
 """The rules: every reason why a call is not replayed, with its code and remedy."""
 
-from __future__ import annotations
-
 from . import baseline
 from .findings import Findings, HazardError, finding_at, findings_of
 from .ignores import (

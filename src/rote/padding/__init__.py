@@ -1,6 +1,4 @@
 """``rote.padded``: calls of many sizes share the recordings of a few."""
 
-from __future__ import annotations
-
 from .report import PaddedReport
 from .wrapping import Padded, padded

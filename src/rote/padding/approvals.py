@@ -35,7 +35,7 @@ from ..api import HeldKey
 from ..base import Site, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..runtime.arguments import Call, bind, flatten
+from ..runtime.arguments import Call, bind, leaves_of
 from ..runtime.engine import Answer, Specialization
 from ..runtime.program import INPUT_VIEW, OWN, PASSED, PLAINLY, REPLAYED, VIEW
 from ..runtime.recording import Recording
@@ -257,6 +257,4 @@ def _against(result: Answer, site: Site) -> Reason | None:
 
 
 def _requires_grad(value: Any) -> bool:
-    leaves: list[Any] = []
-    flatten(value, leaves)
-    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves_of(value))

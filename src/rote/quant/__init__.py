@@ -16,8 +16,6 @@ before it is rounded to 8 bits; the weight absorbs the inverse and is rounded to
 nothing of each other: layers are plain modules that run eagerly, compiled, captured and replayed.
 """
 
-from __future__ import annotations
-
 from .calibrating import CalibrationStats, calibrate
 from .config import DuQuantConfig
 from .converting import LayerReport, QuantReport, draw, quantize_

@@ -1,9 +1,6 @@
 """A policy behind a websocket, for the clients of openpi: ``rote serve``. What it needs is loaded later."""
 
-from __future__ import annotations
-
-from .access import is_local
-from .arrays import MessageError, WireLimits
+from .arrays import WireLimits
 from .options import ServeOptions
 from .policy import Served, served
 from .reading import decode

@@ -1,7 +1,5 @@
 """The public test kit: check your own graphs as rote checks itself."""
 
-from __future__ import annotations
-
 from .comparison import Arguments, compare
 from .equality import assert_same
 from .pool import assert_pool_empty, count_recordings, poisoned

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Unpack
 import torch
 
 from ..api import Graphed, OptionKeywords, graph, shows_options
-from ..runtime.arguments import TENSOR, bind, flatten, unflatten
+from ..runtime.arguments import TENSOR, bind, flatten, leaves_of, unflatten
 from ..runtime.pytorch import is_lazy_zero
 from .equality import assert_same
 
@@ -166,6 +166,4 @@ def _mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any
 
 def _is_held(value: Any) -> bool:
     """Whether a result consists of tensors and plain values, so that it can be kept and copied."""
-    leaves: list[Any] = []
-    flatten(value, leaves)
-    return all(isinstance(leaf, _COPIED) for leaf in leaves)
+    return all(isinstance(leaf, _COPIED) for leaf in leaves_of(value))

@@ -20,7 +20,8 @@ from rote.integrations.torch_compile import backend
 
 pytestmark = pytest.mark.transformers
 KINDS = pytest.mark.parametrize("pi05", [False, True], ids=["pi0", "pi05"])
-TYPES = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+FEW = 3
+"""Steps of the integration, which all do the same; a test of ten names none."""
 WARM = 3
 """Calls of a new model before one is replayed: the first one sets how attention is calculated."""
 
@@ -31,8 +32,7 @@ def one(policy: Any) -> rote.Graphed:
     return found
 
 
-@KINDS
-@TYPES
+@pytest.mark.parametrize(("pi05", "dtype"), [(False, "float32"), (True, "bfloat16")], ids=["pi0", "pi05"])
 def test_actions_are_equal_to_the_bit(pi05, dtype, device):
     plain, model = (build_model(pi05=pi05, dtype=dtype, device=device) for _ in range(2))
     assert graph_policy(model) is model
@@ -40,10 +40,11 @@ def test_actions_are_equal_to_the_bit(pi05, dtype, device):
     for number in range(9):
         given = noise(number, plain).to(device) if number % 2 else None
         torch.manual_seed(number)
-        wanted = plain.sample_actions(str(device), observation(number, plain, device), noise=given)
+        arguments = str(device), observation(number, plain, device), given, FEW
+        wanted = plain.sample_actions(*arguments)
         after = torch.randn(1, device=device)
         torch.manual_seed(number)
-        found = model.sample_actions(str(device), observation(number, plain, device), noise=given)
+        found = model.sample_actions(*arguments)
         assert torch.equal(torch.randn(1, device=device), after)  # the generator stands where it would
         assert torch.equal(found, wanted)
         chunks.append((found, wanted))
@@ -66,7 +67,7 @@ def test_actions_follow_the_weights(pi05, device):
             for each in (plain, model):
                 with torch.no_grad():
                     each.action_out_proj.weight.mul_(1.5)
-        arguments = str(device), observation(0, plain, device), noise(0, plain).to(device)
+        arguments = str(device), observation(0, plain, device), noise(0, plain).to(device), FEW
         chunks.append(model.sample_actions(*arguments))
         assert torch.equal(chunks[-1], plain.sample_actions(*arguments))
     assert not torch.equal(chunks[4], chunks[5]) and not torch.equal(chunks[6], chunks[7])
@@ -87,7 +88,7 @@ def test_steps_and_batches_have_recordings_of_their_own(device):
     plain, model = (build_model(device=device) for _ in range(2))
     graph_policy(model)
     for number in range(4):
-        for steps, batch in ((10, 1), (5, 1), (5, 2)):
+        for steps, batch in ((3, 1), (2, 1), (2, 2)):
             given = observation(number, plain, device, batch), noise(number, plain, batch).to(device)
             wanted = plain.sample_actions(str(device), *given, num_steps=steps)
             assert torch.equal(model.sample_actions(str(device), *given, num_steps=steps), wanted)
@@ -99,17 +100,19 @@ def test_images_of_another_size_are_resized_in_the_recording(device):
     plain, model = (build_model(device=device) for _ in range(2))
     graph_policy(model)
     for number in range(4):
-        given = observation(number, plain, device, 2, size=160), noise(number, plain, 2).to(device)
+        given = observation(number, plain, device, 2, size=160), noise(number, plain, 2).to(device), FEW
         wanted = plain.sample_actions(str(device), *given)
         assert torch.equal(model.sample_actions(str(device), *given), wanted)
     assert one(model).report().replayed == 4 - WARM
 
 
-@KINDS
-@TYPES
+@pytest.mark.parametrize(("pi05", "dtype"), [(False, "bfloat16"), (True, "float32")], ids=["pi0", "pi05"])
 def test_a_policy_infers_the_same(pi05, dtype, device):
     plain, policy = (
-        build_policy(build_model(pi05=pi05, dtype=dtype, device=device), device) for _ in range(2)
+        build_policy(
+            build_model(pi05=pi05, dtype=dtype, device=device), device, sample_kwargs={"num_steps": FEW}
+        )
+        for _ in range(2)
     )
     assert graph_policy(policy) is policy
     for number in range(7):
@@ -142,7 +145,7 @@ def test_keywords_of_a_policy_and_a_recorder_around_it(tmp_path, device):
 
 def test_a_copy_of_a_model_has_its_own_weights(device):
     model = graph_policy(build_model(device=device))
-    arguments = str(device), observation(0, model, device), noise(0, model).to(device)
+    arguments = str(device), observation(0, model, device), noise(0, model).to(device), FEW
     before = [model.sample_actions(*arguments) for _ in range(3)][-1]
     twin = copy.deepcopy(model)
     with torch.no_grad():
@@ -258,6 +261,7 @@ def test_a_second_call_is_refused():
         graph_policy(policy)
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_importing_loads_neither_openpi_nor_transformers():
     code = (
         "import sys, rote.integrations.openpi\n"

@@ -106,7 +106,8 @@ def test_validation_and_actions_of_a_model_in_training(device):
             torch.manual_seed(number)
             with torch.no_grad():
                 losses = each(*batch(50 + number, each, device))
-            results.append([losses, each.sample_actions(str(device), observation(number, each, device))])
+            actions = each.sample_actions(str(device), observation(number, each, device), num_steps=3)
+            results.append([losses, actions])
             each.train()
         assert_same(*results)
     counts = {each.report().name: each.report().replayed for each in graphed(model)}

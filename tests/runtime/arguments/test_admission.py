@@ -117,7 +117,7 @@ def shares(call):
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.parametrize("fast", [True, False])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(arguments, arguments, st.sampled_from(sorted(AROUND)), st.booleans(), st.booleans())
 def test_a_call_is_admitted_if_it_has_the_key(fast, given_first, given_second, around, repeat, sorts):
     args, kwargs = given_first
@@ -147,7 +147,7 @@ pieces = st.lists(st.sampled_from(PIECES), min_size=2, max_size=4)
 
 
 @pytest.mark.parametrize("fast", [True, False])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(pieces, pieces)
 def test_tensors_that_share_memory(fast, first, second):
     """Admitted is what was seen, and nothing that shares memory in another way."""

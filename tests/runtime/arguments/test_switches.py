@@ -155,6 +155,7 @@ def test_places_that_say_something_else_are_not_taken(monkeypatch):
         switches._find.cache_clear()
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_nothing_is_read_where_memory_is_not():
     text = "from rote.runtime.arguments.switches import Switches; print(Switches.readable())"
     environment = {**os.environ, "ROTE_READ_WORDS": "0", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from rote.base import NOWHERE
 from rote.runtime.arguments import bind, flatten
 from rote.runtime.backends.select import PROCESS
 from rote.runtime.capture import Plan, TracedCall
-from rote.runtime.program import GivenNode, Program, of_fx, to_fx
+from rote.runtime.program import GivenNode, Program, Way, of_fx, to_fx
 from rote.runtime.recording import Node
 from rote.testing.equality import assert_same
 
@@ -90,8 +91,17 @@ def check_law(build: Callable[[], Subject], *, seed: int = 0) -> Observed:
     module = to_fx(observed.program, observed.way)
     found = run(module, observed, ours, seed)
     assert_same(bare([found, ours.args, ours.outside]), bare([leaves, plain.args, plain.outside]))
-    assert of_fx(module) == observed.program.along(observed.way)
+    assert of_fx(module) == along(observed.program, observed.way)
     return observed
+
+
+def along(program: Program, way: Sequence[Any]) -> Program:
+    """The program with this way alone."""
+    stretches = program.stretches(way)
+    last = replace(stretches[-1], ways=())
+    for edge, stretch in zip(reversed(way), reversed(stretches[:-1]), strict=True):
+        last = replace(stretch, ways=(Way(edge, last),))
+    return Program(last)
 
 
 def bare(value: Any) -> Any:

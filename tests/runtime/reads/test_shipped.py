@@ -129,6 +129,7 @@ print("right")
 """
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_they_are_read_when_somebody_needs_them(ship):
     folder = ship("made_up_g", 'ROWS = {"pure": ["resource.getpagesize"]}')
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([*sys.path, str(folder)]))

@@ -1,6 +1,4 @@
 """The parts of a callable: modules that are graphed by themselves where the callable does not replay."""
 
-from __future__ import annotations
-
-from .part import ModulePart, PartFacts, PartStage
+from .part import PartFacts
 from .parts import Parts

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...base import NOWHERE, Site, user_site
-from ...runtime.arguments import flatten
+from ...runtime.arguments import leaves_of
 from ...runtime.engine import Ledger
 from ...runtime.reads import MODULE_CALL
 from ...runtime.recording.contest import told
@@ -234,6 +234,4 @@ class ModulePart:
 
 def is_tracked(value: Any) -> bool:
     """Whether gradients lead through a result, although none are taken around the call."""
-    leaves: list[Any] = []
-    flatten(value, leaves)
-    return any([isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None for leaf in leaves])
+    return any([isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None for leaf in leaves_of(value)])

@@ -1,7 +1,5 @@
 """Is a callable launch-bound, and what would a graph gain?"""
 
-from __future__ import annotations
-
 from .costs import OperationCost
 from .measure import CALLS, profile, profile_calls
 from .result import Profile

@@ -1,7 +1,5 @@
 """The process of a benchmark that runs one contender."""
 
-from __future__ import annotations
-
 from .contenders import EAGER, PEERS, Contender
 from .results import together
 from .worker import Worker, Workload, serve

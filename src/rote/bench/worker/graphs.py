@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.arguments import Spec, flatten, unflatten
+from ...runtime.arguments import Spec, flatten, leaves_of, unflatten
 from ...runtime.program import copy_all
 
 WARMUP_CALLS = 3
@@ -28,8 +28,7 @@ class Taking:
         """The tensors of another call."""
         if self.only_positional:
             return list(args)
-        leaves: list[Any] = []
-        flatten((args, kwargs), leaves)
+        leaves = leaves_of((args, kwargs))
         return [leaves[i] for i in self.tensors]
 
     def copies(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:

@@ -31,7 +31,7 @@ import numpy
 import torch
 
 from ...base import NOWHERE, Site, traceback_site
-from ...runtime.arguments import flatten
+from ...runtime.arguments import leaves_of
 from ..profile import refuse_unread
 from . import launches as bench_launches
 from . import memory as bench_memory
@@ -265,8 +265,7 @@ def lacks_memory(error: BaseException) -> bool:
 
 def _device(subject: Workload, before: list[int]) -> torch.device:
     """The GPU that holds an argument, or got memory while the target was built; else the CPU."""
-    leaves: list[Any] = []
-    flatten((subject.args, subject.kwargs), leaves)
+    leaves = leaves_of((subject.args, subject.kwargs))
     found = [leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_cuda]
     if found:
         return found[0]

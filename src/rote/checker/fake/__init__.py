@@ -1,7 +1,5 @@
 """Fake tensors that stand for real ones, and the values that the host reads from them."""
 
-from __future__ import annotations
-
 from . import torch_private
 from .invented import LARGEST, Inventor, host_copy, nested
 from .standins import StandIns, is_module_dict, refuse_lazy

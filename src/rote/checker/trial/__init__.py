@@ -1,7 +1,5 @@
 """The trial run: every operation of a call, and whether a capture could hold it."""
 
-from __future__ import annotations
-
 from .notes import TrialNotes
 from .operands import ShapedTensor, TracedOperation, replaced, shown
 from .places import UNKNOWN, CodePlace, here

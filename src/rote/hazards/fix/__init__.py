@@ -12,6 +12,4 @@ A fix is made only where the source shows all that it depends on. Formatting and
 them really are hazards. Both make the same changes under the same conditions.
 """
 
-from __future__ import annotations
-
 from .fixes import Fix, fix, fix_found, fix_text, write

@@ -3,8 +3,6 @@
 Every rule of :mod:`~rote.hazards.rules.table` has a name here, such as ``rules.HOST_READ``.
 """
 
-from __future__ import annotations
-
 from .finding import Finding, Remark, Severity
 from .rule import Finder, Reason, Rule, Topic, reason
 from .table import *  # noqa: F403  # a hundred rules

@@ -9,8 +9,6 @@ A :class:`Reader` walks through each function and hands every node to the module
 evaluate a part and report a finding. These modules build on one another, and the reader on them.
 """
 
-from __future__ import annotations
-
 from .module import scan_text
 from .sources import FROM_NOTEBOOK, NOTEBOOK, python_files, scanned
 from .syntax import self_attribute

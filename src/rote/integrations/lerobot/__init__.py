@@ -4,8 +4,6 @@ policy = graph_policy(make_policy(config, env_cfg=env))
 policy.select_action(observation)
 """
 
-from __future__ import annotations
-
 from .policy import graph_policy, graphed
 
 __all__ = ["graph_policy", "graphed"]

@@ -1,7 +1,5 @@
 """Methods of other libraries' objects, by which rote enters them: found by name, put in place graphed."""
 
-from __future__ import annotations
-
 from .hooks import Hook, Library, graphed_in, held_by
 from .torch_private import as_written
 

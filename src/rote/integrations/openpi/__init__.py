@@ -5,8 +5,6 @@ policy.infer(observation)
 model = graph_training(PI0Pytorch(config))
 """
 
-from __future__ import annotations
-
 from .policy import graph_policy, graphed
 from .training import graph_training
 

@@ -1,7 +1,5 @@
 """Calibration: ordinary forward passes, watched for every layer's input."""
 
-from __future__ import annotations
-
 from .calibration import calibrate
 from .folding import Smoothed, smooth_group
 from .groups import seen_together, share

@@ -1,7 +1,5 @@
 """A model's linear layers become quantized ones, and a report says what was done."""
 
-from __future__ import annotations
-
 from .build import build_layer
 from .convert import quantize_
 from .picture import draw

@@ -4,8 +4,6 @@ A layer calls the operators of ``ops``, which have implementations for CUDA (Tri
 same integers) and for tracing. Triton is imported at the first launch on a GPU and not before.
 """
 
-from __future__ import annotations
-
 from . import turns
 from .by_torch import members, turns_of
 from .gemm import MOST_WEIGHTS

@@ -1,7 +1,5 @@
 """The quantized layer: how it is built, called, fused with its siblings, and walked back."""
 
-from __future__ import annotations
-
 from .buffers import InputTransform
 from .fusion import fuse_, unfuse_
 from .linear import PATHS, DuQuantLinear

@@ -1,7 +1,5 @@
 """The arithmetic of quantization: grids, transforms, packing, and the plain reference of the kernels."""
 
-from __future__ import annotations
-
 from . import arithmetic
 from .arithmetic import Quantized, dense_weight, has_zero, restore_rows, row_parameters, transform_rows
 from .grid import Grid
@@ -15,7 +13,6 @@ from .transforms import (
     Permutation,
     Rotation,
     Smoothing,
-    Transform,
     at_least_float32,
     chain_of,
     multiply_blocks,

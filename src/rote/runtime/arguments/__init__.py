@@ -1,7 +1,5 @@
 """The arguments of a call: leaves, keys, and the modes around it."""
 
-from __future__ import annotations
-
 from .admission import Admission
 from .ambient import explain_ambient, is_captured, read_ambient
 from .bits import bytes_of, sharing
@@ -46,7 +44,18 @@ from .key import (
     remedy_of_key,
     told_lengths,
 )
-from .leaves import Spec, containers, filled, flatten, has_branches, is_mutable, paths, repeated, unflatten
+from .leaves import (
+    Spec,
+    containers,
+    filled,
+    flatten,
+    has_branches,
+    is_mutable,
+    leaves_of,
+    paths,
+    repeated,
+    unflatten,
+)
 from .opened import (
     DEVICE,
     SEED,

@@ -82,6 +82,13 @@ def flatten(value: Any, leaves: list[Any], opened: Mapping[type, Opening] | None
     return ArgumentBranch(kind, cls, names, tuple([flatten(each, leaves, opened) for each in values]))
 
 
+def leaves_of(value: Any) -> list[Any]:
+    """The leaves of a value, depth first."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return leaves
+
+
 def _parts(value: Any, opened: Mapping[type, Opening] | None) -> tuple[str, Any, Any, Iterable[Any]] | None:
     """Kind, class, names and children of a branch; None for a leaf."""
     kind = type(value)

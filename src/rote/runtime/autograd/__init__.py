@@ -1,10 +1,7 @@
 """Recorded graphs: how the graph of a result is taken over, kept, and walked back by replays."""
 
-from __future__ import annotations
-
 from .backward import Backward
 from .gradient_words import note_gradients
 from .occupancy import Occupancy
 from .saved import saving
 from .tracked import GradientUse, gradient_blockers, graph_ends, refused_views, take_over, tracked_results
-from .walker import Walker

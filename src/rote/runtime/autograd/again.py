@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..arguments import PARAMETER, TENSOR, Call, flatten, read_ambient
+from ..arguments import PARAMETER, TENSOR, Call, leaves_of, read_ambient
 from .graph import Tracked, ending_at
 from .walker import Owner
 
@@ -65,8 +65,7 @@ class Repeatable(NamedTuple):
             ends: Numbers of results where the gradients end; theirs come first.
         """
         args, kwargs = self.call.given
-        leaves: list[Any] = []
-        flatten(function(*args, **kwargs), leaves)
+        leaves = leaves_of(function(*args, **kwargs))
         made = [each.of(leaves) for each in tracked]
         if not all(map(_is_close, made, recorded)):
             return None

@@ -11,7 +11,7 @@ import torch
 from ...base import Site, identity, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import TAGGED, TENSOR, Bound, Call, flatten
+from ..arguments import TAGGED, TENSOR, Bound, Call, leaves_of
 from ..program import (
     EXTERNAL,
     EXTERNAL_VIEW,
@@ -200,8 +200,7 @@ def _is_outside(tensor: torch.Tensor, storages: StorageTable) -> bool:
 
 def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:
     """The tensors of a result whose graph a recording would have to take over, each once."""
-    leaves: list[Any] = []
-    flatten(value, leaves)
+    leaves = leaves_of(value)
     return [tracked.of(leaves) for tracked in tracked_in(template)]
 
 
@@ -275,9 +274,7 @@ def gradient_blockers(
 
 def _tracked_views(value: Any, template: Template) -> list[torch.Tensor]:
     """The tensors of a result that have a history and are made anew as views."""
-    tensors: list[Any] = []
-    flatten(value, tensors)
-    pairs = zip(template.leaves, tensors, strict=False)  # hidden leaves are behind
+    pairs = zip(template.leaves, leaves_of(value), strict=False)  # hidden leaves are behind
     return [each for leaf, each in pairs if leaf.tracked and leaf.kind in (INPUT_VIEW, EXTERNAL_VIEW, VIEW)]
 
 
@@ -341,8 +338,7 @@ def take_over(
         log: Counts backward passes.
         repeats: The call may be made again without changing anything.
     """
-    leaves: list[Any] = []
-    flatten(value, leaves)
+    leaves = leaves_of(value)
     tracked = tracked_in(template)
     if not tracked:
         return None

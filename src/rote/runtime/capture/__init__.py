@@ -1,7 +1,5 @@
 """A traced call: observed, recorded, or followed along what has already run."""
 
-from __future__ import annotations
-
 from .blame import out_of_memory
 from .optimizers import count_reason, rate_reason, stepping
 from .run import HostRandom, Observation, OpenCapture, Plan, TracedCall, TraceHooks, parameters_of

@@ -20,7 +20,7 @@ import torch
 from ...base import InternalError, Site, on_a_fresh_stack
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, SlotsBefore, Target, flatten, tracing
+from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, SlotsBefore, Target, leaves_of, tracing
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
 from ..autograd.graph import newest_age
 from ..backends.protocol import Aliases, Backend, Session
@@ -469,9 +469,7 @@ class TracedCall:
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
-    leaves: list[Any] = []
-    flatten(value, leaves)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor)]
 
 
 @dataclass(frozen=True)

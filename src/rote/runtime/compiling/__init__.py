@@ -1,7 +1,4 @@
 """Kernels as text, compiled by other processes while the program goes on."""
 
-from __future__ import annotations
-
-from .compilers import COMPILERS, CompileProgress, Compilers, Job
-from .process import Outcome
+from .compilers import COMPILERS, Compilers, Job
 from .source import Binary, CompileFailure, KernelSource, Language, Programs

@@ -1,7 +1,5 @@
 """What has to hold for a recording to answer a call."""
 
-from __future__ import annotations
-
 from .abandonment import abandoned
 from .changing import ChangingNumbers
 from .guards import Guard

@@ -1,7 +1,5 @@
 """The life of a key: what is observed, when something is recorded, and which recording answers."""
 
-from __future__ import annotations
-
 from .answer import Answer
 from .choice import drop_abandoned
 from .guard_reasons import strict_reasons

@@ -13,7 +13,7 @@ import torch
 from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import Call, assign, flatten
+from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import HostRandom, Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
@@ -328,10 +328,8 @@ class Settling:
         if not any(leaf.spent for leaf in observed.template.leaves):
             return observed.returned
         branches = self._call.branches() if observed.template.needs_given else []
-        leaves: list[Any] = []
-        flatten(observed.value, leaves)
         fresh: list[Any] = []
-        for part, leaf in zip(leaves, observed.template.leaves, strict=False):
+        for part, leaf in zip(leaves_of(observed.value), observed.template.leaves, strict=False):
             if leaf.kind == GIVEN:
                 fresh.append(branches[leaf.index])
             else:

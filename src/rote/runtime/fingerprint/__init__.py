@@ -1,7 +1,5 @@
 """Words of memory that say whether tensors, containers and objects are what they were."""
 
-from __future__ import annotations
-
 from .alike import Alike
 from .epoch import EPOCH
 from .held import Held

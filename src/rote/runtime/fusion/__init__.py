@@ -1,14 +1,11 @@
 """Regions of pointwise operations as one kernel, equal to the bit."""
 
-from __future__ import annotations
-
 from .alike import GroupPlans
 from .body import Body, Loaded
-from .cpp import cpp_source
 from .device import KERNELS, DeviceKernels, KernelRequest
 from .groups import plan_group
 from .positions import ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
-from .proofs import OperationProof, Signature, is_equal, proof_of
+from .proofs import OperationProof, is_equal, proof_of
 from .rows import RowOrder
 from .rules import NoKernelError, common_type
 from .triton import triton_source

@@ -349,20 +349,19 @@ def _hard(*, weighs: bool) -> Rule:
 
 
 def _where(calculation: Calculation) -> int:
-    condition, left, right = _operands(calculation, 3)
-    if not isinstance(condition, Token) or condition.dtype is not torch.bool:
-        raise NoKernelError("its condition is no truth value")
-    values = [calculation.operand(condition, torch.bool)]
-    values += [calculation.operand(each, calculation.result) for each in (left, right)]
-    return calculation.calculated(fn.WHERE, values, calculation.result)
+    return _chosen(calculation, *_operands(calculation, 3))
 
 
 def _masked_fill(calculation: Calculation) -> int:
     value, mask, number = _operands(calculation, 3)
-    if not isinstance(mask, Token) or mask.dtype is not torch.bool:
-        raise NoKernelError("its mask is no truth value")
-    values = [calculation.operand(mask, torch.bool)]
-    values += [calculation.operand(each, calculation.result) for each in (number, value)]
+    return _chosen(calculation, mask, number, value)
+
+
+def _chosen(calculation: Calculation, condition: Operand, left: Operand, right: Operand) -> int:
+    if not isinstance(condition, Token) or condition.dtype is not torch.bool:
+        raise NoKernelError("its condition is no truth value")
+    values = [calculation.operand(condition, torch.bool)]
+    values += [calculation.operand(each, calculation.result) for each in (left, right)]
     return calculation.calculated(fn.WHERE, values, calculation.result)
 
 

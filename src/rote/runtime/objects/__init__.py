@@ -1,7 +1,5 @@
 """Python objects, read without running their code."""
 
-from __future__ import annotations
-
 from . import members
 from .cached import Remembered, asked_key, cached_in, is_full, remembered
 from .classes import (

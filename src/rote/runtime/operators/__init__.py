@@ -1,7 +1,5 @@
 """What is known of PyTorch's operators, and which of them end a segment."""
 
-from __future__ import annotations
-
 from .boundaries import Placement, place, rule_of
 from .compiled import REGIONS, RegionOperands, call_of_region, is_region, is_region_named
 from .facts import Facts, facts_of, is_named, overload_named, short

@@ -1,7 +1,5 @@
 """What a call did, as data: operations, storages, values that the host saw, and the form of the result."""
 
-from __future__ import annotations
-
 from . import operations
 from .arrays import lying_in, within
 from .counted import COUNTS_ALL, Counted
@@ -22,7 +20,6 @@ from .log import BackwardLog, Tally
 from .of_graph import of_fx
 from .operations import (
     ArrayMemory,
-    Drawn,
     HostBytes,
     HostValues,
     Number,
@@ -58,7 +55,7 @@ from .placement import (
     shared_groups,
     sharing_reasons,
 )
-from .program import Edge, Ending, NumberPlace, Program, ResultLeaf, Stretch, Way
+from .program import Ending, Program, Stretch, Way
 from .result import EAGER, PLAINLY, RECORDED, REPLAYED, Result
 from .storages import (
     EXTERNAL,

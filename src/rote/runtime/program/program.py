@@ -11,7 +11,7 @@ tensor, and whether it is lazily conjugated or negated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..arguments import Spec
@@ -147,14 +147,6 @@ class Program:
         for edge in way:
             found.append(found[-1].behind(edge))
         return found
-
-    def along(self, way: Sequence[Edge] = ()) -> Program:
-        """The program with this way alone."""
-        stretches = self.stretches(way)
-        last = replace(stretches[-1], ways=())
-        for edge, stretch in zip(reversed(way), reversed(stretches[:-1]), strict=True):
-            last = replace(stretch, ways=(Way(edge, last),))
-        return Program(last)
 
     def operations(self, way: Sequence[Edge] = ()) -> list[Operation]:
         """The operations on a way, in order."""

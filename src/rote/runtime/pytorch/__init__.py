@@ -1,7 +1,5 @@
 """Private names of PyTorch, and what the runtime knows of PyTorch's own code."""
 
-from __future__ import annotations
-
 from .compiled import (
     CompiledGraph,
     HandedRegion,

@@ -52,9 +52,6 @@ _set_function_state: Callable[[Any], None] = _found("_set_torch_function_state",
 function_modes: Callable[[], int] = _found("_len_torch_function_stack", lambda: 0)
 """How many function modes are active, which see that attributes of a tensor are read."""
 
-tracing_state: Callable[[], object] = _found("_get_tracing_state", bool)
-"""Whether ``torch.jit`` traces, as modules ask when they are called."""
-
 _dispatch_modes: Callable[[], int] = _found("_len_torch_dispatch_stack", lambda: 0)
 _wrapped: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_functorch_wrapped_tensor")
 _batched: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_legacy_batchedtensor")

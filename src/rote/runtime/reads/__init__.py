@@ -1,6 +1,4 @@
 """What a call reads and writes outside of itself, noted while it runs."""
 
-from __future__ import annotations
-
 from .bytecode import MODULE_CALL
 from .watch import WATCH, aside

@@ -1,7 +1,5 @@
 """A recording: its tree, its memory, where its arguments lie and how its results are handed out."""
 
-from __future__ import annotations
-
 from .accesses import Accesses
 from .captured import CapturedSegment, CapturedStretch, KernelModes
 from .copies import Copies

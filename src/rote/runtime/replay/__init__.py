@@ -1,7 +1,5 @@
 """A replay: place the inputs, launch the segments, hand the result out; and the function generated for it."""
 
-from __future__ import annotations
-
 from .counts import Counting, Counts, KeyCounts
 from .general import Replayed, raised, replay, result_of
 from .generated import HotPath

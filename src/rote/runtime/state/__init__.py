@@ -1,7 +1,5 @@
 """Python state, slot by slot: its contents, the reads of calls, and the text of a change."""
 
-from __future__ import annotations
-
 from .executed import PASSES_ON, PROFILE, TORCHS_OWN, ExecutedCode, inner_code, mentions_of, our_profiler
 from .kinds import (
     ASKED,

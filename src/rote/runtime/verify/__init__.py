@@ -1,6 +1,4 @@
 """The self-check: replayed calls are made again plainly and compared, and the first difference is located."""
 
-from __future__ import annotations
-
 from .mismatch import compare_tensors
 from .verify import Verifier

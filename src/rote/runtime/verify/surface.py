@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..arguments import Call, extent, flatten
+from ..arguments import Call, extent, leaves_of
 from ..backends.protocol import Backend
 from ..program import group_members
 from ..pytorch import has_memory
@@ -136,9 +136,7 @@ class Surface:
 
     def keep(self, value: Any) -> list[Any]:
         """The leaves of a result, as copies where their memory may be put back."""
-        leaves: list[Any] = []
-        flatten(value, leaves)
-        return [self._kept(leaf) for leaf in leaves]
+        return [self._kept(leaf) for leaf in leaves_of(value)]
 
     def _kept(self, leaf: Any) -> Any:
         plain = isinstance(leaf, torch.Tensor) and has_memory(leaf) and not leaf.is_meta

@@ -1,7 +1,5 @@
 """The autograd graph below results: nodes, what they keep, views, and where gradients go."""
 
-from __future__ import annotations
-
 from .accumulators import ParameterAliases
 from .contexts import Contexts
 from .graph import (

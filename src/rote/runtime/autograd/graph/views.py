@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from ...arguments import flatten, paths
+from ...arguments import leaves_of, paths
 from ...program import OWN, VIEW, Creation, OutputLeaf, Template, creation_of, node_age, spend
 from .graph import Node, nodes_below
 
@@ -92,8 +92,7 @@ def related(template: Template, value: Any) -> Template:
             shared.setdefault(leaf.index, []).append(position)
     if all(len(positions) < 2 for positions in shared.values()):
         return template
-    tensors: list[Any] = []
-    flatten(value, tensors)
+    tensors = leaves_of(value)
     leaves = list(template.leaves)
     for positions in shared.values():
         if len(positions) > 1:

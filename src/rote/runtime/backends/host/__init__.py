@@ -1,6 +1,4 @@
 """The CPU as a device to capture on: a tape of ATen operations, replayed into the same memory."""
 
-from __future__ import annotations
-
 from .backend import HostBackend
 from .torch_private import fills_memory

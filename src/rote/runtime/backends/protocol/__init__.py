@@ -1,7 +1,5 @@
 """What the runtime asks of a device, and what both devices share."""
 
-from __future__ import annotations
-
 from .aliases import OWNING, Aliases, refill
 from .base import (
     SHARED,

@@ -1,7 +1,5 @@
 """The way of a traced call through the tree, and the tape of what it captures."""
 
-from __future__ import annotations
-
 from .built import BuiltNumbers, built_of
 from .cursor import Cursor, Mode, Stop
 from .derivatives import NumbersOfNodes

@@ -1,7 +1,5 @@
 """An operation of a call as data: the overload, its operands, its results, where it ran, the user's line."""
 
-from __future__ import annotations
-
 from .difference import first_difference
 from .host_data import HostBytes, HostValues, content_of
 from .operands import (
@@ -15,13 +13,11 @@ from .operands import (
     number_of,
     operand_of,
     operands_of,
-    rebuilt,
 )
 from .operation import (
     ANYWHERE,
     CAPTURED,
     CONST,
-    EARLY,
     HOST,
     ISLAND,
     LIST,

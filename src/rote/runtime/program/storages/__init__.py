@@ -1,6 +1,4 @@
 """The storages of a call: where each came from, and what the tensors on it look like."""
 
-from __future__ import annotations
-
 from .looks import Look, Looks
 from .table import EXTERNAL, INPUT, NEW, Origin, StorageTable, Token, UnsupportedTensorError

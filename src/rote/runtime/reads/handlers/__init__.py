@@ -1,7 +1,5 @@
 """Handlers note what each instruction and each call reads and writes, before it runs."""
 
-from __future__ import annotations
-
 from .calls import called
 from .handlers import HANDLERS, follow_function
 from .notes import NOTE_NAMES, Notes

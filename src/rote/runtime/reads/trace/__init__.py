@@ -1,7 +1,5 @@
 """The trace of one call: which objects are outside, and what was noted of them."""
 
-from __future__ import annotations
-
 from .kinds import (
     C_FUNCTIONS,
     CLASS,

@@ -52,7 +52,7 @@ from ...arguments import (
     Marking,
     Tag,
     Target,
-    flatten,
+    leaves_of,
     read_from,
 )
 from ...arguments import address_of as generator_address
@@ -930,7 +930,7 @@ class Trace:
     def _tag(self, binding: _Binding, each: _Written, value: Any) -> None:
         """An attribute of a tensor was set: if that is part of the result, what is set is a part, too."""
         now, tensor = each.now(), self._carriers[identity(each.container)]()
-        position = next((place for place, leaf in enumerate(_leaves_of(value)) if leaf is tensor), None)
+        position = next((place for place, leaf in enumerate(leaves_of(value)) if leaf is tensor), None)
         known = tensor is None or identity(tensor) in self.arguments or each.was is not MISSING
         if known or position is None or not self._can_be_made(now, binding.marking):
             return
@@ -950,7 +950,7 @@ class Trace:
         as_added = len(now) == len(expected) and all(map(is_, now, expected))
         if where in self._looked or where in self._changed or not as_added or not count:
             return
-        leaves = _leaves_of(binding.marking.mark(added))
+        leaves = leaves_of(binding.marking.mark(added))
         if any([isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
             return  # what keeps the graphs of all calls alive
         target = Target(APPENDED, found, count, self.name(found))
@@ -1132,13 +1132,6 @@ def _over(call: Callable[[], Any]) -> Any:
 def _key(read: Read) -> tuple[str, int, Any]:
     """Which slot was read, among the reads of one call."""
     return read.kind, identity(read.container), read.key
-
-
-def _leaves_of(value: Any) -> list[Any]:
-    """The leaves of a value."""
-    leaves: list[Any] = []
-    flatten(value, leaves)
-    return leaves
 
 
 def _names_of(kind: type, code: CodeType, original: Callable[[CodeType], CodeType]) -> list[str]:

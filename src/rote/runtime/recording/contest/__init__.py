@@ -1,7 +1,5 @@
 """Replays against plain calls, timed where they run."""
 
-from __future__ import annotations
-
 from .contest import FIRST_ROUND, NEVER, Contest, Turn
 from .figures import told
 from .roundtrip import RoundTrip, Upstream

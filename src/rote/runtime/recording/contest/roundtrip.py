@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from ...arguments import TENSOR, Call, flatten, tracing
+from ...arguments import TENSOR, Call, leaves_of, tracing
 from ...autograd.graph import Node, newest_age
 from ...backends.protocol import Backend, Timing
 from ...program import after_pass, current_pass, history_of, node_age, tells_passes
@@ -191,8 +191,6 @@ class _End:
 
 def _nodes_of(value: Any) -> set[Node]:
     """The nodes that made the results."""
-    leaves: list[Any] = []
-    flatten(value, leaves)
     with plain_functions():
-        found = [history_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        found = [history_of(leaf) for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor)]
     return {node for node in found if node is not None}
