@@ -6,6 +6,9 @@ import collections
 import contextvars
 import copy
 import math
+import queue
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -309,6 +312,31 @@ def check_training(kind, options, device, *, schedule):
             if scheduler is not None:
                 scheduler.step()
     return run
+
+
+def test_a_queue(device):
+    """A replay does what a call leaves in it, and a consumer who waits is told by a plain call."""
+    waiting, got = queue.Queue(), []
+
+    def fn(x):
+        waiting.put(1)
+        return x * 2
+
+    g = rote.graph(fn, keep=True)
+    for number in range(20):
+        x = torch.full((3,), float(number), device=device)
+        assert torch.equal(g(x), x * 2) and waiting.qsize() == waiting.unfinished_tasks == number + 1
+    assert g.report().replayed >= 10, g.explain()
+    for _ in range(20):
+        got.append(waiting.get())
+        waiting.task_done()
+    consumer = threading.Thread(target=lambda: got.append(waiting.get(timeout=60)))
+    consumer.start()
+    while not waiting.not_empty._waiters:
+        time.sleep(0.001)
+    g(torch.ones(3, device=device))
+    consumer.join()
+    assert got == [1] * 21
 
 
 # ---------------------------------------------------------------------- values that the host reads
