@@ -11,11 +11,11 @@ import signal
 import socket
 import sys
 
-AT_START = ("PYTHON", "OMP_", "MKL_", "LD_", "TORCH", "PYTORCH_")
+AT_START = ("PYTHON", "OMP_", "MKL_", "LD_", "TORCH_")
 """How variables begin that are read when a process starts."""
 
-LATER = {"PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR"}
-"""Those among them that the server, or a library imported by the program, reads."""
+LATER = {"PYTHONPATH"}
+"""Those among them that the server reads."""
 
 
 def at_start(environment: dict[str, str]) -> dict[str, str]:

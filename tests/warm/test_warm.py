@@ -65,8 +65,8 @@ def test_options_of_the_interpreter_are_its_own() -> None:
 
 WAITS = """
 import os, time
-print(os.getpid(), flush=True)
 try:
+    print(os.getpid(), flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     print("interrupted")
