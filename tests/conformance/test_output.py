@@ -264,7 +264,6 @@ def ways_out(path):
         "os.write": (lambda: os.write(file.fileno(), b"a"), "RT218"),
         "socket.send": (lambda: one.send(b"a"), "RT218"),
         "pipe": (lambda: pipe.write("a"), "RT218"),
-        "queue.put": (lambda: waiting.put(1), "RT201"),
         "simple queue": (lambda: simple.put(1), "RT218"),
         "shared queue": (lambda: shared.put(1), "RT218"),
         "subprocess.run": (lambda: subprocess.run(["true"]), "RT218"),
@@ -287,7 +286,7 @@ def ways_out(path):
 
 WAYS = [
     "file.write", "print to a file", "open", "path.write_text", "os.write", "socket.send", "pipe",
-    "queue.put", "simple queue", "shared queue", "subprocess.run", "os.system", "text", "logger to a file",
+    "simple queue", "shared queue", "subprocess.run", "os.system", "text", "logger to a file",
     "logger to a queue", "logger to a list",
 ]  # fmt: skip
 
