@@ -45,7 +45,7 @@ from .plain import plainly
 from .surface import Moment, Surface
 from .witness import Witnessed
 
-ATTEMPTS = 4
+ATTEMPTS = 8
 """Calls after which a fresh recording has to replay."""
 
 Tensors = list[tuple[str, torch.Tensor]]
