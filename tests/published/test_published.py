@@ -41,7 +41,10 @@ def _compiles_anew():
         logging.ERROR
     )  # recompilations of what is written to be compiled anew
     torch._dynamo.reset()
+    variables = dict(os.environ)  # some remedies set one
     yield
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
     torch._dynamo.reset()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.warm.client import at_start
 
 pytestmark = [
     pytest.mark.usefixtures("warm_python"),
@@ -22,12 +24,20 @@ SHOW = "import json, os, sys; print(json.dumps([sys.argv, sys.path[0], os.getcwd
 
 
 def program(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    how.setdefault("env", served())
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **how)
+
+
+def served() -> dict[str, str]:
+    """Variables with which a program starts warm, whatever another test has left among them."""
+    first = json.loads(Path(sys.executable).with_name("socket.json").read_text())
+    early = at_start(dict(os.environ))
+    return {key: value for key, value in os.environ.items() if key not in early} | first
 
 
 def test_arguments_folder_and_variables(tmp_path: Path) -> None:
     (tmp_path / "shown.py").write_text(SHOW)
-    how: Any = {"cwd": tmp_path, "env": {**os.environ, "SEEN": "yes"}}
+    how: Any = {"cwd": tmp_path, "env": {**served(), "SEEN": "yes"}}
     folder, script = str(tmp_path), str(tmp_path / "shown.py")
     for arguments, argv, first in (
         (["-c", SHOW], ["-c", "a"], ""),
@@ -74,14 +84,14 @@ except KeyboardInterrupt:
 
 
 def test_signals_are_those_of_the_program() -> None:
-    process = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True, env=served())
     assert process.stdout is not None and process.stdout.readline()
     process.send_signal(signal.SIGINT)
     assert process.communicate() == ("interrupted\n", None) and process.returncode == 0
 
 
 def test_it_ends_with_its_client() -> None:
-    process = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True, env=served())
     assert process.stdout is not None
     number = int(process.stdout.readline())
     process.kill()
