@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextvars import ContextVar
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -75,13 +76,36 @@ def bound(state, x):
     return y
 
 
-PROGRAMS = [counted, appended, rolled, bound]
+class Slotted:
+    __slots__ = ("value",)
+
+
+def in_a_slot(state, x):
+    state.slotted.value = x * 4
+    return x
+
+
+def in_a_context(state, x):
+    state.variable.set(x * 5)
+    return x
+
+
+PROGRAMS = [counted, appended, rolled, bound, in_a_slot, in_a_context]
 
 
 def made(device):
     return SimpleNamespace(
-        step=0, total=torch.zeros((), device=device), seen=[], last=deque(maxlen=2), table={"first": 1}
-    )
+        step=0, total=torch.zeros((), device=device), seen=[], last=deque(maxlen=2), table={"first": 1},
+        slotted=Slotted(), variable=ContextVar("variable"),
+    )  # fmt: skip
+
+
+def left(state):
+    """What a call has left, in values that are compared."""
+    return {
+        **vars(state), "last": list(state.last), "slotted": getattr(state.slotted, "value", None),
+        "variable": state.variable.get(None),
+    }  # fmt: skip
 
 
 @pytest.mark.usefixtures("_waiting", "_small")
@@ -100,10 +124,11 @@ def test_state_is_as_after_one_call(device, program):
     for number in range(CALLS):
         x = torch.randn(3, generator=torch.Generator().manual_seed(number)).to(device)
         assert bits(g(x)) == bits(plain(x)), number
-        left = [{**vars(state), "last": list(state.last)} for state in states]
-        assert bits(left[0]) == bits(left[1]), number
+        assert bits(left(states[0])) == bits(left(states[1])), number
         for state in states:
             state.seen.clear()
+            if hasattr(state.slotted, "value"):
+                del state.slotted.value
 
 
 @pytest.mark.usefixtures("_waiting", "_placed")

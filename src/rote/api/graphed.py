@@ -592,6 +592,7 @@ class Graphed:
         """Free all recordings and forget all observations."""
         with self._lock:
             self._keys.clear()
+            self._umpire.clear()
             if self._parts is not None:
                 self._parts.clear()
                 self._parts, self._plain = None, self._function

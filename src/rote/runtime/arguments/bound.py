@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from types import CellType
 from typing import Any, NamedTuple
 
@@ -208,7 +210,7 @@ class SlotsBefore:
             return
         try:
             self._held.append((kind, container, key, read_from(kind, container, key)))
-        except (KeyError, IndexError, ValueError, AttributeError):
+        except (LookupError, ValueError, AttributeError):
             self._held.append((DELETED, container, key, None))
 
     def put_back(self, original: Callable[[str, Any, Any, Any], Any]) -> None:
@@ -224,8 +226,9 @@ class SlotsBefore:
                 del container.cell_contents
             elif isinstance(container, dict):
                 container.pop(key, None)
-            elif key in vars(container):
-                object.__delattr__(container, key)
+            elif not isinstance(container, ContextVar):  # the call sets that before it reads it
+                with suppress(AttributeError):
+                    object.__delattr__(container, key)
 
 
 class Bound(NamedTuple):

@@ -197,7 +197,7 @@ class TracedCall:
         self._failed: Reason | None = None
         self._last: Tracer | None = None
         self._hooks = TraceHooks()
-        self._slots = SlotsBefore((), ())
+        self._slots = SlotsBefore(plan.binds, call.branches() if plan.binds else ())
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
         """Give the callable these argument leaves."""
@@ -215,7 +215,6 @@ class TracedCall:
             Exception: What the callable raised, unchanged.
         """
         self._hooks = hooks or TraceHooks()
-        self._slots = SlotsBefore(self._plan.binds, self._call.branches())
         tracer = self._tracer(self._plan.follow, self._plan.path, None)
         for _ in range(MAX_RESTARTS):
             try:

@@ -178,6 +178,11 @@ class Umpire:
             return Timed(contest, backend, upstream, 0.0 if told_apart else spent)
         return NOT_MINE
 
+    def clear(self) -> None:
+        """What was found of lengths is forgotten."""
+        self._lengths.clear()
+        self._met.clear()
+
     def _lengths_of(self, entry: Specialization) -> _Lengths | None:
         """The keys that one belongs to, if there are any."""
         if entry not in self._met:

@@ -23,8 +23,7 @@ import torch
 _SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
 _MADE_IN_PYTHON, _COLLECTED = 1 << 9, 1 << 14
 """Flags of classes: a class statement made it; the collector knows what its objects lead to."""
-_Cached = type(lru_cache(len))
-_HOLDS = (int, float, tuple, list, dict, set, frozenset)
+_CACHED: type = type(lru_cache(len))
 
 
 def is_data(value: Any) -> bool:
@@ -46,14 +45,14 @@ def parts_of(value: Any) -> Iterable[Any] | None:
     if kind is dict:
         return [part for pair in dict.items(value) for part in pair]
     if isinstance(value, type):
-        spaces = [vars(each) for each in type.mro(value)]
-        return [each for space in spaces for each in space.values() if isinstance(each, _HOLDS)]
+        made = [each for each in type.mro(value) if each.__flags__ & _MADE_IN_PYTHON]
+        return [each for kind in made for each in vars(kind).values()]
     if kind is FunctionType:
         cells = value.__closure__ or ()
         return [*cells, *(value.__defaults__ or ()), value.__kwdefaults__, value.__dict__]
     if isinstance(value, ReferenceType):
         return [value()]
-    if kind is _Cached:  # of the arguments that it knows C keeps no more than it was shown
+    if kind is _CACHED:  # of the arguments that it knows C keeps no more than it was shown
         return [value.__wrapped__, value.__dict__]
     if kind is not CellType and not kind.__flags__ & _COLLECTED:
         return None

@@ -307,8 +307,8 @@ class TrackedNumbers:
         """The call runs once more from its start, on the same objects."""
         self._count = 0
         self._next = None
+        self._pending = self._operands = self._expected = None
         self.take_owed()
-        self.forget_pending()
 
     def read(self, value: Any) -> Any:
         """A function of PyTorch's has given a number: the object for it, if that was read just now."""

@@ -171,9 +171,10 @@ class _ReplayWriter:
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")
             source.indent()
-        # What another thread has left to be released goes here: behind the look at the state it might be this
-        # recording.
-        self._enter()
+        if self._copies is not None:
+            # What another thread has left to be released goes here: behind the look at the state it might be
+            # this recording. The general path enters by itself.
+            self._enter()
         self._state()
         if self._copies is not None:
             self._unless_gradients_stand()
