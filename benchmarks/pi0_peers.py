@@ -1,8 +1,9 @@
-"""Peers of the PI0 case, one per process: ``python -m benchmarks.pi0_peers compile|raw|backend``.
+"""Peers of the PI0 case, one per process: ``python -m benchmarks.pi0_peers compile|raw|backend|graph``.
 
 ``compile`` is torch.compile(mode="reduce-overhead"); ``raw`` puts torch.cuda.graph around the policy, which
 transformers 5.17 defeats with a boolean-mask index and constants built on the host (5.23 does not).
-``backend`` is torch.compile(backend="rote"). Each is timed against eager in turns, on two cameras.
+``backend`` is torch.compile(backend="rote"), and ``graph`` is rote.graph, with all that its exact tier finds.
+Each is timed against eager in turns, on two cameras.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import rote
 from rote.integrations.torch_compile import backend
 
 from .common import Settings, first_line, now, time_calls
 from .pi0 import calling, observations, policy_for
 
 VIEWS = 2
+OPTIMIZED_S = 120
+MOST_CALLS = 3000
+ROUNDS = 20
 
 
 def compiled(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callable[..., Tensor]:
@@ -32,9 +37,7 @@ def compiled(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callab
         torch.compiler.cudagraph_mark_step_begin()
         return act(**kwargs).clone()
 
-    for _ in range(
-        3
-    ):  # the compiler's own graphs are recorded in the second call and replayed from the third
+    for _ in range(3):  # its own graphs are recorded in the second call and replayed from the third
         call(**inputs)
     return call
 
@@ -69,7 +72,17 @@ def by_backend(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Call
     return act
 
 
-WAYS = {"compile": compiled, "raw": captured, "backend": by_backend}
+def by_graph(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callable[..., Tensor]:
+    """Recorded by rote, without a compiler in front of it."""
+    act = rote.graph(sample, keep=True)
+    for _ in range(MOST_CALLS):
+        act(**inputs)
+        if act.wait_until_optimized(timeout_s=OPTIMIZED_S):
+            break
+    return act
+
+
+WAYS = {"compile": compiled, "raw": captured, "backend": by_backend, "graph": by_graph}
 
 
 @torch.no_grad()
@@ -84,7 +97,7 @@ def measure(way: str, settings: Settings) -> dict[str, Any]:
     ready = now(settings.device) - start
     pairs = [(policy.sample_actions(**kwargs), act(**kwargs)) for kwargs in inputs]
     ways = {"eager": calling(policy.sample_actions, inputs), way: calling(act, inputs)}
-    times = time_calls(ways, settings, rounds=50)
+    times = time_calls(ways, settings, rounds=ROUNDS)
     return {
         "ready_after_s": ready,
         "times": times,
