@@ -45,7 +45,7 @@ class ChangingNumbers:
                 continue
             met = self._values.setdefault(address, set())
             met.update(map(Fixed.of, values))
-            if len(met) > FEW:
+            if len(met) > min([FEW[each.kind] for each in met]):
                 self.add([address])
 
     def leave(self, slots: Iterable[Address]) -> None:

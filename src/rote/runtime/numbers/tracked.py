@@ -29,8 +29,11 @@ from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNu
 from .fresh import fresh
 from .parts import is_data, parts_of
 
-FEW = 3
-"""Values of a number that have recordings of their own; with one more it changes from call to call."""
+FEW: Mapping[type, int] = {int: 3, float: 2}
+"""Values of a number that have recordings of their own; with one more it changes from call to call.
+
+Integers choose among a few ways. A float that has changed twice, a rate or a weight, goes on changing.
+"""
 _NAN = "a number is NaN"
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""

@@ -108,7 +108,7 @@ class Node:
         stands: Generators drawn from instead of those that the call makes; see :mod:`..program.generators`.
         refused: Indices of operations found to be refused by a capture.
         backward: The graph of the result, if the stretch ends the call and backward may be called on it.
-        pure: The stretch writes nothing but its own memory, draws no random number and has no island.
+        pure: The stretch writes nothing but its own memory and draws no random number, nor do its islands.
         counted: What the way to the end of the call writes with a change of version.
         looks: What tensors look like in the calls of the tree, if this is its root.
         excess: What to say if too many values are read at its end, if more is known than that.

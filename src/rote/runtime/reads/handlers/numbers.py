@@ -91,7 +91,7 @@ _MOVES: Mapping[Any, frozenset[int]] = {
     slice: frozenset({0, 1, 2}), ContextVar.get: frozenset({1}), ContextVar.set: frozenset({1}),
     ContextVar.reset: frozenset({1}), dict.__setitem__: frozenset({2}),
     OrderedDict.__setitem__: frozenset({2}),
-    dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING,
+    dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
 _ITERATES = frozenset({list, tuple, zip, enumerate, iter, next, reversed, list.extend, itertools.chain})
@@ -108,8 +108,9 @@ _SLOTS_OF_C = frozenset({
 })  # fmt: skip
 """Methods whose result C hands on as it is."""
 
-_CHOOSING = frozenset({"enter", "leaving"})
-"""Functions of rote's that tell the code of a wrapper what to call."""
+_LOOKS_AWAY = frozenset({"enter", "leaving", "_never", "_no_check"})
+"""Functions of rote's that look at no argument: they tell the code of a wrapper what to call, or stand for
+checks that would refuse a capture."""
 
 Handler = Callable[..., None]
 
@@ -446,7 +447,7 @@ def _into_python(
     code = function.__code__
     if trace.swaps.is_tracking(code):
         return
-    if identity(code) in PASSES_ON or (is_own(code.co_filename) and code.co_name in _CHOOSING):
+    if identity(code) in PASSES_ON or (is_own(code.co_filename) and code.co_name in _LOOKS_AWAY):
         numbers.pin_inside(*args)
     else:
         numbers.stop(f"{function.__qualname__} is not followed")
