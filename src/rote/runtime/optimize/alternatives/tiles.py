@@ -1,7 +1,7 @@
 """How attention by parts of the keys is cut up, and what that is thought to cost.
 
-The costs are rough, in nanoseconds on a Hopper; they only have to tell a good cut from a bad one. They are
-measured by ``python -m benchmarks.run --case attention``, which tries every tile.
+The costs are guesses in nanoseconds on a Hopper, which only have to tell a good cut from a bad one;
+``python -m benchmarks.run --case attention`` measures every tile.
 """
 
 from __future__ import annotations
