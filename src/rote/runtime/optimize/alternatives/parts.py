@@ -19,7 +19,7 @@ from ...backends.protocol import ALIGNMENT
 from ...compiling import KernelSource, Language, Programs
 from .offered import AlternativeRun
 from .operands import Attention
-from .tiles import Cut, Problem, best_cut, tiles_for
+from .tiles import Cut, Problem, cuts_of
 
 _aten = torch.ops.aten
 NAME = "attention"
@@ -69,19 +69,11 @@ def _reach(tensor: torch.Tensor) -> int:
     return sum([(size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)])
 
 
-def cuts(given: Attention) -> list[Cut]:
+def cuts(given: Attention) -> tuple[Cut, ...]:
     """How it can be cut up on its device, what is thought to be fastest first."""
     _, units, shared = _device(given.query.device.index)
-    problem = problem_of(given, units, shared)
-    return sorted(
-        [best_cut(tile, problem) for tile in tiles_for(problem)], key=lambda cut: cut.cost_ns(problem)
-    )
-
-
-def problem_of(given: Attention, units: int, shared_bytes: int) -> Problem:
-    """What a cut depends on."""
     widths = (power(given.width), power(given.depth))
-    return Problem(given.batch * given.kept, given.rows, given.keys, *widths, units, shared_bytes)
+    return cuts_of(Problem(given.batch * given.kept, given.rows, given.keys, *widths, units, shared))
 
 
 def power(number: int, least: int = 16) -> int:
