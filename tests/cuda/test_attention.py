@@ -39,8 +39,6 @@ LARGE = [
 MORE_THAN_TORCH = 1.05
 """How many times as far from the exact result as PyTorch's a result may be."""
 
-NAMES = ("attention by parts of the keys", "attention by parts of the keys, cut otherwise")
-
 
 @contextmanager
 def runner_for(plans: list[PartsPlan]):
@@ -165,7 +163,7 @@ def test_a_recording_uses_them(operator, shape):
                 break
         found = tier(g)
         assert found is not None and found.near, g.explain()
-        assert found.near[0].alternative in NAMES, g.explain()
+        assert found.near[0].alternative.startswith("attention by parts of the keys"), g.explain()
         if mask is not None:
             mask = mask.clone()
             mask[:, :, 0] = float("-inf")

@@ -39,7 +39,7 @@ def fitting(operator: str, args: tuple[Any, ...], named: dict[str, Any]) -> list
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_operands_are_those_of_the_operator(operator):
-    """On the host there are products, of weights in one part and in two."""
+    """On the host there are products, for masks also one that gives no number without keys."""
     schema = getattr(torch.ops.aten, operator).default._schema
     args, named = operands(operator, MASKED, 0.0, False)
     positional = [each for each in schema.arguments if not each.kwarg_only]
@@ -47,8 +47,9 @@ def test_operands_are_those_of_the_operator(operator):
     for each, value in zip(positional, args, strict=False):
         assert isinstance(value, Tensor) == ("Tensor" in str(each.type)), each.name
     assert named.keys() <= {each.name for each in schema.arguments if each.kwarg_only}
-    assert len(fitting(operator, args, named)) == 2
-    assert len(fitting(operator, args, {**named, "scale": 0.3})) == 2
+    ways = 3 if operator in WITH_MASK else 2
+    assert len(fitting(operator, args, named)) == ways
+    assert len(fitting(operator, args, {**named, "scale": 0.3})) == ways
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -77,6 +78,19 @@ def test_they_are_given_mask_and_scale(operator, scale):
         if each.fits(*args, **named):
             found = each.calculate(now, *args, **named, scale=scale)
             torch.testing.assert_close(found.double(), wanted, rtol=2e-2, atol=1e-2)
+
+
+def test_a_mask_that_leaves_no_key_is_answered_in_two_ways():
+    operator = "_scaled_dot_product_efficient_attention"
+    shape = MASKED._replace(mask="empty")
+    args, named = operands(operator, shape)
+    found = [
+        each.calculate(now, *args, **named)
+        for each in ALTERNATIVES.of(f"aten::{operator}")
+        if each.fits(*args, **named)
+    ]
+    assert [bool(each[:, :, 2].isnan().all()) for each in found] == [False, False, True]
+    assert [bool(each[:, :, 2].any()) for each in found] == [False, False, True]
 
 
 @pytest.mark.parametrize("expanded", [False, True])

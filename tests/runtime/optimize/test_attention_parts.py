@@ -100,10 +100,20 @@ def test_what_is_no_number_is_where_the_exact_result_has_it(tmp_path):
         torch.testing.assert_close(result, wanted, equal_nan=True, rtol=2e-3, atol=2e-3)
 
 
-def test_a_row_without_keys_is_zero(tmp_path):
+def test_a_row_without_keys(tmp_path):
     given = Shape("", 1, 2, 1, 5, 64, 32, mask="empty").made(torch.float16)
-    for result in play([(given, cut) for cut in all_of(given)], tmp_path):
-        assert not result[:, :, 2].any() and result[:, :, [0, 1, 3, 4]].all()
+    noted, zeros = Noted(), [True, False] * 2
+    cuts = [cut_of(given, WIDE, 1)] * 2 + [cut_of(given, WIDE, 4)] * 2
+    ends = list[int]()
+    for cut, zero in zip(cuts, zeros, strict=True):
+        PartsPlan(given, cut, 90, zero).run(noted)
+        ends.append(len(noted.launches) - 1)
+    played = interpreter.played(noted.launches, tmp_path)
+    for end, zero in zip(ends, zeros, strict=True):
+        result = played[end][-1]
+        row = result[:, :, 2]
+        assert not row.any() if zero else row.isnan().all()
+        assert result[:, :, [0, 1, 3, 4]].isfinite().all() and result[:, :, [0, 1, 3, 4]].all()
 
 
 @pytest.mark.parametrize("layout", ["heads", "tokens", "slices"])

@@ -35,26 +35,42 @@ class _Way(NamedTuple):
     kernels: Callable[[Attention], Sequence[KernelSource]] | None = None
 
 
-def _by_parts(name: str, place: int) -> _Way:
+def _by_parts(name: str, place: int, *, zero: bool = True) -> _Way:
     return _Way(
         name,
-        parts.fits,
-        lambda run, given: parts.plan_for(given, place).run(run),
-        lambda given: parts.plan_for(given, place).sources,
+        _fits(parts.fits, zero),
+        lambda run, given: parts.plan_for(given, place, zero=zero).run(run),
+        lambda given: parts.plan_for(given, place, zero=zero).sources,
     )
 
 
-def _by_products(name: str, halves: int) -> _Way:
-    return _Way(name, products.fits, lambda run, given: products.calculate(run, given, halves))
+def _by_products(name: str, halves: int, *, zero: bool = True) -> _Way:
+    return _Way(
+        name,
+        _fits(products.fits, zero),
+        lambda run, given: products.calculate(run, given, halves, zero=zero),
+    )
 
 
+def _fits(fits: Callable[[Attention], bool], zero: bool) -> Callable[[Attention], bool]:
+    return lambda given: (zero or given.mask is not None) and fits(given)
+
+
+_PARTS, _PRODUCTS = "attention by parts of the keys", "attention of few queries as products"
+_NO_NUMBER = "no number without keys"
 _WAYS = (
-    _by_parts("attention by parts of the keys", 0),
-    _by_parts("attention by parts of the keys, cut otherwise", 1),
-    _by_products("attention of few queries as products", 1),
-    _by_products("attention of few queries as products, weights in two parts", 2),
+    _by_parts(_PARTS, 0),
+    _by_parts(f"{_PARTS}, {_NO_NUMBER}", 0, zero=False),
+    _by_parts(f"{_PARTS}, cut otherwise", 1),
+    _by_products(_PRODUCTS, 1),
+    _by_products(f"{_PRODUCTS}, weights in two parts", 2),
+    _by_products(f"{_PRODUCTS}, {_NO_NUMBER}", 1, zero=False),
 )
-"""What is tried, in this order."""
+"""What is tried, in this order.
+
+A mask may leave no key to a query. Most of PyTorch's kernels give 0 then, and earlier ones gave no number;
+whose kernel does what is not written down anywhere, so both are tried on such a mask.
+"""
 
 
 def _of(operator: str, read: _Read, way: _Way) -> Alternative:

@@ -7,7 +7,7 @@ Nobody imports this file: its text is compiled, with a function behind it that s
 A program has a block of queries and a part of the keys. Heads that share keys and values are rows of one
 block. The softmax is taken as the keys come (Milakov and Gimelshein, 2018), in 32 bits. Weights are rounded
 for their product with the values, and the sum that divides them is that of rounded weights: what is rounded
-away is missing above and below. A row without any key has the sum 0, and gives 0 as PyTorch's kernels do.
+away is missing above and below. A row without any key has the sum 0; what that gives is said by a constant.
 
 Scores are not multiplied by the logarithm before the largest is subtracted: masks often are the smallest
 number there is, and would become infinite.
@@ -26,8 +26,9 @@ def _powers(score, most):
 
 
 @triton.jit
-def _divided(acc, total):
-    return acc / tl.where(total == 0.0, 1.0, total)[:, None]
+def _divided(acc, total, ZERO: tl.constexpr):
+    """Without ``ZERO`` a row without any key gives no number."""
+    return acc / (tl.where(total == 0.0, 1.0, total) if ZERO else total)[:, None]
 
 
 @triton.jit
@@ -41,7 +42,7 @@ def part(
     MB: tl.constexpr, MH: tl.constexpr, MM: tl.constexpr, MN: tl.constexpr,
     OB: tl.constexpr, OH: tl.constexpr, OM: tl.constexpr, OD: tl.constexpr,
     MASKED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr, BD: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, STAGES: tl.constexpr,
+    STEPS: tl.constexpr, PARTS: tl.constexpr, STAGES: tl.constexpr, ZERO: tl.constexpr,
 ):  # fmt: skip
     """Attention to a part of the keys.
 
@@ -95,7 +96,7 @@ def part(
     inside = known & (d < DEPTH)[None, :]
     if PARTS == 1:
         target = out + batch * OB + (head * OH + m * OM)[:, None] + (d * OD)[None, :]
-        tl.store(target, _divided(acc, sums).to(out.dtype.element_ty), inside)
+        tl.store(target, _divided(acc, sums, ZERO).to(out.dtype.element_ty), inside)
     else:
         line = (shared * PARTS + at) * ROWS + row
         tl.store(out + (line * DEPTH)[:, None] + d[None, :], acc, inside)
@@ -107,7 +108,7 @@ def part(
 def join(
     sums, highest, total, out, HEADS: tl.constexpr, GROUP: tl.constexpr, QUERIES: tl.constexpr,
     DEPTH: tl.constexpr, OB: tl.constexpr, OH: tl.constexpr, OM: tl.constexpr, OD: tl.constexpr,
-    BM: tl.constexpr, BD: tl.constexpr, BP: tl.constexpr, PARTS: tl.constexpr,
+    BM: tl.constexpr, BD: tl.constexpr, BP: tl.constexpr, PARTS: tl.constexpr, ZERO: tl.constexpr,
 ):  # fmt: skip
     """The parts of some rows, each by how far its largest score lies below that of all."""
     ROWS: tl.constexpr = GROUP * QUERIES
@@ -128,6 +129,6 @@ def join(
     target = out + batch * OB + (head * OH + m * OM)[:, None] + (d * OD)[None, :]
     tl.store(
         target,
-        _divided(acc, all_of_it).to(out.dtype.element_ty),
+        _divided(acc, all_of_it, ZERO).to(out.dtype.element_ty),
         (row < ROWS)[:, None] & (d < DEPTH)[None, :],
     )

@@ -86,10 +86,10 @@ def _text() -> str:
     return Path(__file__).with_name("jit.py").read_text(encoding="utf-8")
 
 
-def plan_for(given: Attention, place: int = 0) -> PartsPlan:
+def plan_for(given: Attention, place: int = 0, *, zero: bool = True) -> PartsPlan:
     """The plan of one of its cuts, or of the last one."""
     found = cuts(given)
-    return PartsPlan(given, found[min(place, len(found) - 1)], _device(given.query.device.index)[0])
+    return PartsPlan(given, found[min(place, len(found) - 1)], _device(given.query.device.index)[0], zero)
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,13 @@ class PartsPlan:
         given: The operands.
         cut: How it is cut up.
         capability: Compute capability of the GPU.
+        zero: A row without any key gives 0; otherwise no number.
     """
 
     given: Attention
     cut: Cut
     capability: int
+    zero: bool = True
 
     @property
     def sources(self) -> tuple[KernelSource, ...]:
@@ -198,6 +200,7 @@ class PartsPlan:
             **_named("OB OH OM OD", given.strides),
             "BD": power(given.depth),
             "PARTS": self.cut.parts,
+            "ZERO": self.zero,
         }
 
     def _source(

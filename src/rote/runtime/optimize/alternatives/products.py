@@ -1,7 +1,7 @@
 """Attention of few queries as two products and a softmax, which use all of a GPU.
 
 Scores are kept in 32 bits, as PyTorch's kernels keep them, and rounded once, for the product with the values;
-where all heads share keys and values, they are rows of one product. A row without any key gives 0, as there.
+where all heads share keys and values, they are rows of one product.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ def fits(given: Attention) -> bool:
     return few and given.batch * given.heads * given.queries * given.keys <= _MOST_SCORES
 
 
-def calculate(run: AlternativeRun, given: Attention, halves: int) -> torch.Tensor:
+def calculate(run: AlternativeRun, given: Attention, halves: int, *, zero: bool = True) -> torch.Tensor:
     """Attention.
 
     Args:
         run: Runs operations.
         given: The operands.
         halves: Numbers of 16 bits that a weight is the sum of.
+        zero: A row without any key gives 0; otherwise no number.
     """
     batch, heads, queries, keys = given.batch, given.heads, given.queries, given.keys
     shared = given.is_shared and heads > 1
@@ -51,10 +52,10 @@ def calculate(run: AlternativeRun, given: Attention, halves: int) -> torch.Tenso
 
     q, k, v = folded(given.query), folded(given.key), folded(given.value)
     scores = _scores(run, q, k.transpose(1, 2), given.mask, (batch, heads, queries, keys), given.scale)
-    if given.mask is None:
-        weights = run(_aten._softmax.default, (scores, -1, False), {})
-    else:
+    if zero and given.mask is not None:
         weights = run(_aten._safe_softmax.default, (scores, -1), {})
+    else:
+        weights = run(_aten._softmax.default, (scores, -1, False), {})
     weights = weights.view(groups, rows, keys)
     return _weighted(run, weights, v, halves).view(batch, heads, queries, given.depth)
 
