@@ -102,10 +102,9 @@ def test_edges_are_masks_that_leave_no_key_to_a_query(expanded):
     before = mask.clone()
     for each in ALTERNATIVES.of(f"aten::{operator}"):
         assert each.edges is not None
-        found = [operands for operands, _ in each.edges(query, key, value, mask, *rest)]
-        assert len(found) == 2
-        for number, (*same, edge, _) in zip((float("-inf"), torch.finfo(mask.dtype).min), found, strict=True):
-            assert [one is other for one, other in zip(same, (query, key, value), strict=True)] == [True] * 3
-            assert edge.stride() == mask.stride() and (edge[:, :, 0] == number).all()
-            assert torch.equal(edge[:, :, 1:], mask[:, :, 1:])
+        ((operands_there, _),) = each.edges(query, key, value, mask, *rest)
+        *same, edge, _ = operands_there
+        assert [one is other for one, other in zip(same, (query, key, value), strict=True)] == [True] * 3
+        assert edge.stride() == mask.stride() and (edge[:, :, 0] == float("-inf")).all()
+        assert torch.equal(edge[:, :, 1:], mask[:, :, 1:])
     assert torch.equal(mask, before)

@@ -96,10 +96,8 @@ def _of(operator: str, read: _Read, way: _Way) -> Alternative:
 
     def edges(*operands: Any, **named: Any) -> Iterator[Operands]:
         mask = known(*operands, **named).mask
-        if mask is None:
-            return
-        for least in (float("-inf"), torch.finfo(mask.dtype).min):
-            other = _without_a_row(mask, least)
+        if mask is not None:
+            other = _without_a_row(mask)
             yield (
                 [other if each is mask else each for each in operands],
                 {name: other if each is mask else each for name, each in named.items()},
@@ -108,20 +106,15 @@ def _of(operator: str, read: _Read, way: _Way) -> Alternative:
     return Alternative(f"aten::{operator}", way.name, fits, calculate, exact, kernels, edges)
 
 
-def _without_a_row(mask: torch.Tensor, least: float) -> torch.Tensor:
-    """The mask with a query that no key is left for, laid out as it is.
-
-    Args:
-        mask: The mask.
-        least: What stands for a key that is left out.
-    """
+def _without_a_row(mask: torch.Tensor) -> torch.Tensor:
+    """The mask with a query that no key is left for, laid out as it is."""
     memory = mask.untyped_storage().clone()
     found = torch.empty(0, dtype=mask.dtype, device=mask.device)
     found.set_(memory, mask.storage_offset(), mask.shape, mask.stride())
     once = found
     for number, step in enumerate(mask.stride()):
         once = once if step else once.narrow(number, 0, 1)
-    once[..., :1, :].fill_(least)
+    once[..., :1, :].fill_(float("-inf"))
     return found
 
 
