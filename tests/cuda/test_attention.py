@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.conformance.test_exact_tier import tier
-from tests.conformance.test_fused import COMPILE_S
 from tests.runtime.optimize.attentions import SHAPES, Shape, error, exact, of_torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -36,6 +34,7 @@ LARGE = [
     Shape("decoding", 1, 32, 8, 1, 2048, 128),
     Shape("decoding, shared", 2, 16, 1, 2, 4100, 64, mask="keys"),
 ]
+COMPILE_S = 120
 MORE_THAN_TORCH = 1.05
 """How many times as far from the exact result as PyTorch's a result may be."""
 
@@ -161,7 +160,8 @@ def test_a_recording_uses_them(operator, shape):
             torch.testing.assert_close(g(query, mask), call(query, mask), rtol=2e-2, atol=2e-2)
             if g.wait_until_optimized(timeout_s=COMPILE_S):
                 break
-        found = tier(g)
+        (recording,) = g.report().recordings
+        found = recording.tier
         assert found is not None and found.near, g.explain()
         assert found.near[0].alternative.startswith("attention by parts of the keys"), g.explain()
         if mask is not None:
