@@ -34,6 +34,7 @@ CASES = (
     "soak",
     "unsettled",
     "compiled",
+    "attention",
     "tiers",
     "proofs",
     "serving",

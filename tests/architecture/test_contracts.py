@@ -103,7 +103,7 @@ g = rote.graph(lambda x: torch.nn.functional.linear(x, x).relu())
 for _ in range(4):
     g(torch.ones(4, 4))
 told["replayed"] = g.report().replayed
-told["compiler"] = modules("torch._dynamo", "torch._inductor", "sympy")
+told["compiler"] = modules("torch._dynamo", "torch._inductor", "sympy", "triton")
 print(json.dumps(told))
 """
 

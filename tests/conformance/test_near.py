@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 from tests.conformance.test_exact_tier import tier
-from tests.conformance.test_fused import hurry
+from tests.conformance.test_fused import COMPILE_S, hurry
 from torch import Tensor
 from torch.nn import functional as F
 
 import rote
 from rote import Graphed
+from rote.runtime.compiling import KernelSource, Language
 from rote.runtime.optimize import ALTERNATIVES
 from rote.testing import assert_same
 
@@ -52,12 +53,29 @@ def test_attention_of_few_queries(device, heads):
     (near,) = found.near
     assert near.operations == 1 and "attention" in near.operator
     assert near.error <= near.own * 1.02
-    assert "as attention of few queries as products" in g.explain()
+    way = "by parts of the keys" if device.type == "cuda" else "of few queries as products"
+    assert f"as attention {way}" in g.explain()
     exact = args[0].double(), args[1].double(), args[2].double()
     expected = attention(*exact)
     own = (attention(*args).double() - expected).square().mean().sqrt()
     assert (g(*args).double() - expected).square().mean().sqrt() <= own * 1.02
     assert g.wait_until_optimized(timeout_s=60)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_attention_of_a_row_that_no_key_is_left_in(device, heads):
+    """Only a later call has one."""
+    args = given(device, heads)
+    g = play(attention, args, numerics="near")
+    found = tier(g)
+    assert found is not None and len(found.near) == 1, g.explain()
+    masked = args[2].clone()
+    masked[:, :, 2] = float("-inf")
+    for mask in (masked, args[2]):
+        expected = attention(*args[:2], mask)
+        assert bool(expected.isfinite().all()) and bool(expected[:, :, 2].any()) is (mask is args[2])
+        torch.testing.assert_close(g(*args[:2], mask), expected, rtol=2e-2, atol=2e-2)
+    assert g.report().eager <= 4, g.explain()
 
 
 def test_without_the_word_bits_stay(device):
@@ -160,6 +178,96 @@ def test_the_next_one_is_tried(device, _offer):
     found = tier(play(product, (x,), numerics="near"))
     assert found is not None and [each.alternative for each in found.near] == ["in 64 bits"]
     assert found.kept == {"twice: its error is larger": 1}
+
+
+_CPP = """
+#include <cstdint>
+extern "C" void product(void* const* tensors, const double*, const int64_t*) {
+    const float* x = static_cast<const float*>(tensors[0]);
+    const float* y = static_cast<const float*>(tensors[1]);
+    float* made = static_cast<float*>(tensors[2]);
+    for (int at = 0; at < 16; at++) {
+        double sum = 0;
+        for (int k = 0; k < 4; k++) sum += double(x[at / 4 * 4 + k]) * y[4 * k + at % 4];
+        made[at] = float(sum);
+    }
+}
+"""
+_TRITON = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(x, y, made):
+    i = tl.arange(0, 4)
+    a = tl.load(x + 4 * i[:, None] + i[None, :]).to(tl.float64)
+    b = tl.load(y + 4 * i[:, None] + i[None, :]).to(tl.float64)
+    sums = tl.sum(a[:, :, None] * b[None, :, :], 1)
+    tl.store(made + 4 * i[:, None] + i[None, :], sums.to(tl.float32))
+"""
+
+
+def kernels_of(x: Tensor, y: Tensor, text: str | None = None) -> list[KernelSource]:
+    """The product of 4 rows with 4 columns, in 64 bits."""
+    major, minor = torch.cuda.get_device_capability(x.device) if x.is_cuda else (0, 0)
+    language, own = (Language.TRITON, _TRITON) if x.is_cuda else (Language.CPP, _CPP)
+    types, aligned = ("fp32",) * 3, (False,) * 3
+    return [KernelSource(language, "product", text or own, types, aligned, capability=10 * major + minor)]
+
+
+def launched(run, x: Tensor, y: Tensor) -> Tensor:
+    made = run(aten.empty_strided.default, ((4, 4), (4, 1)), {"dtype": x.dtype, "device": x.device})
+    run.launch(kernels_of(x, y)[0], [x, y], [made])
+    return made
+
+
+def offer_kernels(offered, kernels) -> None:
+    fits = lambda x, y: x.shape == y.shape == (4, 4)  # noqa: E731
+    alternative = rote.Alternative("aten::mm", "in a kernel", fits, launched, kernels=kernels)
+    rote.register_alternative(alternative)
+    offered.append(alternative)
+
+
+def test_one_with_a_kernel_of_its_own(device, _offer):
+    """It is compiled beside the program; nothing is decided meanwhile."""
+    offer_kernels(_offer, kernels_of)
+    x = torch.randn(4, 4, device=device)
+    g = rote.graph(product, keep=True, numerics="near")
+    for _ in range(2000):
+        torch.testing.assert_close(g(x), product(x))
+        if g.wait_until_optimized(timeout_s=COMPILE_S):
+            break
+    found = tier(g)
+    assert found is not None and [each.alternative for each in found.near] == ["in a kernel"], g.explain()
+    expected = widely(lambda func, args, kwargs: func(*args, **kwargs), x, x).exp() + (x[:2] @ x).sum()
+    assert_same(g(x), expected, "result")
+
+
+def test_one_whose_kernel_cannot_be_compiled(device, _offer):
+    offer_kernels(_offer, lambda x, y: kernels_of(x, y, "this is no program"))
+    offer(_offer, widely)
+    x = torch.randn(4, 4, device=device)
+    found = tier(play(product, (x,), numerics="near"))
+    assert found is not None and [each.alternative for each in found.near] == ["in 64 bits"]
+    assert any([reason.startswith("in a kernel: NoKernelError") for reason in found.kept])
+
+
+def test_one_that_is_not_as_near_where_calls_rarely_are(device, _offer):
+    """Zeros are such operands here, and the alternative gives no number for them."""
+
+    def far(run, x: Tensor, y: Tensor) -> Tensor:
+        return run(aten.mul.Tensor, (widely(run, x, y), 1 if x.any() else float("nan")), {})
+
+    edges = lambda x, y: [([x * 0, y], {})]  # noqa: E731
+    offered = rote.Alternative("aten::mm", "far", lambda x, y: x.shape[0] == 4, far, edges=edges)
+    rote.register_alternative(offered)
+    _offer.append(offered)
+    x = torch.randn(4, 4, device=device)
+    found = tier(play(product, (x,), numerics="near"))
+    assert found is not None and not found.near
+    why = "far: it is infinite or no number at other places, for operands that calls rarely have"
+    assert any([why in each.reason for each in found.left]), found.left
 
 
 def test_a_name_is_used_once(_offer):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -65,19 +62,9 @@ def play(given: Sequence[Given], tmp_path: Path) -> None:
         made = [torch.full((kernel.body.count,), 77).to(dtype) for dtype in kernel.body.writes]
         numbers = [*kernel.reals, *kernel.integers]
         given_to = {"tensors": [*tensors, *made], "numbers": numbers}
-        written.append({"text": source.text, "programs": source.grid.count, **given_to})
-    torch.save(written, tmp_path / "given")
-    environment = {
-        **os.environ,
-        "TRITON_INTERPRET": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    script = Path(interpreter.__file__)
-    subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "given"), str(tmp_path / "made")],
-        env=environment, check=True, capture_output=True,
-    )  # fmt: skip
-    played = torch.load(tmp_path / "made", weights_only=True)
+        text = {"text": source.text, "name": source.name, "programs": source.grid.count}
+        written.append({**text, **given_to})
+    played = interpreter.played(written, tmp_path)
     for number, ((kernel, tensors), after) in enumerate(zip(given, played, strict=True)):
         expected = evaluate(kernel.body, tensors, kernel.reals, kernel.integers)
         for got, wanted in zip(after[len(tensors) :], expected, strict=True):

@@ -37,18 +37,19 @@ import torch
 
 from ..backends.protocol import Backend, LoadedKernel, Segment, Session
 from ..capture import without_copies
-from ..fusion import Written
+from ..fusion import KERNELS, Written
 from ..operators import tensors_of
 from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
 from ..pytorch import below_autograd, undispatched, unseen_functions
 from ..recording import KernelModes, Node
-from .alternatives import Alternative, Run
+from .alternatives import Alternative
 from .before import Before, as_bytes, swap
 from .copies import as_elements
 from .effects import LeftAloneError
 from .forks import Concurrent, forks
-from .near import Look, RunningSession, calculated, run_now
+from .near import Look
 from .regions import Item, Schedule, targets_of
+from .running import AlternativeRunner, RunningSession
 from .shortening import ShortStretch
 
 _aten = torch.ops.aten
@@ -140,7 +141,7 @@ class Recapture:
             self._go_back(changed, generator if self._short.effects.draws else None)
             with self._session.stream(), _plainly(self._device):
                 for index in self._short.once:
-                    self._operation(index, run_now)
+                    self._operation(index, RunningSession())
                     self._forget()
                 made = [
                     self._segment(items, self._short.copies(run, self._stored))
@@ -236,39 +237,43 @@ class Recapture:
             if isinstance(item, Written):
                 self._launch(item)
             else:
-                self._operation(item, self._session.run)
+                self._operation(item, self._session)
 
-    def _operation(self, index: int, run: Run) -> None:
+    def _operation(self, index: int, session: Session | RunningSession) -> None:
         operation = self._short.effects.operations[index]
         modes = self._modes[index]
         with _under(modes):
             if not operation.is_of_aten:
-                results = [run(_aten.clone.default, (self._node.constants[index],), {})]
+                results = [session.run(_aten.clone.default, (self._node.constants[index],), {})]
             else:
-                results = self._called(index, operation, modes.tracked, run)
+                results = self._called(index, operation, modes.tracked, session)
         for result, token in zip(results, operation.results, strict=True):
             if isinstance(token, Token) and token.origin in self._last:
                 self._take(operation, result, token)
 
-    def _called(self, index: int, operation: Operation, tracked: Sequence[int], run: Run) -> list[Any]:
+    def _called(
+        self, index: int, operation: Operation, tracked: Sequence[int], session: Session | RunningSession
+    ) -> list[Any]:
         """The results of an operation, or of what stands for it."""
-        func, args, kwargs = self._operands(operation, tracked, run)
+        func, args, kwargs = self._operands(operation, tracked, session)
         alternative = self._alternatives.get(index)
         if alternative is not None:
-            return calculated(alternative, operation, run, args, kwargs)
-        result = run(func, args, kwargs)
+            return AlternativeRunner(session, KERNELS.of(self._backend)).calculated(
+                alternative, operation, args, kwargs
+            )
+        result = session.run(func, args, kwargs)
         others = [token.origin for token in operation.results[1:] if isinstance(token, Token)]
         if self._look_at is not None and self._last.keys().isdisjoint(others):
             self._look_at(index, operation, args, kwargs, result)
         return results_of(result)[1]
 
     def _operands(
-        self, operation: Operation, tracked: Sequence[int], run: Run
+        self, operation: Operation, tracked: Sequence[int], session: Session | RunningSession
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         args, kwargs = operation.arguments(self._operand)
         func = operation.overload
         if self._device.type != "cpu" and any([each.is_cpu for each in tensors_of(args, kwargs)]):
-            func, args = without_copies(operation.facts, args, self._device, run)
+            func, args = without_copies(operation.facts, args, self._device, session.run)
         operands = tensors_of(args, kwargs)
         for number in tracked:
             operands[number].requires_grad_()

@@ -37,8 +37,9 @@ from .anew import CapturedAnew, Place, Recapture
 from .before import Before
 from .effects import Effects, LeftAloneError, writes_outside
 from .fusing import Fusing
-from .near import Gate, Nearing, RunningSession
+from .near import Gate, Nearing
 from .regions import Schedule
+from .running import RunningSession
 from .shortening import RULES, ShortStretch, shorten
 
 
@@ -181,12 +182,19 @@ class _Improvement:
             LeftAloneError: There are none, or it cannot be captured.
         """
         self._check_recording()
-        short, gate = nearing.short, Gate()
+        if nearing.idle:
+            return
+        backend = self._memory.holding.backend
+        short, gate = nearing.short, Gate(KERNELS.of(backend))
         node, modes, outside = self._node, self._modes(), self._outside()
-        backend, plain = self._memory.holding.backend, Schedule.plain(short)
+        plain = Schedule.plain(short)
         Recapture(
             RunningSession(), short, node, modes, outside, backend, self._before, plain, {}, look=gate.look
         ).run()
+        if gate.compiling:
+            self._recording.tiers.arrived(nearing)
+            self._recording.tiers.wait(replace(nearing, requests=tuple(gate.compiling)))
+            return
         if not gate.passed:
             why = next(iter(gate.refused), "none fits")
             raise LeftAloneError(f"no other way to calculate its operations is used: {why}")

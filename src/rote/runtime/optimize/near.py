@@ -4,31 +4,32 @@ The stretch runs once as it is, on the operands of the call that was just replay
 has an alternative, both results are held against the exact one, which is calculated in 64 bits. The
 alternative passes if the root of its mean square error is not larger than the operator's own by more than a
 fiftieth (both end with the same rounding, which makes most of the error), if it is infinite or no number at
-the same places, and if it lies as the operator's result does.
+the same places, and if it lies as the operator's result does. The kernels of an alternative are compiled
+first; where some are not there the stretch runs again once they are.
 
-**What this does not see.** Operands of other calls. An alternative should be at least as precise as its
-operator by how it calculates; the gate finds what is not so for the sizes at hand.
+**What this does not see.** Operands of other calls, but for edges that an alternative names itself. An
+alternative should be at least as precise as its operator by how it calculates; the gate finds what is not so
+for the sizes at hand.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from ..backends.protocol import LoadedKernel, Segment, raw_call
-from ..fusion import Written
+from ..backends.protocol import LoadedKernel, raw_call
+from ..fusion import DeviceKernels, KernelRequest, Written
 from ..operators import short
-from ..program import Operation, Token, results_of
+from ..program import Operation, results_of
 from ..recording import FusedOperations, NearOperation, NearOperations, Node
-from .alternatives import Alternative, Alternatives, Run
-from .attention import ATTENTION
+from .alternatives import ATTENTION, Alternative, Alternatives
 from .regions import Schedule
+from .running import AlternativeRunner, RunningSession
 from .shortening import ShortStretch
 
 ALTERNATIVES = Alternatives(*ATTENTION)
@@ -70,6 +71,7 @@ class Nearing:
         schedule: What runs of that.
         kernels: The kernels in it.
         fused: What they calculate.
+        requests: Kernels of alternatives that are being compiled.
     """
 
     node: Node
@@ -77,7 +79,12 @@ class Nearing:
     schedule: Schedule
     kernels: Mapping[Written, LoadedKernel]
     fused: FusedOperations | None
-    idle: bool = False
+    requests: tuple[KernelRequest, ...] = ()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing can be done for it but wait."""
+        return not all([each.compiled for each in self.requests])
 
     @property
     def offered(self) -> bool:
@@ -93,14 +100,20 @@ class Gate:
     """Holds alternatives against the operators that they stand for.
 
     Attributes:
+        device: The kernels of the device.
         passed: The alternative of each operation that has one.
         errors: What was compared.
         refused: How many operations keep their operator, by reason.
+        compiling: Kernels without which it cannot be said of each alternative whether it passes.
+        loaded: Kernels of alternatives, held for the capture.
     """
 
+    device: DeviceKernels
     passed: dict[int, Alternative] = field(default_factory=dict[int, Alternative])
     errors: list[NearOperation] = field(default_factory=list[NearOperation])
     refused: Counter[str] = field(default_factory=Counter[str])
+    compiling: list[KernelRequest] = field(default_factory=list[KernelRequest])
+    loaded: list[KernelRequest] = field(default_factory=list[KernelRequest])
 
     def look(
         self, index: int, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
@@ -110,13 +123,51 @@ class Gate:
             try:
                 if not each.fits(*args, **kwargs):
                     continue
-                why = self._compare(each, operation, args, kwargs, results_of(result)[1][0])
+                if not self._has_kernels(each, args, kwargs):
+                    return
+                why = self._tried(each, operation, args, kwargs, results_of(result)[1][0])
             except Exception as error:
                 why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             if why is None:
                 self.passed[index] = each
                 return
             self.refused[f"{each.name}: {why}"] += 1
+
+    def _has_kernels(self, each: Alternative, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether the kernels of an alternative are there; has them compiled if not.
+
+        Raises:
+            NoKernelError: There will be none.
+        """
+        sources = each.kernels(*args, **kwargs) if each.kernels is not None else ()
+        if not sources:
+            return True
+        request = KernelRequest(self.device, sources, ())
+        if not request.compiled:
+            self.compiling.append(request)
+            return False
+        self.loaded.append(request)
+        return request.prove()
+
+    def _tried(
+        self,
+        each: Alternative,
+        operation: Operation,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        result: torch.Tensor,
+    ) -> str | None:
+        """Why an alternative does not pass."""
+        errors = self._compare(each, operation, args, kwargs, result)
+        if isinstance(errors, str):
+            return errors
+        for operands, named in each.edges(*args, **kwargs) if each.edges is not None else ():
+            expected = results_of(raw_call(operation.overload)(*operands, **named))[1][0]
+            edge = self._compare(each, operation, operands, named, expected)
+            if isinstance(edge, str):
+                return f"{edge}, for operands that calls rarely have"
+        self.errors.append(NearOperation(short(operation.name), each.name, *errors))
+        return None
 
     def _compare(
         self,
@@ -125,8 +176,9 @@ class Gate:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         result: torch.Tensor,
-    ) -> str | None:
-        other = each.calculate(run_now, *args, **kwargs)
+    ) -> tuple[float, float] | str:
+        """The errors of the alternative and of the operator, or why the alternative is none."""
+        other = each.calculate(AlternativeRunner(RunningSession(), self.device), *args, **kwargs)
         if (other.dtype, other.shape) != (result.dtype, result.shape):
             return "its result has another type or shape"
         wide, wide_named = pytree.tree_map(_in_64_bits, (tuple(args), dict(kwargs)))
@@ -135,10 +187,7 @@ class Gate:
         if not torch.equal(other.isfinite(), result.isfinite()):
             return "it is infinite or no number at other places"
         mine, own = _error(other, exact), _error(result, exact)
-        if not mine <= own * _SLACK:
-            return "its error is larger"
-        self.errors.append(NearOperation(short(operation.name), each.name, mine, own))
-        return None
+        return (mine, own) if mine <= own * _SLACK else "its error is larger"
 
     @property
     def found(self) -> NearOperations:
@@ -154,65 +203,6 @@ def _error(result: torch.Tensor, exact: torch.Tensor) -> float:
     """The root of the mean square error, where both are finite."""
     difference = result.double() - exact
     return float(torch.where(difference.isfinite(), difference, 0).square().mean().sqrt())
-
-
-def run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an operation into memory of its own."""
-    return raw_call(func)(*args, **kwargs)
-
-
-class RunningSession:
-    """Takes the place of a session: what it is given runs at once, into memory of its own."""
-
-    def begin(self, expected: int | None = None) -> None:
-        """Nothing is opened."""
-
-    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operation."""
-        return run_now(func, args, kwargs)
-
-    def end(self) -> Segment | None:
-        """Nothing was captured."""
-        return None
-
-    def abort(self) -> None:
-        """Nothing was opened."""
-
-    def join(self) -> None:
-        """Nothing runs at the same time."""
-
-    def stream(self) -> AbstractContextManager[None]:
-        """The current stream."""
-        return nullcontext()
-
-    def fork(self) -> AbstractContextManager[None]:
-        """The current stream."""
-        return nullcontext()
-
-    def launch(
-        self,
-        kernel: LoadedKernel,
-        given: Sequence[torch.Tensor],
-        made: Sequence[torch.Tensor],
-        reals: Sequence[float] = (),
-        integers: Sequence[int] = (),
-    ) -> None:
-        """Launch a kernel."""
-        kernel([*given, *made], reals, integers)
-
-
-def calculated(
-    alternative: Alternative, operation: Operation, run: Run, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> list[Any]:
-    """What an alternative gives in the place of an operation, laid out as that lays out its result."""
-    found = alternative.calculate(run, *args, **kwargs)
-    token = operation.results[0]
-    if isinstance(token, Token) and (found.stride(), found.storage_offset()) != (token.stride, token.offset):
-        options = {"dtype": token.dtype, "device": found.device}
-        target = run(torch.ops.aten.empty_strided.default, (token.shape, token.stride), options)
-        run(torch.ops.aten.copy_.default, (target, found), {})
-        found = target
-    return [found, *[None for _ in operation.results[1:]]]
 
 
 Look = Callable[[int, Operation, Sequence[Any], Mapping[str, Any], Any], None]

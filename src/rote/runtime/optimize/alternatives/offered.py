@@ -2,21 +2,36 @@
 
 An alternative is used where ``numerics="near"`` asks for it and a gate lets it pass: on the operands of the
 very call that is looked at, it may not be further from the exact result than the operator itself
-(:mod:`.near`).
+(:mod:`..near`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from ...base import MisuseError
+from ....base import MisuseError
+from ...compiling import KernelSource
 
-Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-"""Runs one operation: an overload, its operands, those by name."""
+Operands = tuple[Sequence[Any], dict[str, Any]]
+"""All operands of an operator, and those by name."""
+
+
+class AlternativeRun(Protocol):
+    """Runs what an alternative consists of."""
+
+    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one operation: an overload, its operands, those by name."""
+        ...
+
+    def launch(
+        self, source: KernelSource, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]
+    ) -> None:
+        """Launch one of the alternative's kernels, with what it reads and what it writes."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,10 @@ class Alternative:
             operands: whatever launches something is called as ``run(overload, args, kwargs)``, so that it is
             recorded; views need not be.
         exact: Gives the exact result in 64 bits, from operands in 64 bits. None asks the operator itself.
+        kernels: The kernels that it launches for some operands that fit. They are compiled beside the program
+            before the alternative is tried.
+        edges: Operands beside those at hand on which it has to come as near to the operator, each as all
+            operands and those by name: of the same layouts, with numbers that calls rarely have.
     """
 
     operator: str
@@ -39,6 +58,8 @@ class Alternative:
     fits: Callable[..., bool]
     calculate: Callable[..., torch.Tensor]
     exact: Callable[..., torch.Tensor] | None = None
+    kernels: Callable[..., Sequence[KernelSource]] | None = None
+    edges: Callable[..., Iterable[Operands]] | None = None
 
 
 class Alternatives:

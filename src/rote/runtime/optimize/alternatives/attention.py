@@ -1,0 +1,170 @@
+"""PyTorch's attention operators, and what stands for them.
+
+What else an operator gives (sums for a backward, seeds) nobody asks for where an alternative stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ...compiling import KernelSource
+from . import parts, products
+from .offered import Alternative, AlternativeRun, Operands
+from .operands import Attention
+
+_Read = Callable[..., Attention | None]
+"""What an operator is given, from its operands; None with dropout, or if it is causal."""
+
+
+class _Way(NamedTuple):
+    """A way to calculate attention.
+
+    Attributes:
+        name: What reports call it.
+        fits: Whether it can.
+        calculate: Does so.
+        kernels: What it launches.
+    """
+
+    name: str
+    fits: Callable[[Attention], bool]
+    calculate: Callable[[AlternativeRun, Attention], torch.Tensor]
+    kernels: Callable[[Attention], Sequence[KernelSource]] | None = None
+
+
+def _by_parts(name: str, place: int, *, zero: bool = True) -> _Way:
+    return _Way(
+        name,
+        _fits(parts.fits, zero),
+        lambda run, given: parts.plan_for(given, place, zero=zero).run(run),
+        lambda given: parts.plan_for(given, place, zero=zero).sources,
+    )
+
+
+def _by_products(name: str, halves: int, *, zero: bool = True) -> _Way:
+    return _Way(
+        name,
+        _fits(products.fits, zero),
+        lambda run, given: products.calculate(run, given, halves, zero=zero),
+    )
+
+
+def _fits(fits: Callable[[Attention], bool], zero: bool) -> Callable[[Attention], bool]:
+    return lambda given: (zero or given.mask is not None) and fits(given)
+
+
+_PARTS, _PRODUCTS = "attention by parts of the keys", "attention of few queries as products"
+_NO_NUMBER = "no number without keys"
+_WAYS = (
+    _by_parts(_PARTS, 0),
+    _by_parts(f"{_PARTS}, {_NO_NUMBER}", 0, zero=False),
+    _by_parts(f"{_PARTS}, cut otherwise", 1),
+    _by_products(_PRODUCTS, 1),
+    _by_products(f"{_PRODUCTS}, weights in two parts", 2),
+    _by_products(f"{_PRODUCTS}, {_NO_NUMBER}", 1, zero=False),
+)
+"""What is tried, in this order.
+
+A mask may leave no key to a query. Most of PyTorch's kernels give 0 then, and earlier ones gave no number;
+whose kernel does what is not written down anywhere, so both are tried on such a mask.
+"""
+
+
+def _of(operator: str, read: _Read, way: _Way) -> Alternative:
+    """An alternative of one of PyTorch's attention operators."""
+
+    def known(*operands: Any, **named: Any) -> Attention:
+        given = read(*operands, **named)
+        assert given is not None, "it was asked whether it fits"
+        return given
+
+    def fits(*operands: Any, **named: Any) -> bool:
+        given = read(*operands, **named)
+        return given is not None and way.fits(given)
+
+    def calculate(run: AlternativeRun, *operands: Any, **named: Any) -> torch.Tensor:
+        return way.calculate(run, known(*operands, **named))
+
+    def exact(*operands: Any, **named: Any) -> torch.Tensor:
+        return known(*operands, **named).exact()
+
+    def kernels(*operands: Any, **named: Any) -> Sequence[KernelSource]:
+        return way.kernels(known(*operands, **named)) if way.kernels is not None else ()
+
+    def edges(*operands: Any, **named: Any) -> Iterator[Operands]:
+        mask = known(*operands, **named).mask
+        if mask is not None:
+            other = _without_a_row(mask)
+            yield (
+                [other if each is mask else each for each in operands],
+                {name: other if each is mask else each for name, each in named.items()},
+            )
+
+    return Alternative(f"aten::{operator}", way.name, fits, calculate, exact, kernels, edges)
+
+
+def _without_a_row(mask: torch.Tensor) -> torch.Tensor:
+    """The mask with a query that no key is left for, laid out as it is."""
+    memory = mask.untyped_storage().clone()
+    found = torch.empty(0, dtype=mask.dtype, device=mask.device)
+    found.set_(memory, mask.storage_offset(), mask.shape, mask.stride())
+    once = found
+    for number, step in enumerate(mask.stride()):
+        once = once if step else once.narrow(number, 0, 1)
+    once[..., :1, :].fill_(float("-inf"))
+    return found
+
+
+def _read(
+    query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: Any, *, like_query: bool
+) -> Attention | None:
+    return None if dropout or causal else Attention(query, key, value, mask, scale, like_query)
+
+
+def _cudnn(
+    query: Any, key: Any, value: Any, bias: Any, sums: bool, dropout: float = 0.0, causal: bool = False,
+    debug: bool = False, *, scale: Any = None,
+) -> Attention | None:  # fmt: skip
+    return _read(query, key, value, bias, dropout, causal, scale, like_query=True)
+
+
+def _efficient(
+    query: Any, key: Any, value: Any, bias: Any, sums: bool, dropout: float = 0.0, causal: bool = False,
+    *, scale: Any = None,
+) -> Attention | None:  # fmt: skip
+    return _read(query, key, value, bias, dropout, causal, scale, like_query=False)
+
+
+def _flash(
+    query: Any, key: Any, value: Any, dropout: float = 0.0, causal: bool = False, debug: bool = False,
+    *, scale: Any = None,
+) -> Attention | None:  # fmt: skip
+    return _read(query, key, value, None, dropout, causal, scale, like_query=True)
+
+
+def _of_the_host(
+    query: Any, key: Any, value: Any, dropout: float = 0.0, causal: bool = False,
+    *, attn_mask: Any = None, scale: Any = None,
+) -> Attention | None:  # fmt: skip
+    return _read(query, key, value, attn_mask, dropout, causal, scale, like_query=False)
+
+
+def _overrideable(
+    query: Any, key: Any, value: Any, bias: Any = None, dropout: float = 0.0, causal: bool = False,
+    debug: bool = False, *, scale: Any = None,
+) -> Attention | None:  # fmt: skip
+    return _read(query, key, value, bias, dropout, causal, scale, like_query=True)
+
+
+_OPERATORS: dict[str, _Read] = {
+    "_scaled_dot_product_cudnn_attention": _cudnn,
+    "_scaled_dot_product_efficient_attention": _efficient,
+    "_scaled_dot_product_flash_attention": _flash,
+    "_scaled_dot_product_flash_attention_for_cpu": _of_the_host,
+    "_scaled_dot_product_fused_attention_overrideable": _overrideable,
+}
+ATTENTION = tuple([_of(name, read, way) for name, read in _OPERATORS.items() for way in _WAYS])
+"""For each of PyTorch's operators, each way."""

@@ -1,0 +1,238 @@
+"""Attention by parts of the keys: many programs where queries and heads are few.
+
+PyTorch's attention kernels give each block of queries of each head to one multiprocessor, which goes through
+all keys. With few queries and heads most of a GPU is idle meanwhile. Here the keys are cut up as well, and a
+second launch joins the parts ("flash decoding"); heads that share keys and values are rows of one block, so
+that these are read once. The kernels are those of :mod:`.jit`, which nobody imports.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ...backends.protocol import ALIGNMENT
+from ...compiling import KernelSource, Language, Programs
+from .offered import AlternativeRun
+from .operands import Attention
+from .tiles import Cut, Problem, cuts_of
+
+_aten = torch.ops.aten
+NAME = "attention"
+_TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+_MOST_WIDTH = 256
+_FEWEST_KEYS = 32
+_MOST_SCORES = 1 << 24
+"""With more of them PyTorch's kernels have work for all of a GPU."""
+
+_MOST_OFFSET = 1 << 31
+_JOINED, _JOINING_WARPS = 2048, 4
+"""Numbers that a program which joins has at once, and its warps."""
+
+_OLDEST = 80
+"""Compute capability from which on products take bfloat16."""
+
+
+@functools.cache
+def _device(index: int | None) -> tuple[int, int, int]:
+    """Compute capability, multiprocessors, and shared memory that a program may have."""
+    found = torch.cuda.get_device_properties(index)
+    shared: int = getattr(found, "shared_memory_per_block_optin", 0) or 99 << 10
+    return 10 * found.major + found.minor, found.multi_processor_count, shared
+
+
+def fits(given: Attention) -> bool:
+    """Whether the kernels can calculate it, and may be faster than PyTorch's."""
+    if not (given.query.is_cuda and given.is_plain) or _device(given.query.device.index)[0] < _OLDEST:
+        return False
+    scores = given.batch * given.heads * given.queries * given.keys
+    sized = given.keys >= _FEWEST_KEYS and scores <= _MOST_SCORES
+    return sized and is_written(given) and bool(cuts(given))
+
+
+def is_written(given: Attention) -> bool:
+    """Whether there is a kernel for its types, widths and layouts."""
+    tensors = [given.query, given.key, given.value, *([] if given.mask is None else [given.mask])]
+    return (
+        max(given.width, given.depth) <= _MOST_WIDTH
+        and tensors[-1].dtype in _TYPES
+        and (given.mask is None or given.mask.dim() <= 4)
+        and all([_reach(each) < _MOST_OFFSET for each in tensors])
+    )
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    return sum([(size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)])
+
+
+def cuts(given: Attention) -> tuple[Cut, ...]:
+    """How it can be cut up on its device, what is thought to be fastest first."""
+    _, units, shared = _device(given.query.device.index)
+    widths = (power(given.width), power(given.depth))
+    return cuts_of(Problem(given.batch * given.kept, given.rows, given.keys, *widths, units, shared))
+
+
+def power(number: int, least: int = 16) -> int:
+    """The next power of two."""
+    return max(least, 1 << (number - 1).bit_length())
+
+
+@functools.cache
+def _text() -> str:
+    return Path(__file__).with_name("jit.py").read_text(encoding="utf-8")
+
+
+def plan_for(given: Attention, place: int = 0, *, zero: bool = True) -> PartsPlan:
+    """The plan of one of its cuts, or of the last one."""
+    found = cuts(given)
+    return PartsPlan(given, found[min(place, len(found) - 1)], _device(given.query.device.index)[0], zero)
+
+
+@dataclass(frozen=True)
+class PartsPlan:
+    """The launches of one attention.
+
+    Attributes:
+        given: The operands.
+        cut: How it is cut up.
+        capability: Compute capability of the GPU.
+        zero: A row without any key gives 0; otherwise no number.
+    """
+
+    given: Attention
+    cut: Cut
+    capability: int
+    zero: bool = True
+
+    @property
+    def sources(self) -> tuple[KernelSource, ...]:
+        """The kernels in the order in which they are launched."""
+        return (self._part, self._join) if self.cut.parts > 1 else (self._part,)
+
+    def run(self, run: AlternativeRun) -> torch.Tensor:
+        """Launch them, into memory that is made for it."""
+        given, parts = self.given, self.cut.parts
+        shape = (given.batch, given.heads, given.queries, given.depth)
+        out = self._made(run, shape, given.strides, given.query.dtype)
+        if parts == 1:
+            run.launch(self._part, self._tensors, [out])
+            return out
+        lines = given.batch * given.kept * parts * given.rows
+        sums = self._made(run, (lines, given.depth), (given.depth, 1))
+        highest, total = (self._made(run, (lines,), (1,)) for _ in range(2))
+        run.launch(self._part, self._tensors, [sums, highest, total])
+        run.launch(self._join, [sums, highest, total], [out])
+        return out
+
+    def _made(
+        self,
+        run: AlternativeRun,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: torch.dtype = torch.float32,
+    ) -> torch.Tensor:
+        options = {"dtype": dtype, "device": self.given.query.device}
+        return run(_aten.empty_strided.default, (shape, strides), options)
+
+    @property
+    def _tensors(self) -> list[torch.Tensor]:
+        given = self.given
+        return [given.query, given.key, given.value, *([] if given.mask is None else [given.mask])]
+
+    @property
+    def _part(self) -> KernelSource:
+        given, cut = self.given, self.cut
+        split, kind = cut.parts > 1, _TYPES[given.query.dtype]
+        blocks = -(-given.rows // cut.tile.rows)
+        mask = None
+        if given.mask is not None:
+            mask = given.mask.expand(given.batch, given.heads, given.queries, given.keys)
+        constants = {
+            **self._sizes,
+            "SCALE": given.scale,
+            "KEYS": given.keys,
+            "WIDTH": given.width,
+            **_named("QB QH QM QW", given.query.stride()),
+            **_named("KB KH KN KW", given.key.stride()),
+            **_named("VB VH VN VD", given.value.stride()),
+            **_named("MB MH MM MN", (0, 0, 0, 0) if mask is None else mask.stride()),
+            "MASKED": mask is not None,
+            "BM": cut.tile.rows,
+            "BN": cut.tile.keys,
+            "BW": power(given.width),
+            "STEPS": cut.steps,
+            "STAGES": cut.tile.stages,
+        }
+        return self._source(
+            "part",
+            ["query", "key", "value", "query" if mask is None else "mask"]
+            + (["out", "highest", "total"] if split else ["out"] * 3),
+            [*[_TYPES[each.dtype] for each in self._tensors], *(["fp32"] * 3 if split else [kind])],
+            constants,
+            Programs(given.batch * given.kept * blocks * cut.parts, cut.tile.warps),
+        )
+
+    @property
+    def _join(self) -> KernelSource:
+        given, parts = self.given, self.cut.parts
+        rows = max(1, _JOINED // (power(parts, 1) * power(given.depth)))
+        rows = min(rows, power(given.rows, 1))
+        return self._source(
+            "join",
+            ["sums", "highest", "total", "out"],
+            ["fp32"] * 3 + [_TYPES[given.query.dtype]],
+            {**self._sizes, "BM": rows, "BP": power(parts, 1)},
+            Programs(given.batch * given.kept * -(-given.rows // rows), _JOINING_WARPS),
+        )
+
+    @property
+    def _sizes(self) -> dict[str, object]:
+        given = self.given
+        return {
+            "HEADS": given.kept,
+            "GROUP": given.heads // given.kept,
+            "QUERIES": given.queries,
+            "DEPTH": given.depth,
+            **_named("OB OH OM OD", given.strides),
+            "BD": power(given.depth),
+            "PARTS": self.cut.parts,
+            "ZERO": self.zero,
+        }
+
+    def _source(
+        self,
+        function: str,
+        passed: Sequence[str],
+        types: Sequence[str],
+        constants: Mapping[str, object],
+        grid: Programs,
+    ) -> KernelSource:
+        """A kernel that calls one of :mod:`.jit`.
+
+        Args:
+            function: Its name.
+            passed: The names of the tensors that it is given; a kernel takes each name once.
+            types: The types of those, each once.
+            constants: What else it is given.
+            grid: How the kernel is started.
+        """
+        given = ", ".join([*passed, *[f"{name}={value!r}" for name, value in constants.items()]])
+        head = f"@triton.jit\ndef {NAME}({', '.join(dict.fromkeys(passed))}):"
+        mine = [each.data_ptr() % ALIGNMENT == 0 for each in self._tensors] if function == "part" else []
+        return KernelSource(
+            language=Language.TRITON,
+            name=NAME,
+            text=f"{_text()}\n\n{head}\n    {function}({given})\n",
+            tensors=tuple(types),
+            aligned=(*mine, *[True] * (len(types) - len(mine))),
+            grid=grid,
+            capability=self.capability,
+        )
+
+
+def _named(names: str, strides: Sequence[int]) -> dict[str, object]:
+    return dict(zip(names.split(), strides, strict=True))

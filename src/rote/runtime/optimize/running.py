@@ -1,0 +1,102 @@
+"""Runs operations and kernels: into a session, or at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..backends.protocol import LoadedKernel, Segment, Session, raw_call
+from ..compiling import KernelSource
+from ..fusion import DeviceKernels
+from ..program import Operation, Token
+from .alternatives import Alternative
+from .effects import LeftAloneError
+
+
+class RunningSession:
+    """Takes the place of a session: what it is given runs at once, into memory of its own."""
+
+    def begin(self, expected: int | None = None) -> None:
+        """Nothing is opened."""
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operation."""
+        return raw_call(func)(*args, **kwargs)
+
+    def end(self) -> Segment | None:
+        """Nothing was captured."""
+        return None
+
+    def abort(self) -> None:
+        """Nothing was opened."""
+
+    def join(self) -> None:
+        """Nothing runs at the same time."""
+
+    def stream(self) -> AbstractContextManager[None]:
+        """The current stream."""
+        return nullcontext()
+
+    def fork(self) -> AbstractContextManager[None]:
+        """The current stream."""
+        return nullcontext()
+
+    def launch(
+        self,
+        kernel: LoadedKernel,
+        given: Sequence[torch.Tensor],
+        made: Sequence[torch.Tensor],
+        reals: Sequence[float] = (),
+        integers: Sequence[int] = (),
+    ) -> None:
+        """Launch a kernel."""
+        kernel([*given, *made], reals, integers)
+
+
+@dataclass(frozen=True)
+class AlternativeRunner:
+    """Runs what an alternative consists of.
+
+    Attributes:
+        session: Where.
+        device: Where kernels are found.
+    """
+
+    session: Session | RunningSession
+    device: DeviceKernels
+
+    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one operation."""
+        return self.session.run(func, args, kwargs)
+
+    def launch(
+        self, source: KernelSource, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]
+    ) -> None:
+        """Launch a kernel.
+
+        Raises:
+            LeftAloneError: It is not loaded.
+        """
+        kernel = self.device.loaded(source)
+        if kernel is None:
+            raise LeftAloneError("a kernel of an alternative is not that which was tried")
+        self.session.launch(kernel, given, made)
+
+    def calculated(
+        self, alternative: Alternative, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> list[Any]:
+        """What an alternative gives in the place of an operation, laid out as that lays out its result."""
+        found = alternative.calculate(self, *args, **kwargs)
+        token = operation.results[0]
+        if isinstance(token, Token):
+            wanted = (token.stride, token.offset)
+            if (found.stride(), found.storage_offset()) != wanted:
+                options = {"dtype": token.dtype, "device": found.device}
+                target = self(torch.ops.aten.empty_strided.default, (token.shape, token.stride), options)
+                self(torch.ops.aten.copy_.default, (target, found), {})
+                found = target
+        return [found, *[None for _ in operation.results[1:]]]
