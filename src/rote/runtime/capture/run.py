@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...base import InternalError, Site, on_a_fresh_stack
+from ...base import InternalError, Lines, Site, on_a_fresh_stack
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, SlotsBefore, Target, leaves_of, tracing
@@ -174,7 +174,7 @@ class Observation:
     use: GradientUse
     inputs: StaticInputs | None
     settings: Sequence[Setting]
-    lines: Collection[Site]
+    lines: Collection[Lines]
 
 
 class TracedCall:

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from ...base import MisuseError, Site, Sites, identity, user_site
+from ...base import MisuseError, Site, Sites, identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..numbers import TrackedNumbers, has_computed, plain_operands
@@ -518,7 +518,7 @@ class Tracer(DispatchMode):
     def _branch(self, operation: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The host reads a value or a shape."""
         cursor = self.cursor
-        followed = self._numbers is not None and operation.site in self._numbers.reading
+        followed = self._numbers is not None and running_lines() in self._numbers.reading
         if operation.kind == ops.READ and args and cursor.mode is not Mode.FOLLOW and not followed:
             self._note_optimizer(args[0], operation.site)
         facts = facts_of(func)

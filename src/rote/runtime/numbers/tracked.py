@@ -17,11 +17,11 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...base import Site, identity
+from ...base import Lines, identity
 from ..backends.protocol import NumberCell, without_cells
 from ..state import address_of
 from .computation import READ, Computation, NumberSource
@@ -96,7 +96,7 @@ class TrackedNumbers:
     Args:
         wanted: Slots outside whose number is known to change.
         leaves: Argument leaves whose number is known to change.
-        reading: Lines that read numbers which are known to change.
+        reading: Reads of numbers which are known to change.
         computation: What earlier calls have computed, if numbers run as they are. Slots are left out of what
             the call reads all the same.
 
@@ -112,7 +112,7 @@ class TrackedNumbers:
         self,
         wanted: frozenset[tuple[str, int, Any]],
         leaves: frozenset[int],
-        reading: frozenset[Site] = frozenset(),
+        reading: Container[Lines] = frozenset[Lines](),
         computation: Computation | None = None,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, computation is None
@@ -275,28 +275,28 @@ class TrackedNumbers:
 
     # ------------------------------------------------------------------ numbers that are read
 
-    def reads(self, operation: str, site: Site, value: Any) -> int | None:
+    def reads(self, operation: str, lines: Lines, value: Any) -> int | None:
         """The call reads a number from a tensor: how many it has read before; None if it does not change."""
-        if site not in self.reading or type(value) not in _KINDS or self.stopped is not None:
+        if lines not in self.reading or type(value) not in _KINDS or self.stopped is not None:
             return None
         order, self._count = self._count, self._count + 1
         if self._computation is not None:
             return order if self._computation.read(order, value) else None
-        self._next = NumberSource(READ, None, order, f"{operation} at {site}", site)
+        self._next = NumberSource(READ, None, order, f"{operation} at {lines[-1]}", lines)
         return order
 
     def goes_on(self, order: int, value: Any) -> bool:
         """A replay reads the number; whether it goes on as the call did."""
         return self._computation is not None and self._computation.read(order, value)
 
-    def read_again(self, operation: str, site: Site, order: int) -> Any:
+    def read_again(self, operation: str, lines: Lines, order: int) -> Any:
         """A call that follows what has run comes to a read: the number that was read there."""
         if self._computation is not None:
             self._count = order + 1
             return self._computation.number(order)
         found = [each for each in zip(self.places, self.values, strict=True) if each[0].is_read(order)]
         ((_, value),) = found
-        self.reads(operation, site, value)
+        self.reads(operation, lines, value)
         return value
 
     def given_in(self, kind: str, container: Any, key: Any, value: Any) -> Any:
