@@ -334,6 +334,11 @@ class TracedCall:
             self._plan.numbers.settle_owed()
             template = template.computed(self._plan.numbers)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
+        strayed = tracer.taken.end()
+        if strayed and self._plan.numbers is not None:
+            self._plan.numbers.strayed.update(strayed)
+            text = "what lies at a position that changes is not only read, so the position is a condition"
+            blockers.append(reason(rules.VALUE_CHANGED, text, self._site))
         blockers += tracer.host.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()
         blockers += unknown_states(self._hooks.settings, tracer.cursor.storages)

@@ -85,6 +85,10 @@ class ChangingNumbers:
         """A call was recorded whose numbers were followed."""
         self._tries = 0
 
+    def fix_lines(self, lines: Iterable[Lines]) -> None:
+        """What these lines do with a number is not understood: there it is a condition."""
+        self._fixed_lines.update(lines)
+
     def fix(self, places: Iterable[NumberSource]) -> None:
         """The numbers in these places are conditions."""
         for place in places:

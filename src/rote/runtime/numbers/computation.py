@@ -7,7 +7,7 @@ outcome that differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +81,10 @@ class ReadingLines:
         return running[-1] in self.lines and running not in self.fixed
 
 
+NO_LINES = ReadingLines()
+"""No number is read."""
+
+
 class Computation:
     """What a recording computes from numbers that change.
 
@@ -94,6 +98,7 @@ class Computation:
         cells: What expressions are computed for.
         steps: All that the call computed, which might raise, in order.
         reading: Reads of numbers that change.
+        taken: Which of the reads at a position are at one that changes.
     """
 
     def __init__(
@@ -103,10 +108,12 @@ class Computation:
         outcomes: Mapping[Expression, Fixed],
         cells: Mapping[Expression, NumberCell],
         steps: Iterable[Expression],
-        reading: Container[Lines],
+        reading: ReadingLines,
+        taken: frozenset[int] = frozenset(),
     ) -> None:
         self.places = places
         self.reading = reading
+        self.taken = taken
         self.outcomes = dict(outcomes)
         self._kinds = kinds
         self._read = [index for index, place in enumerate(places) if place.kind == READ]

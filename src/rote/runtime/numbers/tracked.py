@@ -17,14 +17,14 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell, without_cells
 from ..state import address_of
-from .computation import READ, Computation, NumberSource
+from .computation import NO_LINES, READ, Computation, NumberSource, ReadingLines
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
 from .fresh import fresh
 from .parts import is_data, parts_of
@@ -112,13 +112,15 @@ class TrackedNumbers:
         self,
         wanted: frozenset[tuple[str, int, Any]],
         leaves: frozenset[int],
-        reading: Container[Lines] = frozenset[Lines](),
+        reading: ReadingLines = NO_LINES,
         computation: Computation | None = None,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, computation is None
         self._computation = computation
         self._steps: dict[Expression, None] = {}  # what was computed, in order
-        self._count = 0  # of the numbers that were read
+        self._count = self._taken = 0  # of the numbers that were read, and of reads at a position
+        self.taken: set[int] = set()  # which of the latter are at one that changes
+        self.strayed: dict[Lines, None] = {}  # of these, what has made those that are not understood
         self._next: NumberSource | None = None
         self.places: list[NumberSource] = []
         self.values: list[Any] = []
@@ -261,14 +263,26 @@ class TrackedNumbers:
             expression, value = Applied.to("SUBTRACT", expression, Fixed.of(kind(1))), value - kind(1)
         return self._computed(expression, value)
 
-    def plus(self, value: int, more: int) -> Any:
-        """A number and some more, as a replay computes it; of a number that is not followed that itself."""
+    def linear(self, value: int, factor: int, more: int) -> Any:
+        """So many times a number and some more, as a replay computes it; itself where it is not followed."""
         expression = self.expression(value)
         if expression is None:
-            return value + more
+            return value * factor + more
+        if factor != 1:
+            expression = Applied.to("MULTIPLY", expression, Fixed.of(factor))
         if more:
-            expression = Applied.to("ADD", expression, Fixed.of(more))
-        return self._computed(expression, value + more)
+            expression = Applied.to("ADD", expression, Fixed.of(int(more)))
+        return self._computed(expression, value * factor + more)
+
+    def takes_next(self, lines: Lines, *, moves: bool) -> bool:
+        """A tensor is read at a position: whether that is one which changes; it is known of a known call."""
+        order, self._taken = self._taken, self._taken + 1
+        if self._computation is not None and not self.follows:
+            return order in self._computation.taken
+        if not moves or self.stopped is not None or lines in self.reading.fixed:
+            return False
+        self.taken.add(order)
+        return True
 
     def _computed(self, expression: Expression, value: Any) -> Computed:
         return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
@@ -305,7 +319,7 @@ class TrackedNumbers:
 
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
-        self._count = 0
+        self._count = self._taken = 0
         self._next = None
         self._pending = self._operands = self._expected = None
         self.take_owed()
@@ -406,7 +420,13 @@ class TrackedNumbers:
         """What a replay has to compute and to ask."""
         kinds = tuple(map(type, self.values))
         made = Computation(
-            tuple(self.places), kinds, self.outcomes, self.cells, tuple(self._steps), self.reading
+            tuple(self.places),
+            kinds,
+            self.outcomes,
+            self.cells,
+            tuple(self._steps),
+            self.reading,
+            frozenset(self.taken),
         )
         self._computation = made
         return made
