@@ -262,3 +262,91 @@ def test_random_programs(device, block):
         rising = [begin + each // often for each in range(9 + 3 * often)]
         positions = [*rising, *[chance.randrange(14) for _ in range(9)], *[chance.choice(rising)] * 3]
         play(run, positions, device, grad=chance.random() < 0.2)
+
+
+# ---------------------------------------------------------------------- what is read, and by which numbers
+
+
+class Sampler(torch.nn.Module):
+    """A sampler: a schedule, a position in it, and a network; as diffusers has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("sigmas", torch.linspace(10, 0.1, SIZE, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, SIZE * 3).reshape(SIZE, 3))
+        self.order = torch.randperm(SIZE, generator=torch.Generator().manual_seed(3))
+        self.index = 0
+        self.last = None
+
+    def forward(self, x, way, n):
+        return getattr(self, way)(x, n)
+
+    def schedule(self, x, n):
+        sigma, following = self.sigmas[self.index], self.sigmas[self.index + 1]
+        self.index = (self.index + 1) % 20
+        return x + (following - sigma) * (x / (sigma**2 + 1) ** 0.5)
+
+    def counted(self, x, n):
+        row = self.weight[int(self.count.item())]
+        self.count.add_(1).remainder_(30)
+        return x * row
+
+    def by_argument(self, x, n):
+        return x @ torch.stack([self.weight[n + each] for each in range(3)])
+
+    def looked_up(self, x, n):
+        return x * self.weight[self.order[n]] + self.order[n]
+
+    def made_anew(self, x, n):
+        row = self.weight.detach()[n]
+        self.sigmas = self.sigmas * 0.9
+        return x * row + self.sigmas[n]
+
+    def kept(self, x, n):
+        before, self.last = self.last, self.sigmas[n] * 1
+        return x if before is None else x * before
+
+    def kept_itself(self, x, n):
+        before, self.last = self.last, self.sigmas[n]
+        return x if before is None else x * before
+
+    def written_to(self, x, n):
+        row = self.weight[n]
+        self.weight.mul_(1.01)
+        self.weight[n + 1] = row
+        return x + self.weight[n + 1] - row
+
+    def drawn(self, x, n):
+        return torch.dropout(x * self.weight[n], 0.5, True)
+
+    def decided(self, x, n):
+        if self.weight[n].sum() > 0:
+            return x * self.weight[n]
+        return x + self.weight[n + 2]
+
+
+WAYS = [
+    name for name, value in vars(Sampler).items() if callable(value) and name[0] != "_" and name != "forward"
+]
+
+
+@pytest.mark.parametrize("noted", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_samplers(device, way, noted):
+    plain, graphed = Sampler().to(device), Sampler().to(device)
+    run = rote.graph(graphed, keep=True)
+    for number in range(44):
+        seen = []
+        for call, model in ((run, graphed), (plain, plain)):
+            x = torch.randn(3, generator=torch.Generator().manual_seed(number)).to(device)
+            torch.manual_seed(number)
+            with torch.set_grad_enabled(noted and way in ("schedule", "kept", "kept_itself")):
+                found = call(x, way, number % 30)
+            with torch.no_grad():
+                model.sigmas.mul_(0.99)
+            last = model.last.clone() if model.last is not None else None
+            seen.append((bits(found), bits(list(model.state_dict().values())), model.index, bits(last)))
+        assert seen[0] == seen[1], number
+    follows = device.type == "cpu" and way in ("schedule", "counted", "by_argument", "kept", "drawn")
+    assert run.report().replayed >= 20 * follows, run.explain()

@@ -131,7 +131,7 @@ _MADE_AS: Mapping[Any, type] = {
 """What fills an object with what its class is called with, behind the object or the class."""
 _HASHES = frozenset({set.add, set.discard, set.remove, hash})
 """Functions that look up what they are given."""
-_CONSUMES = frozenset({any, all, sum, set, frozenset, set.update, dict.fromkeys})
+_CONSUMES = frozenset({any, all, sum, set, frozenset, set.update})
 """Functions that look at what they iterate."""
 _FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update})
 """Functions that take over what a mapping holds, and look at pairs."""
@@ -546,7 +546,7 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
     elif function in _ITERATES:
         _iterated(numbers, args)
     elif function in _FILLS:
-        _consumed(numbers, [each for each in args[: len(args) - named] if not isinstance(each, dict)])
+        _consumed(numbers, [each for each in args[: len(args) - named] if not issubclass(type(each), dict)])
     elif function in _CONSUMES:
         _consumed(numbers, args)
     elif function is len:
