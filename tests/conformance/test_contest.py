@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.clock import Clock
+from tests.clock import Clock, set_costs
 from tests.hidden import queued
 from torch import nn
 
@@ -331,3 +331,28 @@ def test_the_device_counts_where_it_takes_longer() -> None:
     backend.synchronize()
     seconds = timing.seconds()
     assert seconds is not None and seconds > 0.02
+
+
+def test_calls_left_alone_leave_those_that_are_to_be_measured(
+    device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tenth call is none that replays, and looks cost more than is earned: the others replay on."""
+    clock.replay_s, clock.plain_s = 10e-6, 40e-6
+    set_costs(monkeypatch, traced_s=2e-3, plain_s=40e-6, look_s=1e-3)
+    state, ticks = {"calls": 0, "sum": 0.0, "log": [""]}, clock.ticks
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        ticks.put(None)
+        state["calls"] += 1
+        state["sum"] += x.sum().item()
+        if state["calls"] % 10 == 0:
+            state["log"] = [f"{state['calls']}: {state['sum']:.2f}"]
+        return x * state["calls"]
+
+    g = rote.graph(fn)
+    for n in range(6 * FIRST_ROUND):
+        x = torch.full((4,), float(n % 7), device=device)
+        assert torch.equal(g(x), x * (n + 1))
+        assert state["sum"] == sum(4.0 * (each % 7) for each in range(n + 1))
+        assert n < 9 or state["log"][0].startswith(f"{(n + 1) // 10 * 10}: ")
+    assert g.report().replayed >= 4 * FIRST_ROUND

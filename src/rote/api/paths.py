@@ -49,9 +49,13 @@ class Rest:
         self.reasons = reasons
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """PLAINLY; NOT_MINE after its last call, or for a call that somebody traces, which is not counted."""
+        """PLAINLY; NOT_MINE after its last call, or for a call that is none to be left alone.
+
+        That is one that somebody traces, which is not counted, and one that a recording would answer which is
+        to be measured: else that recording would answer none until the rest is over.
+        """
         del args, kwargs
-        if self._left <= 0 or tracing.get():
+        if self._left <= 0 or self._counts.due or tracing.get():
             return NOT_MINE
         self._left -= 1
         self._untold += 1
@@ -159,6 +163,7 @@ class Paths:
 
     def end_rest(self) -> None:
         """Look at calls again."""
+        self._counts.due = False
         if self.newest is self._rest:
             self.newest = self._behind
         self._rest = NOBODY

@@ -15,7 +15,18 @@ from .errors import (
     VerificationError,
 )
 from .floats import bits_of, complex_of, float_bits, float_of
-from .location import NOWHERE, TORCH_NEEDS, Site, Sites, is_internal, is_own, traceback_site, user_site
+from .location import (
+    NOWHERE,
+    TORCH_NEEDS,
+    Lines,
+    Site,
+    Sites,
+    is_internal,
+    is_own,
+    running_lines,
+    traceback_site,
+    user_site,
+)
 from .picture import NO_MATPLOTLIB
 from .settings import (
     ENVIRONMENT,

@@ -55,6 +55,23 @@ def user_site(frame: FrameType | None = None, until: FrameType | None = None) ->
     return NOWHERE
 
 
+Lines = tuple[Site, ...]
+"""The user's line, behind those of the code that it has called, the innermost first."""
+
+
+def running_lines() -> Lines:
+    """What runs now. A line of the user's may stand for many of a library's: a step of an optimizer."""
+    at, found = sys._getframe(1), list[Site]()  # pyright: ignore[reportPrivateUsage]
+    while at is not None:
+        file = at.f_code.co_filename
+        if not is_own(file):
+            found.append(Site(file, at.f_lineno, at.f_code.co_name))
+            if not is_internal(file):
+                break
+        at = at.f_back
+    return tuple(found) or (NOWHERE,)
+
+
 class Sites:
     """The user's lines of one call, each looked up once: a recording asks at every operation.
 

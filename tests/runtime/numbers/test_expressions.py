@@ -110,7 +110,7 @@ def test_something_else_came_out():
 
 
 def test_stages():
-    line = object()
+    line = (object(),)
     numbers = TrackedNumbers(frozenset(), frozenset({0}), frozenset({line}))
     scale = numbers.take(leaf(0), 2.0)
     assert numbers.reads("item", line, 5.0) == 0

@@ -26,7 +26,7 @@ import torch
 import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
-from ...base import bits_of, identity, user_site
+from ...base import bits_of, identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import Rule, reason
 from ..autograd import GradientUse
@@ -51,12 +51,17 @@ from .path import (
     BuiltNumbers,
     HandedNumbers,
     Mode,
+    TakenView,
     WrittenPlace,
     built_of,
     given_numbers,
     in_list,
     may_be_handed,
     position_of,
+    read_at,
+)
+from .path import (
+    READS_PLACE as _READS_PLACE,
 )
 from .tracer import Tracer
 
@@ -73,6 +78,11 @@ _PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.outpu
 _FLAGS = frozenset({_Tensor.requires_grad.__get__, _Tensor.is_leaf.__get__, _Tensor.grad_fn.__get__})
 _FREEZES = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
 _DETACHES = frozenset({_Tensor.detach_, torch.detach_})
+_ASKS_PLACE = frozenset({
+    _Tensor.storage_offset, _Tensor.data_ptr, _Tensor.untyped_storage, _Tensor.storage,
+    _Tensor._typed_storage, _Tensor.is_set_to,
+})  # fmt: skip
+"""What tells where a tensor lies."""
 _LOOKS = _FLAGS | _FREEZES | _DETACHES | frozenset({
     *(_Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__, _Tensor.ndim.__get__),
     *(_Tensor.size, _Tensor.dim, _Tensor.ndimension, _Tensor.numel, _Tensor.nelement, _Tensor.__len__),
@@ -115,6 +125,7 @@ class HostDataMode(TorchFunctionMode):
         super().__init__()
         self._numbers = numbers if numbers is not None and numbers.follows else None
         self._checks = numbers is not None and not numbers.follows
+        self._places = numbers
         self._tracer = tracer
         self._runner = tracer.runner
         self._use = use
@@ -130,6 +141,12 @@ class HostDataMode(TorchFunctionMode):
             self._tracer.generators.meet(generator)
         if func in _GIVES_NUMBER and self._numbers is not None:
             return self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
+        if func in _READS_PLACE and self._places is not None:
+            taken = self._take(self._places, func, args, kwargs or {})
+            if taken is not None:
+                return taken
+        if func in _ASKS_PLACE and (taken := self._tracer.taken.among(args)):
+            self._tracer.stray(taken)
         if self._numbers is not None and self._numbers.owed:
             return self._with_numbers(self._numbers, func, args, kwargs or {})
         if func in _NOTED:
@@ -206,6 +223,30 @@ class HostDataMode(TorchFunctionMode):
         index = host.computed_tensor(host.aside(build), PUT, data, build, made)
         position.put(tensor, index, new)
         return True
+
+    def _take(
+        self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.Tensor | None:
+        """Read a tensor at a position that changes, if that is understood."""
+        read = read_at(func, args, kwargs)
+        if read is None or self._tracer.taken.find(args[0]) is not None:
+            return None
+        tensor, position = args[0], read.position
+        if tensor.device != self._tracer.cursor.device:
+            return None
+        moves = numbers.expression(position.ends[0]) is not None
+        known = {identity(each) for each in read.numbers}
+        lines = running_lines() if moves else ()
+        moves = moves and not set(numbers.owed) - known and not self._tracer.cursor.blockers
+        if not numbers.takes_next(lines, moves=moves):
+            return None
+        view = self._tracer.host.aside(lambda: func(*args, **kwargs))
+        if numbers.follows:
+            numbers.take_owed()
+            read.ask(numbers, tensor.shape[position.dim])
+        step = tensor.stride(position.dim)
+        self._tracer.take(view, TakenView(tensor, position.ends[0], step, 0, lines))
+        return view
 
     def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function after noting what it tells of the call, or call it in another way."""

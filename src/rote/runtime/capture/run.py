@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...base import InternalError, Site, on_a_fresh_stack
+from ...base import InternalError, Lines, Site, on_a_fresh_stack
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import (
@@ -187,7 +187,7 @@ class Observation:
     use: GradientUse
     inputs: StaticInputs | None
     settings: Sequence[Setting]
-    lines: Collection[Site]
+    lines: Collection[Lines]
 
 
 class TracedCall:
@@ -349,6 +349,11 @@ class TracedCall:
             self._plan.numbers.settle_owed()
             template = template.computed(self._plan.numbers)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
+        strayed = tracer.taken.end()
+        if strayed and self._plan.numbers is not None:
+            self._plan.numbers.strayed.update(strayed)
+            text = "what lies at a position that changes is not only read, so the position is a condition"
+            blockers.append(reason(rules.VALUE_CHANGED, text, self._site))
         blockers += tracer.host.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()
         blockers += unknown_states(self._hooks.settings, tracer.cursor.storages)

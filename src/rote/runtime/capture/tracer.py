@@ -21,11 +21,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from ...base import MisuseError, Site, Sites, identity, user_site
+from ...base import MisuseError, Site, Sites, identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..numbers import TrackedNumbers, has_computed, plain_operands
@@ -45,6 +46,7 @@ from ..program import (
     EXTERNAL,
     NEW,
     Generators,
+    HostValues,
     Look,
     Operation,
     Raised,
@@ -56,6 +58,7 @@ from ..program import (
     exchanged,
     generator_in,
     is_of_host,
+    operand_of,
     operands_of,
     results_of,
 )
@@ -75,6 +78,8 @@ from .host_tensors import HostTensors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
 from .path import (
+    TAKEN,
+    BuiltNumbers,
     Cursor,
     Follower,
     HandedNumbers,
@@ -82,9 +87,13 @@ from .path import (
     Mode,
     NumbersOfNodes,
     Stop,
+    TakenView,
+    TakenViews,
     Unwritten,
     Writes,
     kept_call,
+    only_reads,
+    span_of,
 )
 from .placed import Placer
 from .repeated import Repeats
@@ -136,6 +145,7 @@ class Tracer(DispatchMode):
         if numbers is not None and numbers.follows:
             self._nodes = NumbersOfNodes(numbers, captured=cursor.captures_numbers)
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
+        self.taken = TakenViews()
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
@@ -194,6 +204,19 @@ class Tracer(DispatchMode):
         if known.inside:
             count_versions()
         facts, parts = known.facts, known.parts
+        if (
+            self.taken.places
+            and not cursor.blockers
+            and (taken := self.taken.among(tensors_of(args, kwargs)))
+        ):
+            if func.is_view:
+                return self._look(func, args, kwargs, taken)
+            if only_reads(func) and self._may_gather(facts, args, kwargs):
+                resolve_lazily()
+                args = self._gathered(args)
+                kwargs = {name: self._gathered(each) for name, each in kwargs.items()}
+            else:
+                self.stray(taken)
         if known.repeats and cursor.node.complete and not self._lazy_zeros and not is_kept_out():
             was = self._repeats.find(facts, args, kwargs)
             if was is not None:
@@ -249,6 +272,66 @@ class Tracer(DispatchMode):
         if facts.blank:
             self.unwritten.made(facts.name, out)
         return out
+
+    # ------------------------------------------------------------------ views at positions that change
+
+    def take(self, view: torch.Tensor, taken: TakenView) -> None:
+        """The call has got a view at a position that changes."""
+        self.taken.add(view, taken)
+        self.cursor.storages.told = self.taken.meet
+
+    def _look(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[TakenView]) -> Any:
+        """A view of such a view is one as well, if it is known where it lies."""
+        out = self.runner.seen(func, *args, **kwargs)
+        tensors = tensors_of(args, kwargs)
+        if len(tensors) > 1 or not self.taken.derive(func.overloadpacket.__name__, tensors[0], out):
+            self.stray(taken)
+        return out
+
+    def _may_gather(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an operation only reads what lies in a view, and no backward will."""
+        if torch.is_grad_enabled() and any([each.requires_grad for each in tensors_of(args, kwargs)]):
+            return False
+        return not self.taken.among(written_operands(facts, args, kwargs))
+
+    def stray(self, taken: list[TakenView]) -> None:
+        """A view is not only read: nothing of this call is kept."""
+        self.taken.stray(taken)
+        text = "what lies at a position that changes is not only read, so the position is a condition"
+        self.cursor.block(reason(rules.VALUE_CHANGED, text, user_site()))
+
+    def _gathered(self, operand: Any) -> Any:
+        """An operand as an operation takes it: in the place of a view what lies there."""
+        if type(operand) in (list, tuple):
+            return type(operand)([self._gathered(each) for each in operand])
+        taken = self.taken.find(operand) if isinstance(operand, torch.Tensor) else None
+        if taken is None:
+            return operand
+        before, self._handed = self._handed, None
+        try:
+            return self._gather(operand, taken)
+        finally:
+            self._handed = before
+
+    def _gather(self, view: torch.Tensor, taken: TakenView) -> torch.Tensor:
+        numbers = self._numbers if self._numbers is not None and self._numbers.follows else None
+        begin, span, aten = taken.begin(numbers), span_of(view), torch.ops.aten
+        values = [begin, span]
+        end = replace(taken, rest=taken.rest + span).begin(numbers)
+        form: dict[str, Any] = {"dtype": torch.int64, "device": view.device}
+
+        def build() -> torch.Tensor:
+            first = BuiltNumbers(begin).now()
+            return torch.arange(first, first + span, **form)
+
+        data = HostValues(operand_of(values, self.cursor.storages.token), (), torch.int64, view.device.type)
+        made = None if numbers is None else (aten.arange.start, (begin, end), form)
+        index = self.host.computed_tensor(self.host.aside(build), TAKEN, data, build, made)
+        flat = self._dispatch(aten.as_strided.default, (taken.base, [span_of(taken.base)], [1]), {})
+        found = self._dispatch(aten.index_select.default, (flat, 0, index), {})
+        return self._dispatch(aten.as_strided.default, (found, list(view.shape), list(view.stride())), {})
+
+    # ------------------------------------------------------------------ numbers
 
     def hand(self, handed: HandedNumbers, call: Callable[[], Any]) -> Any:
         """Call a function with numbers that change; they may become operands of what it dispatches."""
@@ -378,6 +461,8 @@ class Tracer(DispatchMode):
 
     def meet_compiled(self, graph: Any, inputs: list[Any]) -> Any:
         """The call runs a region that Inductor has compiled: one operation, whatever kernels it launches."""
+        if taken := self.taken.among(inputs):
+            self.stray(taken)
         region = REGIONS.of(graph, inputs)
         operands = RegionOperands.sorted_out(inputs, region.written)
         if operands is None:
@@ -520,7 +605,7 @@ class Tracer(DispatchMode):
     def _branch(self, operation: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The host reads a value or a shape."""
         cursor = self.cursor
-        followed = self._numbers is not None and operation.site in self._numbers.reading
+        followed = self._numbers is not None and running_lines() in self._numbers.reading
         if operation.kind == ops.READ and args and cursor.mode is not Mode.FOLLOW and not followed:
             self._note_optimizer(args[0], operation.site)
         facts = facts_of(func)

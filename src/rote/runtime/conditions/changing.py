@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...base import Site
-from ..numbers import FEW, Fixed, NumberSource, TrackedNumbers
+from ...base import Lines, Site
+from ..numbers import FEW, Fixed, NumberSource, ReadingLines, TrackedNumbers
 from ..state import Address
 from .guards import Guard
 
@@ -32,6 +32,7 @@ class ChangingNumbers:
         self._tries = 0
         self.fixed_leaves: set[int] = set()
         self._lines: dict[Site, None] = {}
+        self._fixed_lines: set[Lines] = set()
 
     @property
     def count(self) -> int:
@@ -63,10 +64,11 @@ class ChangingNumbers:
                 self._values.pop(address, None)
                 self._tries = 0
 
-    def read(self, lines: Iterable[Site]) -> None:
+    def read(self, lines: Iterable[Lines]) -> None:
         """These lines read other numbers from call to call."""
-        for line in lines:
-            if line not in self._fixed and line not in self._lines and len(self._lines) < MOST:
+        for each in lines:
+            line = each[-1]
+            if each not in self._fixed_lines and line not in self._lines and len(self._lines) < MOST:
                 self._lines[line] = None
                 self._tries = 0
 
@@ -76,20 +78,24 @@ class ChangingNumbers:
             self.fixed_leaves.update(leaves)
             return None
         self._tries += 1
-        return TrackedNumbers(frozenset(self._slots), leaves, frozenset(self._lines))
+        reading = ReadingLines(frozenset(self._lines), frozenset(self._fixed_lines))
+        return TrackedNumbers(frozenset(self._slots), leaves, reading)
 
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""
         self._tries = 0
+
+    def fix_lines(self, lines: Iterable[Lines]) -> None:
+        """What these lines do with a number is not understood: there it is a condition."""
+        self._fixed_lines.update(lines)
 
     def fix(self, places: Iterable[NumberSource]) -> None:
         """The numbers in these places are conditions."""
         for place in places:
             if not place.kind:
                 self.fixed_leaves.add(place.key)
-            if place.site is not None:
-                self._lines.pop(place.site, None)
-                self._fixed.add(place.site)
+            if place.lines is not None:
+                self._fixed_lines.add(place.lines)
                 continue
             self._fixed.add(place.address)
             self._slots.pop(place.address, None)

@@ -28,7 +28,7 @@ observed, each of them, and none be recorded.
 **Rests.** To find out that a call is not to be traced takes tens of microseconds. So where nothing is
 replayed, calls are left alone until they have earned the next look and the next traced call; where something
 was replayed, but not lately, or looks have cost more than was earned, until they have earned the look. Hot
-paths are asked all the same.
+paths are asked all the same, and what one would answer but leaves to be measured is looked at.
 
 **Parts.** Where a callable does not replay, modules that it calls are traced in its place
 (:mod:`rote.api.parts`), each with a ledger of its own. The time of a callable is also that of its parts, so

@@ -175,11 +175,17 @@ class Settling:
         numbers, changing = self._plan.numbers, self._key.changing
         if numbers is None:
             return []
-        if self._is_check:
-            if difference is None or self._recording is None or self._recording.computation is None:
+        if numbers.strayed:
+            changing.fix_lines(numbers.strayed)
+        if self._is_check or (numbers.strayed and self._recording is not None):
+            if (
+                (difference is None and not numbers.strayed)
+                or self._recording is None
+                or self._recording.computation is None
+            ):
                 return []
             changing.fix(self._recording.computation.places)
-            return [difference]
+            return [difference] if difference is not None else []
         noted, observed = self._noted, self._observed
         if noted.late or noted.unseen or observed.template.tracked:
             numbers.stop("the call has a history, or ran code that was not followed")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...base import Site
+from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
 from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
@@ -32,14 +32,14 @@ class NumberSource:
         container: What it lies in.
         key: Under which key; the number of an argument leaf; how many numbers were read before.
         name: What the user would write.
-        site: The line that reads it, if it is a tensor's value.
+        lines: What reads it, if it is a tensor's value.
     """
 
     kind: str
     container: Any
     key: Any
     name: str
-    site: Site | None = None
+    lines: Lines | None = None
 
     @property
     def address(self) -> tuple[str, int, Any]:
@@ -62,6 +62,29 @@ class NumberSource:
             return None
 
 
+@dataclass(frozen=True)
+class ReadingLines:
+    """Which reads give numbers that change.
+
+    A line of the user's may stand for many of a library's: a step of an optimizer. Those whose numbers
+    are conditions are told apart.
+
+    Attributes:
+        lines: Lines of the user's.
+        fixed: What is no such read, with the lines of libraries.
+    """
+
+    lines: frozenset[Site] = frozenset()
+    fixed: frozenset[Lines] = frozenset()
+
+    def __contains__(self, running: Lines) -> bool:
+        return running[-1] in self.lines and running not in self.fixed
+
+
+NO_LINES = ReadingLines()
+"""No number is read."""
+
+
 class Computation:
     """What a recording computes from numbers that change.
 
@@ -74,7 +97,8 @@ class Computation:
         outcomes: What expressions have to give.
         cells: What expressions are computed for.
         steps: All that the call computed, which might raise, in order.
-        reading: Lines that read numbers.
+        reading: Reads of numbers that change.
+        taken: Which of the reads at a position are at one that changes.
     """
 
     def __init__(
@@ -84,10 +108,12 @@ class Computation:
         outcomes: Mapping[Expression, Fixed],
         cells: Mapping[Expression, NumberCell],
         steps: Iterable[Expression],
-        reading: frozenset[Site],
+        reading: ReadingLines,
+        taken: frozenset[int] = frozenset(),
     ) -> None:
         self.places = places
         self.reading = reading
+        self.taken = taken
         self.outcomes = dict(outcomes)
         self._kinds = kinds
         self._read = [index for index, place in enumerate(places) if place.kind == READ]

@@ -21,6 +21,7 @@ import numpy
 import torch
 
 _SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
+_WITHOUT_PARTS = frozenset({object, type(NotImplemented)})
 _MADE_IN_PYTHON, _COLLECTED = 1 << 9, 1 << 14
 """Flags of classes: a class statement made it; the collector knows what its objects lead to."""
 _CACHED: type = type(lru_cache(len))
@@ -40,12 +41,16 @@ def is_data(value: Any) -> bool:
 def parts_of(value: Any) -> Iterable[Any] | None:
     """What an object leads to; None if that is not known, as of a frame or of what C keeps to itself."""
     kind = type(value)
+    if kind in _WITHOUT_PARTS:
+        return ()
     if kind is slice:
         return value.start, value.stop, value.step
     if kind is dict:
         return [part for pair in dict.items(value) for part in pair]
     if isinstance(value, type):
-        made = [each for each in type.mro(value) if each.__flags__ & _MADE_IN_PYTHON]
+        made = [
+            each for each in type.mro(value) if each.__flags__ & _MADE_IN_PYTHON and each is not torch.Tensor
+        ]
         return [each for kind in made for each in vars(kind).values()]
     if kind is FunctionType:
         cells = value.__closure__ or ()

@@ -21,10 +21,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...base import Site, identity
+from ...base import Lines, identity
 from ..backends.protocol import NumberCell, without_cells
 from ..state import address_of
-from .computation import READ, Computation, NumberSource
+from .computation import NO_LINES, READ, Computation, NumberSource, ReadingLines
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
 from .fresh import fresh
 from .parts import is_data, parts_of
@@ -99,7 +99,7 @@ class TrackedNumbers:
     Args:
         wanted: Slots outside whose number is known to change.
         leaves: Argument leaves whose number is known to change.
-        reading: Lines that read numbers which are known to change.
+        reading: Reads of numbers which are known to change.
         computation: What earlier calls have computed, if numbers run as they are. Slots are left out of what
             the call reads all the same.
 
@@ -115,13 +115,15 @@ class TrackedNumbers:
         self,
         wanted: frozenset[tuple[str, int, Any]],
         leaves: frozenset[int],
-        reading: frozenset[Site] = frozenset(),
+        reading: ReadingLines = NO_LINES,
         computation: Computation | None = None,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, computation is None
         self._computation = computation
         self._steps: dict[Expression, None] = {}  # what was computed, in order
-        self._count = 0  # of the numbers that were read
+        self._count = self._taken = 0  # of the numbers that were read, and of reads at a position
+        self.taken: set[int] = set()  # which of the latter are at one that changes
+        self.strayed: dict[Lines, None] = {}  # of these, what has made those that are not understood
         self._next: NumberSource | None = None
         self.places: list[NumberSource] = []
         self.values: list[Any] = []
@@ -264,42 +266,54 @@ class TrackedNumbers:
             expression, value = Applied.to("SUBTRACT", expression, Fixed.of(kind(1))), value - kind(1)
         return self._computed(expression, value)
 
-    def plus(self, value: int, more: int) -> Any:
-        """A number and some more, as a replay computes it; of a number that is not followed that itself."""
+    def linear(self, value: int, factor: int, more: int) -> Any:
+        """So many times a number and some more, as a replay computes it; itself where it is not followed."""
         expression = self.expression(value)
         if expression is None:
-            return value + more
+            return value * factor + more
+        if factor != 1:
+            expression = Applied.to("MULTIPLY", expression, Fixed.of(factor))
         if more:
-            expression = Applied.to("ADD", expression, Fixed.of(more))
-        return self._computed(expression, value + more)
+            expression = Applied.to("ADD", expression, Fixed.of(int(more)))
+        return self._computed(expression, value * factor + more)
+
+    def takes_next(self, lines: Lines, *, moves: bool) -> bool:
+        """A tensor is read at a position: whether that is one which changes; it is known of a known call."""
+        order, self._taken = self._taken, self._taken + 1
+        if self._computation is not None and not self.follows:
+            return order in self._computation.taken
+        if not moves or self.stopped is not None or lines in self.reading.fixed:
+            return False
+        self.taken.add(order)
+        return True
 
     def _computed(self, expression: Expression, value: Any) -> Computed:
         return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
 
     # ------------------------------------------------------------------ numbers that are read
 
-    def reads(self, operation: str, site: Site, value: Any) -> int | None:
+    def reads(self, operation: str, lines: Lines, value: Any) -> int | None:
         """The call reads a number from a tensor: how many it has read before; None if it does not change."""
-        if site not in self.reading or type(value) not in _KINDS or self.stopped is not None:
+        if lines not in self.reading or type(value) not in _KINDS or self.stopped is not None:
             return None
         order, self._count = self._count, self._count + 1
         if self._computation is not None:
             return order if self._computation.read(order, value) else None
-        self._next = NumberSource(READ, None, order, f"{operation} at {site}", site)
+        self._next = NumberSource(READ, None, order, f"{operation} at {lines[-1]}", lines)
         return order
 
     def goes_on(self, order: int, value: Any) -> bool:
         """A replay reads the number; whether it goes on as the call did."""
         return self._computation is not None and self._computation.read(order, value)
 
-    def read_again(self, operation: str, site: Site, order: int) -> Any:
+    def read_again(self, operation: str, lines: Lines, order: int) -> Any:
         """A call that follows what has run comes to a read: the number that was read there."""
         if self._computation is not None:
             self._count = order + 1
             return self._computation.number(order)
         found = [each for each in zip(self.places, self.values, strict=True) if each[0].is_read(order)]
         ((_, value),) = found
-        self.reads(operation, site, value)
+        self.reads(operation, lines, value)
         return value
 
     def given_in(self, kind: str, container: Any, key: Any, value: Any) -> Any:
@@ -308,7 +322,7 @@ class TrackedNumbers:
 
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
-        self._count = 0
+        self._count = self._taken = 0
         self._next = None
         self._pending = self._operands = self._expected = None
         self.take_owed()
@@ -409,7 +423,13 @@ class TrackedNumbers:
         """What a replay has to compute and to ask."""
         kinds = tuple(map(type, self.values))
         made = Computation(
-            tuple(self.places), kinds, self.outcomes, self.cells, tuple(self._steps), self.reading
+            tuple(self.places),
+            kinds,
+            self.outcomes,
+            self.cells,
+            tuple(self._steps),
+            self.reading,
+            frozenset(self.taken),
         )
         self._computation = made
         return made

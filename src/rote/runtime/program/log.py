@@ -41,6 +41,7 @@ class BackwardLog:
     Attributes:
         calls: How many backward passes went through recorded calls.
         replayed: How many of them were replayed.
+        due: The last one was left to the general path, since its recording is to be measured.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class BackwardLog:
     ) -> None:
         self.calls = 0
         self.replayed = 0
+        self.due = False
         self.strict = strict
         self.checks = checks
         self.graphs = graphs

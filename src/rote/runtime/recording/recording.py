@@ -193,7 +193,7 @@ class Recording:
         if computation is None:
             return None
         places, known = computation.places, None if follows else computation
-        slots = frozenset([each.address for each in places if each.kind and each.site is None])
+        slots = frozenset([each.address for each in places if each.kind and each.lines is None])
         leaves = frozenset([each.key for each in places if not each.kind])
         return TrackedNumbers(slots, leaves, computation.reading, known)
 

@@ -10,15 +10,23 @@ class Counting(Protocol):
 
     calls: int
     replayed: int
+    due: bool
 
 
 class Counts:
-    """What a wrapper counts at every call."""
+    """What a wrapper counts at every call.
 
-    __slots__ = ("calls", "replayed")
+    Attributes:
+        calls: Its calls.
+        replayed: Those that were replayed.
+        due: The last call was left to the general path, since its recording is to be measured.
+    """
+
+    __slots__ = ("calls", "due", "replayed")
 
     def __init__(self) -> None:
         self.calls = self.replayed = 0
+        self.due = False
 
 
 class KeyCounts:

@@ -236,7 +236,6 @@ class _ReplayWriter:
         name, key = constant(recording), constant(self._key)
         source.refuse(f"{constant(recording.root)}.steps is not {constant(recording.root.steps)}")
         source.refuse(f"{key}.lessons != {constant(self._key.lessons)} or {key}.dead")
-        source.refuse(f"{name}.replays >= {name}.due")  # to be measured
         if recording.keeps_graph or recording.root.backward is not None or recording.root.edges:
             source.refuse(f"{constant(recording.occupancy)}.taken")
         if recording.keeps_gradients:
@@ -252,6 +251,9 @@ class _ReplayWriter:
         self._guard.write(source)
         if recording.computation is not None:
             source.refuse(f"not {constant(recording.computation.take)}({self._leaves()})")
+        source.line(f"if {name}.replays >= {name}.due:")  # to be measured
+        source.line(f"    {self._counts}.due = True")
+        source.line("    return NOT_MINE")
 
     def _switches(self) -> None:
         """Modes and switches that decide what the callable would compute, and hooks on what it would save."""

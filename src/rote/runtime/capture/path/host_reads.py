@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ....base import Site
+from ....base import Lines, running_lines
 from ....hazards import rules
 from ....hazards.rules import Rule
 from ...numbers import TrackedNumbers
@@ -26,7 +26,7 @@ class HostReads:
     def __init__(
         self, cursor: Cursor, follower: Follower, generators: Generators, numbers: TrackedNumbers | None
     ) -> None:
-        self.lines: dict[Site, None] = {}  # that read numbers
+        self.lines: dict[Lines, None] = {}  # that read numbers
         self._numbers = numbers
         self._cursor = cursor
         self._follower = follower
@@ -87,9 +87,9 @@ class HostReads:
     def _edge(self, operation: Operation, out: Any, shaped: bool) -> tuple[Any, list[torch.Tensor]]:
         """The edge along which a read leads: of a number that changes it is the same one each time."""
         if operation.name == _ITEM and type(out) in (int, float):
-            self.lines[operation.site] = None
+            self.lines[lines := running_lines()] = None
             numbers = self._numbers
-            order = numbers.reads(operation.name, operation.site, out) if numbers is not None else None
+            order = numbers.reads(operation.name, lines, out) if numbers is not None else None
             if order is not None:
                 return (NUMBER, order), []
         return edge_of(out, shaped)
@@ -106,7 +106,7 @@ class HostReads:
         for tensor in tensors:
             cursor.storages.result(tensor, operation.name, operation.site)
         if value[0] == NUMBER and self._numbers is not None:
-            out = self._numbers.read_again(operation.name, operation.site, value[1])
+            out = self._numbers.read_again(operation.name, running_lines(), value[1])
         else:
             out = result_along(value, tensors) if shaped else value_of(value)
         cursor.check_stop()
@@ -118,7 +118,7 @@ class HostReads:
         """Leave the path at its last branch, whose value is read now."""
         out = run()
         if operation.name == _ITEM and type(out) in (int, float):
-            self.lines[operation.site] = None
+            self.lines[running_lines()] = None
         value, parts = edge_of(out, shaped)
         self._cursor.enter(value)
         self._cursor.node.arrived = self._arrived(parts, operation)

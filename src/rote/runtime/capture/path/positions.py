@@ -5,7 +5,7 @@ from replay to replay. What is written through it can be written without it, by 
 types are equal and nothing overlaps numbers are only copied, so memory has the same bits. It is done for
 positions that are followed, and by the calls that check what those have shown.
 
-Not so for reading: what ``x[position]`` gives is a view, and sees what is written to ``x`` later.
+Reading is in :mod:`.taken`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from ...pytorch import is_wrapped
 PUT = "at a position"
 """The name of the host data that a position is."""
 _ALL = slice(None)
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
-_COPIED = frozenset({
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+"""Types of tensors with plain memory."""
+COPIED = frozenset({
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
     torch.int8, torch.uint8, torch.bool,
 })  # fmt: skip
@@ -59,7 +60,7 @@ class WrittenPlace:
         self, numbers: TrackedNumbers, tensor: torch.Tensor
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """The operation that makes the index of what is written to a tensor."""
-        ends = [numbers.plus(self.ends[0], 0), numbers.plus(self.ends[-1], 1 if len(self.ends) == 1 else 0)]
+        ends = [numbers.linear(self.ends[0], 1, 0), numbers.linear(self.ends[-1], 1, len(self.ends) == 1)]
         return torch.ops.aten.arange.start, tuple(ends), {"dtype": torch.int64, "device": tensor.device}
 
     def put(self, tensor: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> None:
@@ -74,6 +75,18 @@ def position_of(tensor: Any, key: Any, new: Any, moves: Callable[[Any], bool]) -
     """The position in an index, if all else in it are whole dimensions, and it may be written so."""
     if not _may_be_written(tensor, new):
         return None
+    position = position_in(tensor, key)
+    if position is None or not any(map(moves, position.ends)):
+        return None
+    return (
+        position
+        if position.is_within(tensor.shape[position.dim]) and _spreads(tensor, position, new)
+        else None
+    )
+
+
+def position_in(tensor: torch.Tensor, key: Any) -> WrittenPlace | None:
+    """The position in an index, if all else in it are whole dimensions."""
     parts: list[Any] = list(cast("tuple[Any, ...]", key)) if type(key) is tuple else [key]
     gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1 or len(parts) - len(gaps) > tensor.dim():
@@ -85,21 +98,18 @@ def position_of(tensor: Any, key: Any, new: Any, moves: Callable[[Any], bool]) -
         return None
     dim, part = found[0]
     ends: list[Any] = [part.start, part.stop] if type(part) is slice and part.step is None else [part]
-    if not all([type(each) is int for each in ends]) or not any(map(moves, ends)):
-        return None
-    position = WrittenPlace(dim, ends)
-    return position if position.is_within(tensor.shape[dim]) and _spreads(tensor, position, new) else None
+    return WrittenPlace(dim, ends) if all([type(each) is int for each in ends]) else None
 
 
 def _may_be_written(tensor: Any, new: Any) -> bool:
     """Whether an index writes what a view would write, and is seen to write it by nobody else."""
-    if not all([type(each) in _PLAIN and not is_wrapped(each) for each in (tensor, new)]):
+    if not all([type(each) in PLAIN and not is_wrapped(each) for each in (tensor, new)]):
         return False
     if torch.is_grad_enabled() and (tensor.requires_grad or new.requires_grad):
         return False
     return (
         tensor.dtype is new.dtype
-        and tensor.dtype in _COPIED
+        and tensor.dtype in COPIED
         and tensor.device == new.device
         and tensor.is_contiguous()
         and new.layout is torch.strided

@@ -106,6 +106,7 @@ class StorageTable:
         self.sites: dict[int, tuple[str, Site]] = {}
         self._live: dict[str, int] = {}
         self.most_bytes: dict[str, int] = {}
+        self.told: Callable[[torch.Tensor], None] | None = None  # of each tensor that is described
         self._gone: list[_Watched] = []
 
     def add_input(self, index: int, tensor: torch.Tensor, start: int) -> None:
@@ -157,6 +158,8 @@ class StorageTable:
 
     def token(self, tensor: torch.Tensor) -> Token:
         """Describe an operand; an unknown storage is external."""
+        if self.told is not None:
+            self.told(tensor)
         if self._gone:
             self._forget_gone()
         if type(tensor) not in _PLAIN:

@@ -20,11 +20,13 @@ from __future__ import annotations
 import abc
 import builtins
 import itertools
+import operator
 import sys
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextvars import ContextVar
 from functools import cache, partial
+from inspect import CO_GENERATOR
 from types import (
     BuiltinFunctionType,
     FrameType,
@@ -53,29 +55,45 @@ from ..trace import Trace
 _KINDS = frozenset({int, float})
 _NUMBERS = frozenset({int, float, bool})
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_JOINED = frozenset({list, tuple})
+"""Containers whose sum holds what they hold."""
 _TENSORS = (torch.Tensor,)
-_STOPS = frozenset({eval, exec, compile, builtins.id, vars, dir, input, open, breakpoint})
+_STOPS = frozenset({eval, exec, compile, vars, dir, input, open, breakpoint})
 """Builtin functions that may see what they are not given."""
 _C_FUNCTIONS = (
     BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
 )  # fmt: skip
+_ASKING = (builtins.id, operator.is_, operator.is_not)
+_IDENTITIES: Mapping[str, Any] = {each.__name__: each for each in _ASKING}
+"""What tells objects apart that are equal."""
 _CALLS_BACK = frozenset({"apply_", "map_", "map2_", "apply"})
 """Methods of PyTorch's that give numbers to a function of Python's and take what it returns."""
-_ITERATORS = frozenset({
-    OrderedDict, type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()),
-    type(iter(OrderedDict())), type(iter(OrderedDict().values())), type(iter(OrderedDict().items())),
-    defaultdict, deque, itertools.chain,
-    GeneratorType, zip, enumerate, type({}.keys()), type({}.values()), type({}.items()), type(iter([])),
-    type(iter(())), type(iter({})), type(iter({}.values())), type(iter({}.items())), reversed, range,
-    type(iter(range(0))), list, tuple, dict, set, frozenset, str, type(None), torch.Size,
+_OF_ITERTOOLS: tuple[type, ...] = (
+    itertools.chain, itertools.islice, itertools.cycle, itertools.pairwise, itertools.product,
+    itertools.zip_longest,
+)  # fmt: skip
+_HELD: tuple[Any, ...] = (
+    (), [], {}, "", b"", bytearray(), set[Any](), frozenset[Any](), range(0), range(1 << 70), deque[Any](),
+    OrderedDict[Any, Any](),
+)  # fmt: skip
+_VIEWS: tuple[Any, ...] = tuple(
+    view for each in ({}, OrderedDict[Any, Any]()) for view in (each.keys(), each.values(), each.items())
+)
+_HOLD: frozenset[type] = frozenset(map(type, (*_HELD, *_VIEWS)))
+"""Containers of C, and views of such."""
+_HANDS_ON: frozenset[type] = frozenset({
+    *_HOLD, *[type(iter(each)) for each in (*_HELD, *_VIEWS)],
+    *[type(reversed(each)) for each in (*_HELD, *_VIEWS) if hasattr(type(each), "__reversed__")],
+    GeneratorType, zip, enumerate, reversed, *_OF_ITERTOOLS, itertools.count, itertools.repeat,
 })  # fmt: skip
-"""What can be iterated with none but code that is followed."""
+"""Classes of C whose own way of iterating gives what they hold, and runs none but code that is followed."""
 
 _CACHED: type = type(cache(lambda: None))
 _NOTHING: frozenset[int] = frozenset()
 _ABSTRACT: Any = abc.ABCMeta.__instancecheck__
 """Asks a function in C, which has no public name."""
-_MOVES: Mapping[Any, frozenset[int]] = {
+_EVERY = range(1 << 16)
+_MOVES: Mapping[Any, Container[int]] = {
     isinstance: frozenset({0}), issubclass: _NOTHING, callable: frozenset({0}), type: frozenset({0}),
     getattr: frozenset({2}), hasattr: _NOTHING, setattr: frozenset({2}), delattr: _NOTHING,
     super: _NOTHING, object: _NOTHING, property: _NOTHING, staticmethod: _NOTHING, classmethod: _NOTHING,
@@ -88,20 +106,35 @@ _MOVES: Mapping[Any, frozenset[int]] = {
     OrderedDict.items: _NOTHING, OrderedDict.keys: _NOTHING, OrderedDict.copy: _NOTHING, deque.append:
     frozenset({1}), _ABSTRACT.__globals__["_abc_instancecheck"]: frozenset({1}),
     _ABSTRACT.__globals__["_abc_subclasscheck"]: _NOTHING,
-    slice: frozenset({0, 1, 2}), ContextVar.get: frozenset({1}), ContextVar.set: frozenset({1}),
+    slice: _EVERY, partial: _EVERY, itertools.repeat: frozenset({0}), ContextVar.get: frozenset({1}),
+    ContextVar.set: frozenset({1}), deque.appendleft: frozenset({1}), deque.pop: _NOTHING, deque.popleft:
+    _NOTHING, deque.clear: _NOTHING, deque.copy: _NOTHING, deque.reverse: _NOTHING, deque.rotate: _NOTHING,
+    dict.popitem: _NOTHING, OrderedDict.popitem: _NOTHING, OrderedDict.pop: frozenset({2}),
+    OrderedDict.clear: _NOTHING, OrderedDict.setdefault: frozenset({2}), OrderedDict.move_to_end: _NOTHING,
+    set.copy: _NOTHING, set.clear: _NOTHING, set.pop: _NOTHING, frozenset.copy: _NOTHING,
     ContextVar.reset: frozenset({1}), dict.__setitem__: frozenset({2}),
     OrderedDict.__setitem__: frozenset({2}),
     dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
-_ITERATES = frozenset({list, tuple, zip, enumerate, iter, next, reversed, list.extend, itertools.chain})
+_ITERATES = frozenset({
+    list, tuple, zip, enumerate, iter, next, reversed, list.extend, deque, deque.extend, deque.extendleft,
+    *_OF_ITERTOOLS,
+})  # fmt: skip
 """Functions that hand on what they iterate, and look at none of it."""
 _MAKES_EMPTY = (object.__new__, object.__init__, dict.__new__, OrderedDict.__new__, list.__new__, set.__new__)
 """What makes objects, and looks at no argument."""
+_MADE_AS: Mapping[Any, type] = {
+    list.__init__: list, tuple.__new__: tuple, deque.__init__: deque, set.__init__: set,
+    frozenset.__new__: frozenset, dict.__init__: dict, OrderedDict.__init__: OrderedDict,
+}  # fmt: skip
+"""What fills an object with what its class is called with, behind the object or the class."""
 _HASHES = frozenset({set.add, set.discard, set.remove, hash})
 """Functions that look up what they are given."""
-_CONSUMES = frozenset({any, all, sum})
+_CONSUMES = frozenset({any, all, sum, set, frozenset, set.update})
 """Functions that look at what they iterate."""
+_FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update})
+"""Functions that take over what a mapping holds, and look at pairs."""
 _SLOTS_OF_C = frozenset({
     "__call__", "__getattr__", "__getattribute__", "__getitem__", "__get__", "__enter__", "__missing__",
     "__init__",
@@ -141,7 +174,13 @@ class TrackingNotes:
         def note(*given: Any) -> None:
             trace = current()
             numbers = trace.numbers if trace is not None else None
-            if trace is None or numbers is None or not numbers.follows or numbers.stopped is not None:
+            if trace is None or numbers is None or not numbers.follows:
+                original(*given)
+            elif numbers.stopped is not None:  # but their copies are there still
+                if handler is _same:
+                    _identified(numbers, operator.is_, given)
+                elif handler is _called and type(given[1]) is BuiltinFunctionType:
+                    _identified(numbers, given[1], given[2:])
                 original(*given)
             elif (
                 not numbers.at_work
@@ -182,9 +221,7 @@ class TrackingNotes:
         kind, _, operator = name.partition(" ")
         if kind in ("LOAD_ATTR", "BINARY_SUBSCR", "LOAD_GLOBAL", "LOAD_DEREF"):
             return self._read
-        if kind == "IS_OP":
-            return self._compared_by_identity
-        if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
+        if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX", "IS_OP"):
             return partial(self._computed, "")
         if kind == "BINARY_OP" and operator.removeprefix("INPLACE_") in BINARY:
             return partial(self._computed, operator.removeprefix("INPLACE_"))
@@ -204,24 +241,17 @@ class TrackingNotes:
     def _computed(self, function: str, value: Any) -> Any:
         if type(value) not in _NUMBERS:
             return value
-        numbers = self._numbers()
+        trace = self._trace()
+        numbers = trace.numbers if trace is not None else None
         found = numbers.take_operands() if numbers is not None else None
         if numbers is None or found is None:
             return value
         name, operands = found
+        if name in _IDENTITIES:
+            return _told_apart(numbers, _IDENTITIES[name], operands, value)
         if bool(name) is bool(function):  # of calls the note says which function it is, and of them alone
             return value
         return numbers.compute(name or function, operands, value)
-
-    def _compared_by_identity(self, value: Any) -> Any:
-        numbers = self._numbers()
-        found = numbers.take_operands() if numbers is not None else None
-        if numbers is None or found is None:
-            return value
-        first, second = found[1]
-        numbers.stop("a number is compared by which object it is")
-        differs = (first is second) is not (numbers.original(first) is numbers.original(second))
-        return value is not differs
 
 
 def _is_below(frame: FrameType | None) -> bool:
@@ -303,7 +333,9 @@ def _store_attribute(
 def _binary(
     trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], operator: str, one: Any, other: Any
 ) -> None:
-    _operands(trace, numbers, (one, other))
+    joined = operator.endswith("ADD") and type(one) in _JOINED and type(other) in _JOINED
+    if not joined:
+        _operands(trace, numbers, (one, other))
     go_on()
 
 
@@ -351,8 +383,7 @@ def _contains(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], 
 
 
 def _same(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], one: Any, other: Any) -> None:
-    if type(one) in _KINDS and type(other) in _KINDS:
-        numbers.compute_next("is", (one, other))
+    _identified(numbers, operator.is_, (one, other))
     go_on()
 
 
@@ -369,7 +400,7 @@ def _called(
     function: Any,
     *args: Any,
 ) -> None:
-    _call(trace, numbers, function, args, bool(names), go_on)
+    _call(trace, numbers, function, args, len(names), go_on)
 
 
 def _called_spread(
@@ -385,7 +416,7 @@ def _called_spread(
         go_on()
         return
     named = tuple((kwargs or {}).values())
-    _call(trace, numbers, function, (*args, *named), bool(named), go_on)
+    _call(trace, numbers, function, (*args, *named), len(named), go_on)
 
 
 _HANDLERS: dict[str, Handler] = {
@@ -393,7 +424,6 @@ _HANDLERS: dict[str, Handler] = {
     "store_attribute": _store_attribute, "binary": _binary, "compare": _compare, "unary": _unary,
     "truth": _truth, "length": _length, "contains": _contains, "same": _same, "pairs": _pairs,
     "call": _called, "call_spread": _called_spread, "iterate": _iterates, "advance": _iterates,
-    "merged": _iterates,
     **dict.fromkeys((
         "enter", "merged", "imported", "super_attribute", "store_name",
         "delete_name", "store_cell", "delete_cell", "delete_attribute", "bounds",
@@ -409,14 +439,18 @@ def _call(
     numbers: TrackedNumbers,
     function: Any,
     args: tuple[Any, ...],
-    named: bool,
+    named: int,
     go_on: Callable[[], None],
 ) -> None:
+    """Something is called; the last ones of the arguments are named."""
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)
     if is_of_pybind(function) and not isinstance(function, _C_FUNCTIONS):
         function = function.__func__
-    if type(function) is FunctionType:
+    if type(function) is partial:
+        bound = tuple(function.keywords.values())
+        _call(trace, numbers, function.func, (*function.args, *args, *bound), named + len(bound), go_on)
+    elif type(function) is FunctionType:
         go_on()
         _into_python(trace, numbers, function, args)
     elif isinstance(function, type):
@@ -453,21 +487,30 @@ def _into_python(
         numbers.stop(f"{function.__qualname__} is not followed")
 
 
-def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: bool) -> None:
+def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: int) -> None:
     """A class is called."""
-    if kind in CALLED or kind in _MOVES or kind in _ITERATES:
+    if any([kind in known for known in (CALLED, _MOVES, _ITERATES, _CONSUMES, _FILLS)]):
         _into_c(trace, numbers, kind, args, named)
         return
     if kind is str and args and type(args[0]) is type:  # its name
         numbers.pin_inside(*args[1:])
         return
+    maker = lookup.find(type(kind), "__call__").value
+    if type(maker) is FunctionType:  # of its metaclass
+        trace.runs(maker)
+        _into_python(trace, numbers, maker, args)
+    else:
+        _make(trace, numbers, kind, args, named)
+
+
+def _make(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: int) -> None:
+    """An object is made as ``type`` makes one."""
     makers = [lookup.find(kind, name).value for name in ("__new__", "__init__")]
-    if type(kind) is not type and type(lookup.find(type(kind), "__call__").value) is FunctionType:
-        numbers.stop(f"{kind.__name__} is made by its metaclass")
-        return
     in_c = [each for each in makers if type(each) not in (FunctionType, staticmethod)]
-    if all([each in _MAKES_EMPTY for each in in_c]):
+    if all([each in _MAKES_EMPTY or each in _MADE_AS for each in in_c]):
         for each in makers:
+            if each in _MADE_AS:
+                _into_c(trace, numbers, _MADE_AS[each], args, named)
             made = each.__func__ if type(each) is staticmethod else each
             if type(made) is FunctionType:
                 trace.runs(made)
@@ -476,7 +519,7 @@ def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[An
     _unknown(numbers, kind, args)
 
 
-def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: bool) -> None:
+def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: int) -> None:
     """C is called."""
     if isinstance(function, (BuiltinFunctionType, MethodWrapperType)):
         owner, described = function.__self__, _descriptor(function)
@@ -490,6 +533,12 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _owe(trace, numbers, *args)
     elif function in _STOPS:
         numbers.stop(f"{function.__name__} may see any number")
+    elif function in _IDENTITIES.values():
+        _identified(numbers, function, args)
+    elif function is type.__call__ and args and isinstance(args[0], type):
+        _make(trace, numbers, args[0], args[1:], named)
+    elif function in _MADE_AS:
+        _into_c(trace, numbers, _MADE_AS[function], args[1:], named)
     elif function in _MOVES:
         moved = _MOVES[function]
         numbers.pin(*[each for place, each in enumerate(args) if place not in moved])
@@ -497,16 +546,28 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.pin_inside(*args)
     elif function in _ITERATES:
         _iterated(numbers, args)
+    elif function in _FILLS:
+        _consumed(numbers, [each for each in args[: len(args) - named] if not issubclass(type(each), dict)])
     elif function in _CONSUMES:
-        numbers.pin_inside(*args)
-        for each in args:
-            if type(each) is not GeneratorType and type(each) not in (*_CONTAINERS, *_NUMBERS):
-                numbers.stop(f"{function.__name__} looks at what a {type(each).__name__} gives")
+        _consumed(numbers, args)
     elif function is len:
         for each in args:
             _asked(numbers, each, "__len__")
     else:
         _unknown(numbers, function, args)
+
+
+def _identified(numbers: TrackedNumbers, function: Any, args: tuple[Any, ...]) -> None:
+    """It may be asked which objects numbers are."""
+    if _IDENTITIES.get(function.__name__) is function:
+        numbers.compute_next(function.__name__, args)
+
+
+def _told_apart(numbers: TrackedNumbers, function: Any, operands: tuple[Any, ...], value: Any) -> Any:
+    """The answer for the objects for which numbers stand; ``value`` may be its contrary, of ``is not``."""
+    numbers.stop("it is asked which object a number is")
+    given, meant = function(*operands), function(*map(numbers.original, operands))
+    return meant if function is builtins.id else value is not (given is not meant)
 
 
 def _descriptor(function: Any) -> Any:
@@ -523,12 +584,47 @@ def _descriptor(function: Any) -> Any:
 
 
 def _iterated(numbers: TrackedNumbers, args: tuple[Any, ...]) -> None:
+    """C iterates objects, and hands on what they give.
+
+    Which class an object has does not matter, but who answers: a method of Python's is followed, and those of
+    Python's own containers and iterators run nothing else.
+    """
     for each in args:
         numbers.pin(each)
-        asked = lookup.find(type(each), "__iter__").value
-        known = type(each) in _ITERATORS or is_data(each) or isinstance(each, type) or type(each) in _NUMBERS
-        if not (known or type(asked) is FunctionType):
+        known = type(each) in _NUMBERS or each is None or is_data(each) or isinstance(each, type)
+        if not (known or _hands_on(type(each))):
             numbers.stop(f"a {type(each).__name__} is iterated")
+
+
+def _consumed(numbers: TrackedNumbers, args: Iterable[Any]) -> None:
+    """C looks at all that it iterates."""
+    for each in args:
+        kind, asked = type(each), lookup.find(type(each), "__iter__").value
+        if kind in (*_CONTAINERS, *_NUMBERS, str, bytes, range):
+            numbers.pin_inside(each)
+        elif type(asked) is WrapperDescriptorType and asked.__objclass__ in _HOLD:
+            numbers.pin_inside([*asked(each)])
+        elif is_data(each) or each is None or kind is GeneratorType or _yields(asked):
+            continue
+        elif kind not in _HANDS_ON or not numbers.pin_inside(each, objects=True):
+            numbers.stop(f"a {kind.__name__} is looked through")
+
+
+def _yields(method: Any) -> bool:
+    """Whether a method is a generator: what it gives is looked at where it gives it."""
+    return type(method) is FunctionType and bool(method.__code__.co_flags & CO_GENERATOR)
+
+
+def _hands_on(kind: type) -> bool:
+    """Whether it is known what runs when an object is iterated, and when an iterator is advanced."""
+    asked, *others = (lookup.find(kind, name).value for name in ("__iter__", "__next__"))
+    return _answers(asked) and all([each is lookup.MISSING or _answers(each) for each in others])
+
+
+def _answers(found: Any) -> bool:
+    if type(found) is WrapperDescriptorType:
+        return found.__objclass__ in _HANDS_ON
+    return type(found) is FunctionType
 
 
 def _asked(numbers: TrackedNumbers, value: Any, *names: str) -> None:
@@ -542,7 +638,11 @@ def _asked(numbers: TrackedNumbers, value: Any, *names: str) -> None:
 
 
 def _unknown(numbers: TrackedNumbers, function: Any, given: tuple[Any, ...]) -> None:
-    """Something is called of which nothing is known here."""
+    """Something is called of which nothing is known here.
+
+    Of a generator C sees what it yields, which is looked at there.
+    """
+    given = tuple([each for each in given if type(each) is not GeneratorType])
     if not numbers.pin_inside(*given, objects=True):
         name = getattr(function, "__qualname__", type(function).__qualname__)
         numbers.stop(f"{name} is given an object, and may see numbers in it")

@@ -1151,8 +1151,10 @@ class Trace:
 
     def _leaves_numbers(self, left: Any) -> None:
         """What a call leaves outside, and a replay does not, is the same in each call."""
-        if self.numbers is not None and self.numbers.follows and not self.numbers.pin_inside(left):
-            self.numbers.stop("an object is left outside")
+        if self.numbers is None or not self.numbers.follows:
+            return
+        if not self.numbers.pin_inside(left, objects=True):
+            self.numbers.stop("something is left outside that may hold numbers, and cannot be looked into")
 
     def _changes(self, each: _Written) -> Iterable[Effect]:
         """The effect on a container, if it is not as it was."""

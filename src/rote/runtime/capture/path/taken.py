@@ -1,0 +1,202 @@
+"""A tensor is read at a position that changes: ``sigmas[step]``, ``table[n : n + 4]``.
+
+The call gets what it would get, a view. It lies elsewhere from call to call, so it is nothing that a
+recording can hold, and no operation of it. An operation that takes it, or a view of it, is given what lies
+there at that moment instead: elements gathered by an index, with the sizes and strides of the view, so that
+kernels do as they would. Nobody sees that this is other memory, and what was written before is there.
+
+Not where it is written through, where a backward may need it, and where it leaves the call or is met as
+anything but an operand: then nothing of the call is kept, and the next calls know the position by its value.
+A view that C makes of it unseen looks as it does, and would be met so.
+
+What does not work: to give the call a copy. It sees nothing of what is written to the tensor later, and when
+it turns out to be written to itself, or to be a result, it is too late to make a view of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ....base import Lines
+from ...numbers import TrackedNumbers
+from ...pytorch import is_wrapped
+from .positions import COPIED, PLAIN, WrittenPlace, position_in
+
+TAKEN = "read at a position"
+"""The name of the host data that the index of such elements is."""
+_ABSOLUTE = frozenset({"as_strided", "view_as_real", "view_as_complex"})
+"""Views that do not begin where what they look at begins, or have elements of another type."""
+
+_SHARES = frozenset({"unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_unsafe_view"})
+"""Operations that give views, and do not say so."""
+
+
+@dataclass(frozen=True)
+class TakenView:
+    """A view that begins at a position which changes.
+
+    Attributes:
+        base: What it looks at.
+        position: The number; in a call that follows none, as it is.
+        step: Elements between two positions.
+        rest: Elements behind the position at which it begins.
+        lines: What has made it.
+    """
+
+    base: torch.Tensor
+    position: Any
+    step: int
+    rest: int
+    lines: Lines
+
+    def begin(self, numbers: TrackedNumbers | None) -> Any:
+        """The element of the base at which it begins, as a replay computes it."""
+        if numbers is None:
+            return self.position * self.step + self.rest
+        return numbers.linear(self.position, self.step, self.rest)
+
+
+class TakenViews:
+    """Those of one call.
+
+    Attributes:
+        places: Where they lie and how they look.
+        strayed: What has made those that turn out not to be understood.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[torch.Tensor], TakenView]] = {}
+        self.places: set[Any] = set()
+        self.strayed: dict[Lines, None] = {}
+
+    def add(self, view: torch.Tensor, taken: TakenView) -> None:
+        """The call has got a view."""
+        self._known[id(view)] = weakref.ref(view), taken
+        self.places.add(_place_of(view))
+
+    def find(self, tensor: torch.Tensor) -> TakenView | None:
+        """What a tensor is, if it is such a view."""
+        found = self._known.get(id(tensor))
+        return found[1] if found is not None and found[0]() is tensor else None
+
+    def among(self, tensors: Iterable[torch.Tensor]) -> list[TakenView]:
+        """The views among some tensors."""
+        return [found for each in tensors if (found := self.find(each)) is not None] if self._known else []
+
+    def derive(self, name: str, source: torch.Tensor, out: Any) -> bool:
+        """A view was made of such a view; whether it is known where that lies."""
+        taken, parts = self.find(source), out if isinstance(out, (list, tuple)) else (out,)
+        if taken is None or name in _ABSOLUTE:
+            return False
+        for part in parts:
+            if part.dtype is not source.dtype or part.is_neg() or part.is_conj() or not part.numel():
+                return False
+            more = part.storage_offset() - source.storage_offset()
+            self.add(part, TakenView(taken.base, taken.position, taken.step, taken.rest + more, taken.lines))
+        return True
+
+    def stray(self, taken: Iterable[TakenView]) -> None:
+        """These are not understood."""
+        self.strayed.update(dict.fromkeys([each.lines for each in taken]))
+
+    def meet(self, tensor: torch.Tensor) -> None:
+        """A tensor is described: if it is such a view, or C has made it of one, that is not understood."""
+        plain = self.places and tensor.layout is torch.strided and not is_wrapped(tensor)
+        if plain and not tensor.is_nested and _place_of(tensor) in self.places:
+            self.stray([taken for _, taken in self._known.values()])
+
+    def end(self) -> dict[Lines, None]:
+        """The call is over: what has made those that are not understood."""
+        self._known.clear()  # with the tensors at which they look
+        self.places.clear()
+        return self.strayed
+
+
+def only_reads(func: Any) -> bool:
+    """Whether an operation does what its schema says; of those of libraries nobody knows."""
+    return func.namespace == "aten" and func.overloadpacket.__name__ not in _SHARES
+
+
+def _place_of(tensor: torch.Tensor) -> Any:
+    """Where a tensor lies, and how it looks."""
+    storage = tensor.untyped_storage()._cdata
+    return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
+def span_of(tensor: torch.Tensor) -> int:
+    """How many elements there are from the first one of a tensor to its last one."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum([(size - 1) * stride for size, stride in sizes])
+
+
+_Tensor: Any = torch.Tensor
+_SELECTS, _NARROWS = frozenset({_Tensor.select, torch.select}), frozenset({_Tensor.narrow, torch.narrow})
+READS_PLACE = _SELECTS | _NARROWS | {_Tensor.__getitem__}
+"""Functions that give what lies at a position."""
+
+
+@dataclass(frozen=True)
+class ReadPlace:
+    """Where a tensor is read.
+
+    Attributes:
+        position: The dimension, and the index, or the first one and the one behind the last.
+        numbers: Those that say so.
+    """
+
+    position: WrittenPlace
+    numbers: tuple[Any, ...]
+
+    def ask(self, numbers: TrackedNumbers, size: int) -> None:
+        """What has to be so for a replay to read as many elements of a dimension."""
+        first, last = self.numbers[0], self.numbers[-1]
+        numbers.ask("<=", 0, first)
+        if len(self.position.ends) == 1:
+            numbers.ask("<", first, size)
+        elif len(self.numbers) == 1:
+            numbers.ask("<=", first, size - self.position.count)
+        else:
+            numbers.ask("SUBTRACT", last, first)
+            numbers.ask("<=", last, size)
+
+
+def read_at(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> ReadPlace | None:
+    """Where a function reads a tensor, if that is a position in one dimension, and all of the others."""
+    tensor: Any = args[0] if args else None
+    if named or type(tensor) not in PLAIN or not _may_be_read(tensor):
+        return None
+    if function is _Tensor.__getitem__:
+        position = position_in(tensor, args[1]) if len(args) == 2 else None
+        found = ReadPlace(position, tuple(position.ends)) if position is not None else None
+    else:
+        found = _read_along(tensor, args[1:], narrows=function in _NARROWS)
+    if found is None or tensor.shape[found.position.dim] < 2 or not tensor.stride(found.position.dim):
+        return None
+    whole = found.position.count == tensor.shape[found.position.dim]
+    return found if found.position.is_within(tensor.shape[found.position.dim]) and not whole else None
+
+
+def _read_along(tensor: torch.Tensor, given: tuple[Any, ...], *, narrows: bool) -> ReadPlace | None:
+    if not all([type(each) is int for each in given]) or len(given) != 2 + narrows:
+        return None
+    dim, first = given[0], given[1]
+    if not -tensor.dim() <= dim < tensor.dim():
+        return None
+    ends = [first, first + given[2]] if narrows else [first]
+    return ReadPlace(WrittenPlace(dim % tensor.dim(), ends), (first,))
+
+
+def _may_be_read(tensor: torch.Tensor) -> bool:
+    return (
+        not is_wrapped(tensor)
+        and tensor.layout is torch.strided
+        and tensor.dtype in COPIED
+        and not (torch.is_grad_enabled() and tensor.requires_grad)
+        and not (tensor.is_neg() or tensor.is_meta)
+        and tensor.numel() > 0
+    )
