@@ -17,12 +17,12 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...base import Site, identity
-from ..backends.protocol import NumberCell, without_cells
+from ..backends.protocol import NumberCell
 from ..state import address_of
 from .computation import READ, Computation, NumberSource
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
@@ -58,36 +58,6 @@ class Computed:
 
     def __repr__(self) -> str:
         return f"{self.value!r}, which is computed"
-
-
-def has_computed(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether one of some operands is computed at each replay, or has a number in it that is."""
-    return any([_is_computed(each) for each in (*args, *kwargs.values())])
-
-
-def _is_computed(operand: Any) -> bool:
-    kind = type(operand)
-    return kind is Computed or (kind is list and any([type(each) is Computed for each in operand]))
-
-
-def as_cells(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Operands as a session takes them."""
-    return (
-        tuple([_as_cell(each) for each in args]),
-        {name: _as_cell(each) for name, each in kwargs.items()},
-    )
-
-
-def _as_cell(operand: Any) -> Any:
-    kind = type(operand)
-    if kind is list:
-        return [each.cell if type(each) is Computed else each for each in operand]
-    return operand.cell if kind is Computed else operand
-
-
-def plain_operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Operands with the numbers of this call."""
-    return without_cells(*as_cells(args, kwargs))
 
 
 class TrackedNumbers:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 
 from ...operators import PLAIN_VALUES
-from ..protocol import NumberCell, has_cells
+from ..protocol import NumberCell, holds
 from .program import ReplayStep, Store
 from .tape import Entry, LaunchEntry, Product, TapePlace
 from .torch_private import Call
@@ -34,7 +34,7 @@ def lower(entry: Entry, tensor: Bound) -> ReplayStep:
     call, stores = operation.call, tuple([_store(product, tensor) for product in products])
     if operation.writer is not None and products[0].place.form.plain:
         call, kwargs, stores = operation.writer, {**kwargs, "out": tensor(products[0].place)}, ()
-    if has_cells(args, kwargs):
+    if holds(NumberCell, args, kwargs):
         return ReplayStep(_with_numbers(call, args, kwargs), (), {}, stores)
     return ReplayStep(call, args, kwargs, stores)
 
