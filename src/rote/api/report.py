@@ -13,6 +13,7 @@ from ..base import Site
 from ..hazards import Findings, finding_at
 from ..hazards.rules import NOT_YET, Finding, Reason
 from ..runtime.recording import FusedOperations
+from .parts import PartReport
 
 SHOWN = 16
 """Recordings, and lines with output, that the text lists; the report has them all."""
@@ -208,29 +209,6 @@ class OutputReport:
 
     what: str
     where: str
-
-
-@dataclass(frozen=True)
-class PartReport:
-    """A module that is graphed by itself, since the callable that calls it is not replayed.
-
-    Attributes:
-        name: The class of the module.
-        where: ``file:line`` of the line that called it when it was graphed.
-        calls: Its calls since then.
-        replayed: Those of them that replays have answered.
-        plain_us: The shortest plain call before it was graphed, in microseconds.
-        given_up: Why its calls are plain again, and modules in it may be parts; empty if they are not.
-        report: Its report, as of any graphed callable.
-    """
-
-    name: str
-    where: str
-    calls: int
-    replayed: int
-    plain_us: float
-    given_up: str
-    report: Report
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from ...runtime.arguments import leaves_of
 from ...runtime.engine import Ledger
 from ...runtime.reads import MODULE_CALL
 from ...runtime.recording.contest import told
-from ..report import PartReport
 
 TIMED_CALLS = 3
 """Plain calls of a module that are timed before it is graphed; the shortest counts."""
@@ -62,6 +61,29 @@ class GraphedPart:
 
     function: Any
     ledger: Ledger
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """A module that is graphed by itself, since the callable that calls it is not replayed.
+
+    Attributes:
+        name: The class of the module.
+        where: ``file:line`` of the line that called it when it was graphed.
+        calls: Its calls since then.
+        replayed: Those of them that replays have answered.
+        plain_us: The shortest plain call before it was graphed, in microseconds.
+        given_up: Why its calls are plain again, and modules in it may be parts; empty if they are not.
+        report: Its report, a :class:`~rote.Report`.
+    """
+
+    name: str
+    where: str
+    calls: int
+    replayed: int
+    plain_us: float
+    given_up: str
+    report: Any
 
 
 Graph = Callable[["weakref.ref[torch.nn.Module]"], GraphedPart | None]

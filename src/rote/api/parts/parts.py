@@ -49,8 +49,7 @@ from ...runtime.arguments import NOT_MINE, tracing
 from ...runtime.conditions import abandoned
 from ...runtime.engine import Ledger, Means
 from ...runtime.reads import MODULE_CALL, WATCH
-from ..report import PartReport
-from .part import GraphedPart, ModulePart, PartStage
+from .part import GraphedPart, ModulePart, PartReport, PartStage
 
 MOST = 32
 """Parts that are graphed at once."""
