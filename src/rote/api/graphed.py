@@ -329,7 +329,7 @@ class Graphed:
             if result.how == REPLAYED:
                 self._ledger.time_replay(perf_counter() - since)
             else:
-                self._openings.learn()
+                self._learn_openings()
             if result.how == REPLAYED and recording is not None and self._is_quick(recording):
                 self._paths.learn(entry, recording, call, shapes)
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
@@ -341,6 +341,12 @@ class Graphed:
             raise
         finally:
             backend.lock.release()
+
+    def _learn_openings(self) -> None:
+        """The call was more than a replay: later keys have what it has shown."""
+        if self._openings.learn():
+            self._paths.clear()
+            self._keys.release()
 
     def _find(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType

@@ -108,7 +108,7 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         _copy(leaf, storages) if kind == TENSOR else leaf
         for leaf, kind in zip(call.leaves, call.kinds, strict=True)
     ]
-    copied_args, copied_kwargs = call.rebuild(leaves)
+    copied_args, copied_kwargs = call.rebuild(leaves)[:2]
     torch.manual_seed(seed)
     value, error = None, None
     try:

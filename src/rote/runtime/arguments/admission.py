@@ -60,6 +60,7 @@ class Admission:
         leaves: Names of the variables that hold the leaves, in order.
         generators: Names of the variables that hold the random generators among the arguments, in order.
         state: Names of the variables that hold the generators outside.
+        given: The expression of what is given, once the arguments are written.
     """
 
     def __init__(self, source: Source, call: Call, *, sorts: bool) -> None:
@@ -71,6 +72,7 @@ class Admission:
         self._mutable: list[str] = []
         self._objects: list[str] = []
         self.generators: list[str] = []
+        self.given = "(args, kwargs)"
         self.state = [f"state{number}" for number in range(len(call.state))]
         self._handles: set[str] = set()
         self._compared: list[torch.Tensor] = []
@@ -94,9 +96,11 @@ class Admission:
         self._compared = [plain_tensor(), *[self._call.leaves[position] for position in self.apart()]]
         self._check = metadata_check(self._compared) if tells_modes() else None
         self._modes()
-        args, kwargs = self._call.spec.children
+        args, kwargs, *carried = self._call.spec.children
         self._unpack(args, "args", given=True)
         self._keywords(kwargs)
+        for spec in carried:
+            self._carried(spec)
         self._boxes()
         self._outside()
         self._values()
@@ -167,6 +171,17 @@ class Admission:
         for name, variable in zip(names, variables, strict=True):
             source.line(f"{variable} = kwargs.get({name!r}, NOT_MINE)")
         self._descend(children, variables)
+
+    def _carried(self, spec: Spec) -> None:
+        """What lies in the slots that are carried."""
+        source, call = self._source, self._call
+        variables = [self._variable(child) for child in spec.children]
+        slots = [*zip(variables, call.carried, strict=True)]
+        for variable, place in slots:
+            source.line(f"{variable} = {source.constant(place.now)}()")
+        named = ", ".join([f"{place.name!r}: {variable}" for variable, place in slots])
+        self.given = f"(args, kwargs, {{{named}}})"
+        self._descend(spec.children, variables)
 
     def _descend(self, children: tuple[Spec, ...], variables: list[str]) -> None:
         for child, variable in zip(children, variables, strict=True):

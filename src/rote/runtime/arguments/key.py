@@ -16,6 +16,7 @@ from ..numbers import NumberSource, TrackedNumbers
 from ..objects import exact
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
+from .bound import assign
 from .leaves import (
     Spec,
     alone_in,
@@ -29,7 +30,7 @@ from .leaves import (
     unflatten,
 )
 from .opened import Opening, Openings, address_of, is_default
-from .places import GeneratorPlace
+from .places import StatePlace
 from .values import value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
@@ -45,7 +46,7 @@ class Key(NamedTuple):
     """What two calls have in common that may share recordings.
 
     Attributes:
-        spec: Structure of ``(args, kwargs)``.
+        spec: Structure of ``(args, kwargs)``; behind them of what is carried, by name, if anything is.
         tokens: Comparable form of each leaf.
         common: How tensors share memory, containers that are one object with an earlier one, and
             :class:`OfState`.
@@ -59,6 +60,12 @@ class Key(NamedTuple):
     ambient: Ambient
     added: tuple[tuple[str, ...], ...] | None = None
 
+
+GivenParts = tuple[Any, ...]
+"""Positional arguments, keyword arguments, and by name what is carried, if anything is."""
+
+STATE = "state"
+"""In names, what is carried: ``state['policy.hidden']``."""
 
 CHANGES = "changes"
 """In the place of a number in a key: calls are told apart by what they do with it, and not here."""
@@ -84,30 +91,32 @@ class Call(NamedTuple):
     """One call, taken apart.
 
     Attributes:
-        spec: Structure of ``(args, kwargs)``.
+        spec: Structure of what was given.
         leaves: The leaves in order.
         kinds: For each leaf one of TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN.
         key: Two calls with equal keys may share recordings.
-        given: The arguments as the caller gave them.
+        given: The arguments as the caller gave them, and what lay in the slots that are carried, by name.
         foreign: Name of a tensor that cannot be placed (a subclass, sparse, nested), or None.
         again: Containers that are one object with an earlier one.
         openings: Which classes of arguments are taken apart.
         opened: The classes that were in this call.
         state: Random generators outside that the key looks at, as it does at those among the arguments.
         inputs: What the leaves are in the program, if compiled code is called.
+        carried: The slots that are carried.
     """
 
     spec: Spec
     leaves: tuple[Any, ...]
     kinds: tuple[str, ...]
     key: Key
-    given: tuple[tuple[Any, ...], dict[str, Any]]
+    given: GivenParts
     foreign: str | None = None
     again: tuple[tuple[int, int], ...] = ()
     openings: Openings | None = None
     opened: Mapping[type, Opening] = _NONE
-    state: tuple[tuple[GeneratorPlace, torch.Generator], ...] = ()
+    state: tuple[tuple[StatePlace, torch.Generator], ...] = ()
     inputs: tuple[CompiledInput, ...] = ()
+    carried: tuple[StatePlace, ...] = ()
 
     @property
     def changing(self) -> frozenset[int]:
@@ -149,19 +158,39 @@ class Call(NamedTuple):
             found[place] = numbers.take(NumberSource("", None, place, names[place]), leaves[place])
         return tuple(found)
 
-    def given_with(self, leaves: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments, with these leaves in the place of those that are arguments themselves."""
+    @property
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the callable is called with."""
+        return self.given[0], self.given[1]
+
+    def given_with(self, leaves: tuple[Any, ...]) -> GivenParts:
+        """What was given, with these leaves in the place of those that are arguments themselves."""
         if all(map(is_, leaves, self.leaves)):
             return self.given
-        args, kwargs = self.given
-        alone = alone_in(self.spec)
-        new = [leaves[place] if place is not None else None for place in alone]
-        held = [each if place is None else one for each, place, one in zip(
-            (*args, *kwargs.values()), alone, new, strict=True
-        )]  # fmt: skip
-        return tuple(held[: len(args)]), dict(zip(kwargs, held[len(args) :], strict=True))
+        args, *named = self.given
+        alone = iter(alone_in(self.spec))
 
-    def rebuild(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        def placed(value: Any) -> Any:
+            place = next(alone)
+            return value if place is None else leaves[place]
+
+        held = tuple([placed(each) for each in args])
+        return held, *[{name: placed(each) for name, each in table.items()} for table in named]
+
+    def put_carried(self, given: GivenParts) -> None:
+        """Lay what is carried into its slots: as it was given, or what stands for it."""
+        for place in self.carried:
+            if (container := place.found()) is not None:  # else nobody can read it any more
+                assign(place.kind, container, place.key, given[2][place.name])
+
+    def take_back(self, given: GivenParts) -> None:
+        """Where a slot still holds what stood for what was given, lay that into it again."""
+        for place in self.carried:
+            stood, value = given[2][place.name], self.given[2][place.name]
+            if stood is not value and place.now() is stood:
+                assign(place.kind, place.found(), place.key, value)
+
+    def rebuild(self, leaves: list[Any]) -> GivenParts:
         """Put arguments of the same structure together from other leaves."""
         if self.opened:
             return rebuilt(self.spec, self.given, iter(leaves), self.again)
@@ -189,8 +218,7 @@ class Call(NamedTuple):
 
     def branch_names(self) -> list[str]:
         """Name of every branch."""
-        args, kwargs = self.spec.children
-        return ["", *branch_names(args, "args"), *branch_names(kwargs, "kwargs")]
+        return ["", *[name for spec, prefix in _parts(self.spec) for name in branch_names(spec, prefix)]]
 
     def is_changed(self) -> bool:
         """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
@@ -219,16 +247,21 @@ def bind(
     """
     leaves: list[Any] = []
     opened = openings.open if openings is not None else None
-    spec = flatten((args, kwargs), leaves, opened)
+    given: GivenParts = args, kwargs
+    places: tuple[StatePlace, ...] = ()
+    if openings is not None and openings.carried.open:
+        places, held = openings.carried.look()
+        given = (args, kwargs, held) if places else given
+    spec = flatten(given, leaves, opened)
     described = [describe(leaf) for leaf in leaves]
     kinds = tuple([kind for kind, _ in described])
     shared = [leaf for leaf, kind in zip(leaves, kinds, strict=True) if kind is TENSOR]
     foreign = _foreign(leaves[kinds.index(FOREIGN)]) if FOREIGN in kinds else None
-    again = repeated(spec, (args, kwargs)) if has_branches(spec) else ()
+    again = repeated(spec, given) if has_branches(spec) else ()
     state = openings.look() if openings is not None else ()
     common = (sharing(shared) if len(shared) > 1 else ()) + again
     if state:
-        common = (*common, _of_state(state, containers(spec, (args, kwargs))))
+        common = (*common, _of_state(state, containers(spec, given)))
     asked = openings is not None and openings.of_tensors
     changing = openings.numbers.get(spec) if openings is not None and openings.numbers else None
     if changing:
@@ -239,9 +272,10 @@ def bind(
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if asked else None
     key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
     return Call(
-        spec, tuple(leaves), kinds, key, (args, kwargs), foreign, again, openings, opened or _NONE,
+        spec, tuple(leaves), kinds, key, given, foreign, again, openings, opened or _NONE,
         state=tuple([(place, each) for place, each, _ in state]),
         inputs=inputs if len(inputs) == len(leaves) else (),
+        carried=places,
     )  # fmt: skip
 
 
@@ -258,7 +292,7 @@ class OfState(NamedTuple):
 
 
 def _of_state(
-    state: tuple[tuple[GeneratorPlace, torch.Generator, tuple[Any, ...]], ...], branches: Iterable[Any]
+    state: tuple[tuple[StatePlace, torch.Generator, tuple[Any, ...]], ...], branches: Iterable[Any]
 ) -> OfState:
     given = [each for each in branches if type(each) is torch.Generator]
     numbers: dict[int, int] = {}
@@ -390,8 +424,12 @@ def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
 
 
 def _names(spec: Spec) -> list[str]:
-    args, kwargs = spec.children
-    return paths(args, "args") + paths(kwargs, "kwargs")
+    return [name for part, prefix in _parts(spec) for name in paths(part, prefix)]
+
+
+def _parts(spec: Spec) -> list[tuple[Spec, str]]:
+    """What is given, with the words before names in it."""
+    return [*zip(spec.children, ("args", "kwargs", STATE), strict=False)]
 
 
 def explain_key(was: Key, call: Call, places: tuple[int, ...] = ()) -> str:

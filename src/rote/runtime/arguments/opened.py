@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ..objects import has_parts_in_c, members, module_of
-from .places import GeneratorPlace, Places, table_of
+from .places import CarriedSlots, Places, StatePlace, table_of
 
 _CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
 _CONTAINERS = (OrderedDict, dict, list, tuple)
@@ -248,6 +248,7 @@ class Openings:
         closed: Classes whose instances are known by their identity for good, and why.
         of_tensors: A call has asked a tensor for an attribute that is not PyTorch's: keys tell which it has.
         places: The slots of random generators outside that keys look at.
+        carried: The slots whose tensors are taken for arguments.
         numbers: Leaves that are numbers which change from call to call, by the structure of the arguments.
     """
 
@@ -256,6 +257,7 @@ class Openings:
         self.closed: dict[type, str] = {}
         self.of_tensors = False
         self.places = Places()
+        self.carried = CarriedSlots()
         self.numbers: dict[Any, frozenset[int]] = {}
         self._fixed: set[tuple[Any, int]] = set()
         self._read: dict[type, set[str] | None] = {}
@@ -316,21 +318,19 @@ class Openings:
         more = {each for each in (*fresh, *self._inner) if self.may_open(each)}
         self.open = {**self.open, **{kind: opening_of(kind, self._read.get(kind, set())) for kind in more}}
 
-    def meet_in(
-        self, place: GeneratorPlace, address: tuple[str, int, Any], generator: torch.Generator
-    ) -> None:
+    def meet_in(self, place: StatePlace, address: tuple[str, int, Any], generator: torch.Generator) -> None:
         """A call finds a random generator in a slot outside; it is opened if another one lay there before."""
         kind = torch.Generator
         if self.may_open(kind) and self.places.meet(address, place, generator) and kind not in self.open:
             self.open = {**self.open, kind: opening_of(kind, self._read.get(kind, set()))}
 
-    def look(self) -> tuple[tuple[GeneratorPlace, torch.Generator, tuple[Any, ...]], ...]:
+    def look(self) -> tuple[tuple[StatePlace, torch.Generator, tuple[Any, ...]], ...]:
         """The generators in the slots that keys look at, what each says of itself, and its slot's number."""
         opening = self.open.get(torch.Generator)
         if opening is None or not self.places.open:
             return ()
         found = [(number, place, place.now()) for number, place in enumerate(self.places.open)]
-        there = [(number, place, each) for number, place, each in found if each is not None]
+        there = [(number, place, each) for number, place, each in found if type(each) is torch.Generator]
         return tuple([(place, each, (number, *_told(opening, each))) for number, place, each in there])
 
     def vary(self, spec: Any, leaves: Iterable[int]) -> bool:
@@ -347,8 +347,12 @@ class Openings:
         self._fixed.update([(spec, each) for each in leaves])
         self.numbers[spec] = self.numbers.get(spec, frozenset()).difference(leaves)
 
-    def learn(self) -> None:
-        """A call is over: what it showed of classes is in the key of the next one."""
+    def learn(self) -> bool:
+        """A call is over: what it showed is in the key of the next one.
+
+        Returns:
+            Whether no key that there is has another call, since more slots are carried.
+        """
         if filled := self._filled - self.open.keys():
             self._open(filled)
         self._filled.clear()
@@ -356,6 +360,7 @@ class Openings:
             names = self._read.get(kind, set())
             if not all([opening.has(name) for name in (names if names is not None else (None,))]):
                 self.open = {**self.open, kind: opening_of(kind, names)}
+        return self.carried.learn()
 
     def close(self, kind: type, why: str) -> None:
         """It matters which object an instance of a class is: its instances are no longer taken apart."""
@@ -374,6 +379,7 @@ class Openings:
         self.open = {}
         self.of_tensors = False
         self.places.clear()
+        self.carried.clear()
         self.numbers.clear()
         self._fixed.clear()
         for each in (self.closed, self._read, self._inner, self._filled, self._met):

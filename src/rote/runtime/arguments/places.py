@@ -1,8 +1,15 @@
-"""Where random generators lie outside that are replaced: state that the key looks at, as at an argument.
+"""Slots outside that keys look at, as at arguments, since calls find something else there than before.
 
-A slot in which calls find another generator than before is such a place. Then it is no condition which object
-lies in it: the recording draws from one of its own, as for arguments. Slots are attributes of objects,
-globals and variables of functions around.
+A slot whose tensor is replaced from call to call (``self.hidden = cell(x, self.hidden)``, a metric's sum, a
+mask that the caller puts in) is *carried*: what lies in it when a call comes is taken for a further argument,
+and for the time of a recording the slot holds what stands for that argument. So it is no condition which
+tensor lies there, and what a call leaves there is an effect like any other. Containers of tensors are carried
+as a whole where they are replaced as a whole.
+
+Random generators that are replaced are looked at, too: the recording draws from one of its own.
+
+Slots are attributes of objects, globals, variables of functions around, and members of containers that lie in
+such a slot.
 """
 
 from __future__ import annotations
@@ -14,10 +21,25 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..state import ATTRIBUTE, CELL, ITEM, lying_in
+from ..state import ATTRIBUTE, CELL, ITEM, Address, lying_in
+
+MOST = 64
+"""Slots of which one wrapper takes what lies in them for arguments."""
+FEW = 2
+"""Tensors in one slot that have recordings of their own; with one more it is carried."""
+_LEAVES = 64
+"""Members of a container that is carried."""
+_PLAIN = frozenset({int, float, bool, str, type(None)})
 
 
-class GeneratorPlace(NamedTuple):
+class _Nothing:
+    """Stands for what lies in an empty slot, or in one whose container is gone."""
+
+
+NOTHING = _Nothing()
+
+
+class StatePlace(NamedTuple):
     """A slot outside; its container is asked for, and may be gone."""
 
     kind: str
@@ -25,32 +47,48 @@ class GeneratorPlace(NamedTuple):
     key: Any
     name: str
 
-    def now(self) -> torch.Generator | None:
-        """The generator that lies there; None if there is none."""
-        container = self.container()
+    def now(self) -> Any:
+        """What lies there; NOTHING if it is empty."""
+        container = self.found()
+        if container is None:
+            return NOTHING
         try:
-            found = lying_in(self.kind, container, self.key) if container is not None else None
-        except (KeyError, IndexError, ValueError, AttributeError):
-            return None
-        return found if type(found) is torch.Generator else None
+            return lying_in(self.kind, container, self.key)
+        except (KeyError, IndexError, ValueError, AttributeError, TypeError):
+            return NOTHING
+
+    @property
+    def address(self) -> Address:
+        """Which slot it is, as long as its container lives."""
+        return self.kind, id(self.found()), self.key
+
+    def found(self) -> Any:
+        """The container; None if it is gone."""
+        container = self.container()
+        return None if container is NOTHING else container
+
+    def inside(self, kind: str, key: Any, name: str, *, table: bool) -> StatePlace:
+        """A slot of what lies in this one; with ``table`` of the dict of its attributes."""
+        now = self.now
+        return StatePlace(kind, (lambda: table_of(now())) if table else now, key, name)
 
 
-def place_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> GeneratorPlace | None:
+def place_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> StatePlace | None:
     """The slot, if it can be looked at without keeping alive what is large.
 
     If the container is the dict of an object's attributes, ``owner`` is that object.
     """
     whose = container if owner is None else owner
     if kind == CELL and type(container) is CellType:
-        return GeneratorPlace(kind, lambda: container, key, name)
-    if kind == ITEM and owner is None and _is_namespace(container):
-        return GeneratorPlace(kind, lambda: container, key, name)
+        return StatePlace(kind, lambda: container, key, name)
+    if kind == ITEM and _is_namespace(container):
+        return StatePlace(kind, lambda: container, key, name)
     if isinstance(whose, type) or not type(whose).__weakrefoffset__:
         return None
     alive = weakref.ref(whose)
     if kind == ITEM and table_of(whose) is container:
-        return GeneratorPlace(kind, lambda: table_of(alive()), key, name)
-    return GeneratorPlace(kind, alive, key, name) if kind == ATTRIBUTE and whose is container else None
+        return StatePlace(kind, lambda: table_of(alive()), key, name)
+    return StatePlace(kind, alive, key, name) if kind == ATTRIBUTE and whose is container else None
 
 
 def table_of(value: Any) -> dict[str, Any] | None:
@@ -66,18 +104,37 @@ def _is_namespace(value: Any) -> bool:
     return type(value) is dict and "__name__" in value and "__builtins__" in value
 
 
+def first_tensor(value: Any) -> torch.Tensor | None:
+    """The first tensor in what can be carried; None if a value cannot be.
+
+    That is a tensor, or a container of plain values and tensors.
+    """
+    found, left, count = None, [value], 0
+    while left:
+        each = left.pop()
+        kind, count = type(each), count + 1
+        if kind is torch.Tensor and each.layout is torch.strided and not each.is_nested:
+            found = each
+        elif kind is tuple or kind is list:
+            left.extend(each)
+        elif kind is dict:
+            left.extend([*each.keys(), *each.values()])
+        elif kind not in _PLAIN:
+            return None
+        if count + len(left) > _LEAVES:
+            return None
+    return found
+
+
 class Places:
-    """The slots that are known, of which keys look at the open ones."""
+    """The slots with random generators that are known, of which keys look at the open ones."""
 
     def __init__(self) -> None:
-        self.open: tuple[GeneratorPlace, ...] = ()
-        self._met: dict[tuple[str, int, Any], tuple[GeneratorPlace, Callable[[], Any]]] = {}
+        self.open: tuple[StatePlace, ...] = ()
+        self._met: dict[Address, tuple[StatePlace, Callable[[], Any]]] = {}
 
-    def meet(self, address: tuple[str, int, Any], place: GeneratorPlace, generator: torch.Generator) -> bool:
-        """A call finds a generator in a slot; returns whether another one was met there before.
-
-        The address is the kind, container and key of the slot.
-        """
+    def meet(self, address: Address, place: StatePlace, generator: torch.Generator) -> bool:
+        """A call finds a generator in a slot; returns whether another one was met there before."""
         known = self._met.get(address)
         same_slot = known is not None and known[0].container() is place.container()
         self._met[address] = place, reference(generator)
@@ -95,3 +152,63 @@ class Places:
 def reference(generator: torch.Generator) -> Callable[[], Any]:
     """Refers to a generator, weakly where PyTorch's can be."""
     return weakref.ref(generator) if type(generator).__weakrefoffset__ else lambda: generator
+
+
+class CarriedSlots:
+    """The slots that are carried, and what calls have found in others.
+
+    Attributes:
+        open: The slots that are carried.
+    """
+
+    def __init__(self) -> None:
+        self.open: tuple[StatePlace, ...] = ()
+        self._met: dict[Address, list[weakref.ref[torch.Tensor]]] = {}
+        self._coming: dict[Address, StatePlace] = {}
+
+    def meet(self, address: Address, value: Any) -> bool:
+        """A call reads a slot that is not carried; returns whether calls have found others there before."""
+        tensor = first_tensor(value)
+        if tensor is None:
+            return False
+        met = self._met.setdefault(address, [])
+        if not any([each() is tensor for each in met]):
+            met.append(weakref.ref(tensor))
+        return len(met) > FEW
+
+    def carry(self, place: StatePlace) -> None:
+        """The slot is carried from the next call on."""
+        if len(self.open) + len(self._coming) < MOST:
+            self._coming[place.address] = place
+
+    def learn(self) -> bool:
+        """A call is over; returns whether more slots are carried from now on."""
+        known = {each.address for each in self.open}
+        more = [place for address, place in self._coming.items() if address not in known]
+        self._coming.clear()
+        names = {each.name for each in self.open}
+        for place in more:
+            name = next(each for each in _numbered(place.name) if each not in names)
+            names.add(name)
+            self.open = (*self.open, place._replace(name=name))
+        return bool(more)
+
+    def look(self) -> tuple[tuple[StatePlace, ...], dict[str, Any]]:
+        """The slots that hold what can be carried now, and what that is, by their names."""
+        found = [(place, place.now()) for place in self.open]
+        there = [(place, value) for place, value in found if _can_be_carried(value)]
+        return tuple([place for place, _ in there]), {place.name: value for place, value in there}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.open = ()
+        self._met.clear()
+        self._coming.clear()
+
+
+def _can_be_carried(value: Any) -> bool:
+    return value is None or first_tensor(value) is not None
+
+
+def _numbered(name: str) -> list[str]:
+    return [name, *[f"{name} ({number})" for number in range(2, MOST + 2)]]

@@ -43,6 +43,7 @@ class Repeatable(NamedTuple):
         """The callable, if the arguments and the modes are those of the call (gradients are on now)."""
         owner = self.owner()
         unchanged = _versions(self.call) == self.versions and read_ambient() == self.call.key.ambient
+        unchanged = unchanged and not self.call.carried  # other tensors lie in these slots by now
         return owner.function if owner is not None and unchanged else None
 
     def gradients(
@@ -64,7 +65,7 @@ class Repeatable(NamedTuple):
             recorded: The results, as the recording has them.
             ends: Numbers of results where the gradients end; theirs come first.
         """
-        args, kwargs = self.call.given
+        args, kwargs = self.call.arguments
         leaves = leaves_of(function(*args, **kwargs))
         made = [each.of(leaves) for each in tracked]
         if not all(map(_is_close, made, recorded)):

@@ -20,7 +20,18 @@ import torch
 from ...base import InternalError, Site, on_a_fresh_stack
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import OPAQUE, PARAMETER, TENSOR, Bound, Call, SlotsBefore, Target, leaves_of, tracing
+from ..arguments import (
+    OPAQUE,
+    PARAMETER,
+    TENSOR,
+    Bound,
+    Call,
+    GivenParts,
+    SlotsBefore,
+    Target,
+    leaves_of,
+    tracing,
+)
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
 from ..autograd.graph import newest_age
 from ..backends.protocol import Aliases, Backend, Session
@@ -48,7 +59,7 @@ from .tracer import Tracer
 
 MAX_RESTARTS = 64
 
-Taking = Callable[[Call, tuple[Any, ...], dict[str, Any]], None]
+Taking = Callable[[Call, GivenParts], None]
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,7 @@ class TraceHooks:
     """
 
     bound: Callable[[Any], Any] = lambda value: value
-    take: Taking = lambda call, args, kwargs: None
+    take: Taking = lambda call, given: None
     is_shown: Callable[[], bool] = lambda: False
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
@@ -292,19 +303,21 @@ class TracedCall:
         }
 
     def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
-        if self._inputs is None:
-            args, kwargs = self._call.given_with(self._leaves)
-        else:
-            args, kwargs = self._call.rebuild(list(self._leaves))
-        self._hooks.take(self._call, args, kwargs)
+        call = self._call
+        at_home = self._inputs is None
+        given = call.given_with(self._leaves) if at_home else call.rebuild(list(self._leaves))
+        self._hooks.take(call, given)
+        call.put_carried(given)
         try:
             with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
-                return on_a_fresh_stack(self._function, args, kwargs)
+                return on_a_fresh_stack(self._function, given[0], given[1])
         except RestartError:
             raise
         except BaseException as error:
             self._user_error(error, tracer.cursor)
             raise
+        finally:
+            call.take_back(given)
 
     def _user_error(self, error: BaseException, cursor: Cursor) -> None:
         """The callable raised while a segment was open.

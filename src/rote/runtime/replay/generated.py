@@ -364,12 +364,14 @@ class ReplayWriter:
         """The call, taken apart as the general path does it."""
         constant, call = self._source.constant, self._call
         parts = f"{constant(call.spec)}, {self._leaves()}, {constant(call.kinds)}, {constant(call.key)}"
-        if not call.opened:
-            return f"{constant(Call)}({parts}, (args, kwargs))"
+        given = self._admission.given
+        if not call.opened and not call.carried:
+            return f"{constant(Call)}({parts}, {given})"
         opened = f"None, (), {constant(call.openings)}, {constant(call.opened)}"
+        carried = f"carried={constant(call.carried)}"
         places = zip(call.state, self._admission.state, strict=True)
         state = "".join([f"({constant(place)}, {name}), " for (place, _), name in places])
-        return f"{constant(Call)}({parts}, (args, kwargs), {opened}, state=({state}))"
+        return f"{constant(Call)}({parts}, {given}, {opened}, state=({state}), {carried})"
 
     # ------------------------------------------------------------------ the result
 

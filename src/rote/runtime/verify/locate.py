@@ -143,7 +143,8 @@ class Locator:
             return TracedCall(self._function, self._call, plan, site).run()
 
     def _run_plainly(self, function: Callable[..., Any]) -> Any:
-        args, kwargs = self._call.given
+        args, kwargs = self._call.arguments
+        self._call.put_carried(self._call.given)
         with plainly(self._backend):
             return function(*args, **kwargs)
 

@@ -18,15 +18,17 @@ from ...arguments import (
     OPAQUE,
     SEED,
     Call,
+    GivenParts,
     Opening,
     Openings,
+    StatePlace,
     containers,
     is_mutable,
     parts_of,
     place_of,
     slots_of,
 )
-from ...state import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER
+from ...state import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER, Address
 
 _OF_ALL = (BULK, LENGTH, ORDER)
 _OF_GENERATORS = {(ATTRIBUTE, "device"): DEVICE, (ASKED, "initial_seed"): SEED}
@@ -59,18 +61,18 @@ class Given:
         self._tells: bool | None = None
         self._opened: Mapping[type, Opening] = {}
 
-    def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+    def take(self, call: Call, given: GivenParts) -> list[tuple[str, Any]]:
         """The callable is about to be called; returns the objects that are taken apart, with their names."""
         if call.openings is not None:
             self._openings = call.openings
         self._tells = None if call.openings is None and call.added is None else call.added is not None
         opened = self._opened = call.opened or {}
-        mine, theirs = list(containers(call.spec, (args, kwargs))), call.branches()
+        mine, theirs = list(containers(call.spec, given)), call.branches()
         self.names = call.branch_names()
-        self.rebuilt = args is not call.given[0]
+        self.rebuilt = given[0] is not call.given[0]
         self._values = [*mine]
         for number, (value, original) in enumerate(zip(mine, theirs, strict=True)):
-            if value is kwargs or not is_mutable(type(value)):
+            if any([value is part for part in given]) or not is_mutable(type(value)):
                 continue
             for part, whole in zip(parts_of(value), parts_of(original), strict=False):
                 if self.numbers.setdefault(identity(part), number) != self.numbers[identity(value)]:
@@ -105,6 +107,14 @@ class Given:
         place = place_of(kind, container, key, owner, name)
         if place is not None:
             self._openings.meet_in(place, (kind, identity(container), key), generator)
+
+    def finds(self, address: Address, value: Any) -> bool:
+        """A slot outside is read that is not carried; returns whether others lay there before."""
+        return self._openings.carried.meet(address, value)
+
+    def carry(self, place: StatePlace) -> None:
+        """What lies in a slot outside is replaced from call to call."""
+        self._openings.carried.carry(place)
 
     def branch(self, container: Any) -> int | None:
         """Which branch a container is; None if it is none."""

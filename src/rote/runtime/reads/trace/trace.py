@@ -47,13 +47,18 @@ from ...arguments import (
     DELETED,
     Bound,
     Call,
+    GivenParts,
     GivenTarget,
     Made,
     Marking,
+    StatePlace,
     Tag,
     Target,
+    first_tensor,
     leaves_of,
+    place_of,
     read_from,
+    table_of,
 )
 from ...arguments import address_of as generator_address
 from ...numbers import TrackedNumbers
@@ -107,6 +112,10 @@ from .given import Given
 from .kinds import CLASS, CONTAINER, FUNCTION, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
 from .noted import Effect, Noted, Output, Setting, UnseenCode
 
+_SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
+"""Kinds of slots that one value lies in."""
+_DEPTH = 6
+"""Containers in containers through which a slot is found again."""
 _COMPARED_BYTES = 1 << 24
 """Arrays up to this size are compared in full before each replay; that takes up to a millisecond."""
 _OURS = f"{__name__.partition('.')[0]}."
@@ -234,6 +243,7 @@ class Trace:
         self._scripts: dict[int, Any] = {}
         self._looked: set[int] = set()  # what grew and was read afterwards
         self._bound: set[tuple[str, int, Any]] = set()
+        self._carried: dict[tuple[str, int, Any], Any] = {}  # what was laid into slots before the call
         self._held: list[Any] = []  # whose identity is in a key
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
         self._namespaces: dict[type, dict[str, Any]] = {}
@@ -328,7 +338,7 @@ class Trace:
         self.given.close(value, does)
         self.refuse(name, f"depends on which object {name} is: it {does}")
 
-    def take(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def take(self, call: Call, given: GivenParts) -> None:
         """The callable is about to be called with these arguments, perhaps once more."""
         before, self.given = self.given, Given()
         self.told.clear()
@@ -342,7 +352,11 @@ class Trace:
             for address, each in list(written.items()):
                 if before.branch(each.container) is not None:
                     del written[address]  # pyright: ignore[reportArgumentType]
-        for name, value in self.given.take(call, args, kwargs):
+        for place in call.carried:
+            container = place.found()
+            self._carried[place.kind, identity(container), place.key] = given[2][place.name]
+            self._held.append(container)
+        for name, value in self.given.take(call, given):
             if self.has(value) and identity(value) not in before.objects:
                 self.identify(value, "finds it in another argument, too")
             self.find(value, None, name)
@@ -423,12 +437,16 @@ class Trace:
         if where in self._growing:
             self._looked.add(where)  # what is read may be the call's own
             return
+        if address in self._carried:
+            return  # it is an argument, or the call's own
         if address in self._reads or address in self._written or where in self._changed or where in self._own:
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         if self._takes(kind, container, key, value, whose, suffix):
             return
+        if kind in _SLOTS and self.given.finds(address, value):
+            self._carry(kind, container, key, owner, suffix)
         value = stood_for(value)
         known_by = where if owner is None else identity(owner)
         found = (kind, container, key, self._form(value), known_by, suffix, self._names)
@@ -438,6 +456,29 @@ class Trace:
             self._meet_tensor(value)
         self._find(value, whose, suffix)
         self._read_numbers(value)
+
+    def _carry(self, kind: str, container: Any, key: Any, owner: Any, suffix: str) -> None:
+        """What lies in a slot is replaced from call to call: it is carried, if it can be found again."""
+        place = self._place(kind, container, key, owner, suffix)
+        if place is not None and identity(container) not in self.anchored:
+            self.given.carry(place)
+
+    def _place(
+        self, kind: str, container: Any, key: Any, owner: Any, suffix: str, depth: int = _DEPTH
+    ) -> StatePlace | None:
+        """A slot outside, or one of a container that lies in such a slot, as the call has read it."""
+        name = self.name(container if owner is None else owner, suffix)
+        place = place_of(kind, container, key, owner, name)
+        if place is not None or not depth:
+            return place
+        table = owner is not None and table_of(owner) is container
+        whose = owner if table else container
+        around = next((read for read in self._reads.values() if read.value is whose), None)
+        if around is None:
+            return None
+        owner = self.outside.get(around.owner)
+        found = self._place(around.kind, around.container, around.key, owner, around.suffix, depth - 1)
+        return found.inside(kind, key, name, table=table) if found is not None else None
 
     def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
         """Whether a slot has a number that changes from call to call; each read of it is noted then."""
@@ -867,6 +908,7 @@ class Trace:
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),
             *(self._namespaces, self._slots, self._found, self._carriers, self._arrays, self._held),
+            self._carried,
         ):
             held.clear()
         self.given = Given()
@@ -1081,6 +1123,8 @@ class Trace:
             carrier = self._carriers.get(identity(each.container))
             if each.address in self._bound or (carrier is not None and carrier() is None):
                 continue  # the latter: the call has made it, and nobody has it
+            if each.address in self._carried and each.now() is self._carried[each.address]:
+                continue  # it is as it was given, whatever that is
             self._leaves_numbers(each.now())
             now = self._form(each.now())
             if not _same(each.was, now):
@@ -1118,6 +1162,9 @@ class Trace:
         number = self.given.branch(each.container)
         if number is None and _has_tensors(each.now() if each.kind else contents(each.container)):
             self.given.fills(self._names.owners(each.owner))
+        replaced = each.kind in _SLOTS and each.address in self._reads
+        if number is None and replaced and first_tensor(each.now()) is not None:
+            self._carry(each.kind, each.container, each.key, self.outside.get(each.owner), each.suffix)
         path = self._names.path(each.owner, suffix)
         name = path if number is None else self.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
