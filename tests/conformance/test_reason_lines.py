@@ -247,11 +247,11 @@ def array(net):
 
 
 def replaced_tensor(net):
-    net.last = 0
+    kind = type("Kept", (), {"last": 0})
 
     def fn(x):
-        net.last = net.last + x  # here
-        return net.last * 1
+        kind.last = kind.last + x  # here
+        return kind.last * 1
 
     return fn
 
@@ -354,7 +354,7 @@ PROGRAMS = [
     (a_mock, "RT201", ".called._mock_call"),
     (a_default, "RT201", ".__defaults__[0] (length) was "),
     (array, "RT201", ".held was an array float64[3] and is not what it was"),
-    (replaced_tensor, "RT201", "net.last was a tensor at "),
+    (replaced_tensor, "RT201", "kind.last was a tensor at "),
     (cache, "RT201", ".numbers was "),
     (drawn, "RT204", "the call drew from Python's random module"),
     (drawn_by_numpy, "RT204", "the call drew from numpy.random"),

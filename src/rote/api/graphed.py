@@ -344,9 +344,10 @@ class Graphed:
 
     def _learn_openings(self) -> None:
         """The call was more than a replay: later keys have what it has shown."""
-        if self._openings.learn():
+        names = self._openings.learn()
+        if names:
             self._paths.clear()
-            self._keys.release()
+            self._keys.carry(names)
 
     def _find(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType

@@ -68,6 +68,7 @@ class Keys:
         self._gone: Specialization | None = None
         self._called = False
         self._opened = ""
+        self._carried = ""
         self._most_sets = most_sets
         self._sets: dict[Any, set[Any]] = {}  # keys by what they have in common apart from their parameters
         self._told = False  # that there are too many of these
@@ -92,6 +93,11 @@ class Keys:
             return False
         self._opened = _listed(call, lambda leaf, kind: type(leaf) in self._openings.open)
         return True
+
+    def carry(self, names: list[str]) -> None:
+        """What lies in further slots is taken for arguments: no key that there is has another call."""
+        self.release()
+        self._carried = ", ".join(names)
 
     def varies(self, call: Call) -> bool:
         """Whether a call without a key differs from several in numbers alone; keys leave these out then."""
@@ -129,6 +135,9 @@ class Keys:
         if tell and self._opened:
             text = f"{self._opened} is another object, known from now on by what calls read of it"
             self._tally.add([reason(rules.NEW_KEY, text, user_site(caller))])
+        elif tell and self._carried:
+            text = f"{self._carried} holds another object from call to call: an argument from now on"
+            self._tally.add([reason(rules.NEW_KEY, text, user_site(caller))], call.key)
         elif tell and self._gone is not None:  # a new object may get the address of the old one
             why = _replaced(self._gone, call) or _gone(call)
             self._tally.add(
@@ -139,7 +148,7 @@ class Keys:
             text = self._what_differs(call) + told_lengths([entry.key for entry in entries.values()], call)
             why = reason(rules.NEW_KEY, text, self._line(call) or user_site(caller), remedy)
             self._tally.add([why], call.key)
-        self._gone, self._opened = None, ""
+        self._gone, self._opened, self._carried = None, "", ""
         entry = entries[call.key] = Specialization(self._subject, call)
         common = family(call.key) if self._most_sets is not None else None
         if common is not None:

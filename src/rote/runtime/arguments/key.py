@@ -19,7 +19,6 @@ from .ambient import Ambient, explain_ambient, read_ambient
 from .bound import assign
 from .leaves import (
     Spec,
-    alone_in,
     branch_names,
     containers,
     flatten,
@@ -27,6 +26,7 @@ from .leaves import (
     paths,
     rebuilt,
     repeated,
+    replaceable_in,
     unflatten,
 )
 from .opened import Opening, Openings, address_of, is_default
@@ -164,15 +164,17 @@ class Call(NamedTuple):
         return self.given[0], self.given[1]
 
     def given_with(self, leaves: tuple[Any, ...]) -> GivenParts:
-        """What was given, with these leaves in the place of those that are arguments themselves."""
+        """What was given, with these leaves in the place of those that can be replaced."""
         if all(map(is_, leaves, self.leaves)):
             return self.given
         args, *named = self.given
-        alone = iter(alone_in(self.spec))
+        replaceable = iter(replaceable_in(self.spec))
 
         def placed(value: Any) -> Any:
-            place = next(alone)
-            return value if place is None else leaves[place]
+            spec, places = next(replaceable)
+            if all([leaves[place] is self.leaves[place] for place in places]):
+                return value
+            return unflatten(spec, iter([leaves[place] for place in places]))
 
         held = tuple([placed(each) for each in args])
         return held, *[{name: placed(each) for name, each in table.items()} for table in named]
@@ -476,13 +478,13 @@ def changed_numbers(was: Key, call: Call) -> frozenset[int]:
         or was.added != now.added
     ):
         return frozenset()
-    alone = {place for place in alone_in(now.spec) if place is not None}
+    replaceable = {place for _, places in replaceable_in(now.spec) for place in places}
     found = {
         place for place, (one, other) in enumerate(zip(was.tokens, now.tokens, strict=True)) if one != other
     }
     kinds = [(was.tokens[place][0], now.tokens[place][0], call.kinds[place]) for place in found]
     plain = all([one is other and one in (int, float) and kind is PLAIN for one, other, kind in kinds])
-    return frozenset(found) if found <= alone and plain else frozenset()
+    return frozenset(found) if found <= replaceable and plain else frozenset()
 
 
 def family(key: Key) -> Key | None:

@@ -197,14 +197,23 @@ _MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
 """Makes a branch of each kind, but of objects: these are made beside others."""
 
 
-def alone_in(spec: Spec) -> list[int | None]:
-    """For each argument, by position and then by name, which leaf it is; None for one that is taken apart."""
-    found: list[int | None] = []
+def replaceable_in(spec: Spec) -> list[tuple[Spec, range]]:
+    """For each argument, by position and then by name, its structure, and the leaves that others can replace.
+
+    These are all of an argument that is a leaf or a tuple: an equal tuple is as good. A list or an object is
+    the one that it is, and none of its leaves can be replaced.
+    """
+    found: list[tuple[Spec, range]] = []
     count = 0
     for each in (each for part in spec.children for each in part.children):
-        found.append(count if each is None else None)
-        count += _leaves_in(each)
+        size = _leaves_in(each)
+        found.append((each, range(count, count + size if _is_of_tuples(each) else count)))
+        count += size
     return found
+
+
+def _is_of_tuples(spec: Spec) -> bool:
+    return spec is None or (spec.cls is tuple and all(map(_is_of_tuples, spec.children)))
 
 
 def _leaves_in(spec: Spec) -> int:

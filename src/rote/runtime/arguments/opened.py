@@ -347,11 +347,11 @@ class Openings:
         self._fixed.update([(spec, each) for each in leaves])
         self.numbers[spec] = self.numbers.get(spec, frozenset()).difference(leaves)
 
-    def learn(self) -> bool:
+    def learn(self) -> list[str]:
         """A call is over: what it showed is in the key of the next one.
 
         Returns:
-            Whether no key that there is has another call, since more slots are carried.
+            Names of further slots that are carried: no key that there is has another call.
         """
         if filled := self._filled - self.open.keys():
             self._open(filled)

@@ -14,6 +14,7 @@ such a slot.
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Callable
 from types import CellType
@@ -29,6 +30,7 @@ FEW = 2
 """Tensors in one slot that have recordings of their own; with one more it is carried."""
 _LEAVES = 64
 """Members of a container that is carried."""
+_NUMBERS = frozenset({int, float})
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 
 
@@ -104,21 +106,27 @@ def _is_namespace(value: Any) -> bool:
     return type(value) is dict and "__name__" in value and "__builtins__" in value
 
 
-def first_tensor(value: Any) -> torch.Tensor | None:
-    """The first tensor in what can be carried; None if a value cannot be.
+def can_be_carried(value: Any) -> bool:
+    """Whether a value is a tensor, a container of tensors and plain values, or a tuple of numbers."""
+    if type(value) is tuple and value and all([type(each) in _NUMBERS for each in value]):
+        return True
+    return _first_tensor(value) is not None
 
-    That is a tensor, or a container of plain values and tensors.
-    """
+
+def _first_tensor(value: Any) -> torch.Tensor | None:
+    """The first tensor in a value; None if it has none, or holds what is no container and no plain value."""
     found, left, count = None, [value], 0
     while left:
         each = left.pop()
         kind, count = type(each), count + 1
         if kind is torch.Tensor and each.layout is torch.strided and not each.is_nested:
             found = each
-        elif kind is tuple or kind is list:
-            left.extend(each)
+        elif kind is list or issubclass(kind, tuple):
+            left.extend(tuple.__iter__(each) if kind is not list else each)
         elif kind is dict:
             left.extend([*each.keys(), *each.values()])
+        elif dataclasses.is_dataclass(kind) and not issubclass(kind, dict):
+            left.extend((table_of(each) or {}).values())
         elif kind not in _PLAIN:
             return None
         if count + len(left) > _LEAVES:
@@ -163,17 +171,20 @@ class CarriedSlots:
 
     def __init__(self) -> None:
         self.open: tuple[StatePlace, ...] = ()
-        self._met: dict[Address, list[weakref.ref[torch.Tensor]]] = {}
+        self._met: dict[Address, list[int | weakref.ref[torch.Tensor]]] = {}
         self._coming: dict[Address, StatePlace] = {}
 
     def meet(self, address: Address, value: Any) -> bool:
         """A call reads a slot that is not carried; returns whether calls have found others there before."""
-        tensor = first_tensor(value)
+        tensor = _first_tensor(value)
         if tensor is None:
             return False
+        # A list that is the same may hold other tensors; of a tuple nobody cares which one it is.
+        mutable = type(value) in (list, dict)
+        known = id(value) if mutable else weakref.ref(tensor)
         met = self._met.setdefault(address, [])
-        if not any([each() is tensor for each in met]):
-            met.append(weakref.ref(tensor))
+        if known not in met if mutable else not any([_refers(each, tensor) for each in met]):
+            met.append(known)
         return len(met) > FEW
 
     def carry(self, place: StatePlace) -> None:
@@ -181,8 +192,8 @@ class CarriedSlots:
         if len(self.open) + len(self._coming) < MOST:
             self._coming[place.address] = place
 
-    def learn(self) -> bool:
-        """A call is over; returns whether more slots are carried from now on."""
+    def learn(self) -> list[str]:
+        """A call is over; returns the names of further slots that are carried from now on."""
         known = {each.address for each in self.open}
         more = [place for address, place in self._coming.items() if address not in known]
         self._coming.clear()
@@ -191,12 +202,12 @@ class CarriedSlots:
             name = next(each for each in _numbered(place.name) if each not in names)
             names.add(name)
             self.open = (*self.open, place._replace(name=name))
-        return bool(more)
+        return [each.name for each in self.open[len(known) :]]
 
     def look(self) -> tuple[tuple[StatePlace, ...], dict[str, Any]]:
         """The slots that hold what can be carried now, and what that is, by their names."""
         found = [(place, place.now()) for place in self.open]
-        there = [(place, value) for place, value in found if _can_be_carried(value)]
+        there = [(place, value) for place, value in found if value is None or can_be_carried(value)]
         return tuple([place for place, _ in there]), {place.name: value for place, value in there}
 
     def clear(self) -> None:
@@ -206,8 +217,8 @@ class CarriedSlots:
         self._coming.clear()
 
 
-def _can_be_carried(value: Any) -> bool:
-    return value is None or first_tensor(value) is not None
+def _refers(reference: int | weakref.ref[torch.Tensor], tensor: torch.Tensor) -> bool:
+    return type(reference) is weakref.ref and reference() is tensor
 
 
 def _numbered(name: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -55,12 +55,20 @@ class Overload:
     running: Running | None
 
     @classmethod
-    def of(cls, func: Any, split: Collection[str] = ()) -> Overload:
-        """What is known of ``func``; ``split`` names the operations that the user wants apart."""
+    def of(cls, func: Any, split: Collection[str] = (), shaped: Collection[str] = ()) -> Overload:
+        """What is known of ``func``.
+
+        Args:
+            func: The overload.
+            split: Names of operations that the user wants apart.
+            shaped: Names of operations that have given results of several sizes.
+        """
         own = func.namespace == "aten" or is_region(func)
         seen = not own or replaced_kernels()
         special = func is DETACH or func is LIFT
         parts, facts = composite_call(func), facts_of(func)
+        if is_named(func, shaped):
+            facts = replace(facts, dynamic=True, simple=False)
         seeds, vectors = "seeds" in facts.row, "vectors" in facts.row
         running = Running(func.name(), len(func._schema.arguments)) if seen else None
         apart = facts.apart or (not func.is_view and is_named(func, split))

@@ -90,6 +90,7 @@ class Plan:
         meet: Called with each tensor made outside, before the call changes its gradient slot.
         min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
+        shaped: Names of operations whose results have had several sizes.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then its reads and writes are not noted.
         binds: The slots that calls like it bind.
@@ -110,6 +111,7 @@ class Plan:
     meet: Callable[[torch.Tensor], None] = lambda tensor: None
     min_segment: int = 0
     split: frozenset[str] = frozenset()
+    shaped: Collection[str] = ()
     generators: Iterable[torch.Generator] = ()
     known: Known | None = None
     binds: Sequence[Target] = ()
@@ -391,7 +393,7 @@ class TracedCall:
         known = self._call.generators()
         generators = Generators(plan.generators, self._ran, known, stands, self._hooks.settings)
         return Tracer(
-            cursor, path=path, stop=stop, split=plan.split, generators=generators,
+            cursor, path=path, stop=stop, split=plan.split, shaped=plan.shaped, generators=generators,
             has_made=self._hooks.has_made, numbers=plan.numbers,
         )  # fmt: skip
 

@@ -108,7 +108,8 @@ class Runner:
             code = rules.OPERAND_DIFFERS.code
         elif not kept_out:
             code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
-        cursor.node.pure = False
+        if known.facts.own or not known.quiet:  # of a library's the schema says what it does
+            cursor.node.pure = False
         return self.seen(
             tape.island, cursor, operation, func, args, kwargs, code, early=placement is Placement.EARLY
         )

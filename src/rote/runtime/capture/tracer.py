@@ -111,6 +111,7 @@ class Tracer(DispatchMode):
         path: Sequence[Any],
         stop: Stop | None,
         split: Collection[str],
+        shaped: Collection[str],
         generators: Generators,
         has_made: Callable[[int], bool] | None,
         numbers: TrackedNumbers | None = None,
@@ -129,6 +130,7 @@ class Tracer(DispatchMode):
         self.runner = Runner(cursor)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
+        self._shaped = shaped
         self._known: dict[int, Overload] = {}
         self._vectorless = self._lazy_zeros = False
         self._nodes = None
@@ -187,7 +189,7 @@ class Tracer(DispatchMode):
             if not isinstance(func, torch._ops.OpOverload):  # an operator over Python functions
                 resolve_lazily()
                 return self.runner.seen(func, *args, **kwargs)
-            known = self._known[identity(func)] = Overload.of(func, self._split)
+            known = self._known[identity(func)] = Overload.of(func, self._split, self._shaped)
         if self._handed is not None and func is not DETACH:  # that is how results are saved
             self._handed.operations += 1
         if known.inside:

@@ -24,7 +24,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import OPAQUE, Call, describe_key, device_of
 from ..autograd.graph import GradientWalk
-from ..backends.protocol import Backend, Lock, unwaited
+from ..backends.protocol import Backend, Lock, ResultSizeError, unwaited
 from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
 from ..conditions import ChangingNumbers, named_in, reached, tensors_by_memory
 from ..memory import Holding
@@ -214,6 +214,9 @@ class Specialization:
         except BaseException as error:  # what was written before stays written, as in eager
             inputs.copy_back(call.leaves)
             recording.give_generators(call)
+            if isinstance(error, ResultSizeError):  # a recording by sizes comes in its place
+                self.executed.shaped.add(error.operator)
+                self.choice.drop(recording)
             return Answer(PLAINLY, EAGER, [raised(recording, backend, error, user_site(caller))])
         if done.template is None:
             return self._go_on(recording, memory, call, done, user_site(caller))
@@ -405,6 +408,7 @@ class Specialization:
             plan,
             min_segment=self.limits.min_segment,
             split=self.limits.split | self.executed.hiding,
+            shaped=self.executed.shaped,
             watch=weakref.ref(watch),
             meet=watch.teller(),
             generators=recording.accesses.generators.values() if recording is not None else (),

@@ -18,7 +18,7 @@ import torch
 from ...base import Site
 from ...hazards.rules import Reason
 from ..autograd import Backward
-from ..backends.protocol import Segment, refill
+from ..backends.protocol import ResultSizeError, Segment, refill
 from ..operators import is_region_named
 from ..program import (
     COUNTS_ALL,
@@ -56,6 +56,7 @@ class Island:
         """Run the operation and copy its results into the recorded ones."""
         for recorded, fresh in zip(self.results, self.call(), strict=True):
             if recorded is not None:
+                ResultSizeError.check(self.operation, recorded, fresh)
                 refill(recorded, fresh)
 
 

@@ -57,11 +57,12 @@ def replay(root: Node) -> Replayed:
 def repeats(recording: Recording, backend: Backend) -> bool:
     """Whether a replay in which an operation raises has changed nothing, so the call can be made plainly.
 
-    The callable may catch the error there. On a device that runs behind the host, no operation raises.
+    The callable may catch the error there. On a device that runs behind the host, no operation raises but
+    those between two segments.
     """
     outside = recording.accesses.written or recording.accesses.writes or recording.gradients.effects
     pure = all(node.pure for node in recording.root.walk())
-    return pure and not outside and not backend.capabilities.asynchronous
+    return pure and not outside and (not backend.capabilities.asynchronous or bool(recording.islands()))
 
 
 def raised(recording: Recording, backend: Backend, error: BaseException, site: Site) -> Reason:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 
 from ...operators import PLAIN_VALUES
-from ..protocol import NumberCell, holds
+from ..protocol import NumberCell, ResultSizeError, holds
 from .program import ReplayStep, Store
 from .tape import Entry, LaunchEntry, Product, TapePlace
 from .torch_private import Call
@@ -34,9 +34,27 @@ def lower(entry: Entry, tensor: Bound) -> ReplayStep:
     call, stores = operation.call, tuple([_store(product, tensor) for product in products])
     if operation.writer is not None and products[0].place.form.plain:
         call, kwargs, stores = operation.writer, {**kwargs, "out": tensor(products[0].place)}, ()
+    if not operation.facts.own and stores:
+        call = _checked(operation.facts.name, call, stores)
     if holds(NumberCell, args, kwargs):
         return ReplayStep(_with_numbers(call, args, kwargs), (), {}, stores)
     return ReplayStep(call, args, kwargs, stores)
+
+
+def _checked(name: str, call: Call, stores: tuple[Store, ...]) -> Call:
+    """A call of a library's operator: that its result has the recorded size follows from nothing."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = call(*args, **kwargs)
+        for path, target, span in stores:
+            part = result
+            for index in path:
+                part = part[index]
+            if span is None:
+                ResultSizeError.check(name, target, part)
+        return result
+
+    return run
 
 
 def _with_numbers(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

@@ -1,6 +1,6 @@
 """What the runtime asks of a device, and what both devices share."""
 
-from .aliases import OWNING, Aliases, refill
+from .aliases import OWNING, Aliases, ResultSizeError, refill
 from .base import (
     SHARED,
     Backend,

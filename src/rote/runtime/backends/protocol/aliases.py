@@ -40,6 +40,30 @@ class Aliases:
         return value
 
 
+class ResultSizeError(RuntimeError):
+    """An operator gave a result of another size than when it was recorded, which its schema does not tell.
+
+    Attributes:
+        operator: Its name, ``namespace::name.overload``.
+    """
+
+    def __init__(self, operator: str, was: torch.Size, now: torch.Size) -> None:
+        super().__init__(
+            f"{operator} gave a result of shape {[*now]} where its call was recorded with {[*was]}"
+        )
+        self.operator = operator
+
+    @classmethod
+    def check(cls, operator: str, recorded: torch.Tensor, fresh: torch.Tensor) -> None:
+        """A copy of the one into the other would be refused, or filled up.
+
+        Raises:
+            ResultSizeError: They have different shapes.
+        """
+        if fresh.shape != recorded.shape:
+            raise cls(operator, recorded.shape, fresh.shape)
+
+
 def refill(recorded: torch.Tensor, fresh: torch.Tensor) -> None:
     """Copy what a replay has made anew to where a recording has it, in any mode.
 

@@ -112,6 +112,10 @@ class Given:
         """A slot outside is read that is not carried; returns whether others lay there before."""
         return self._openings.carried.meet(address, value)
 
+    def holds(self, which: int) -> bool:
+        """Whether an argument has this identity."""
+        return which in self.leaves or which in self.numbers or which in self.originals
+
     def carry(self, place: StatePlace) -> None:
         """What lies in a slot outside is replaced from call to call."""
         self._openings.carried.carry(place)

@@ -54,7 +54,7 @@ from ...arguments import (
     StatePlace,
     Tag,
     Target,
-    first_tensor,
+    can_be_carried,
     leaves_of,
     place_of,
     read_from,
@@ -244,6 +244,7 @@ class Trace:
         self._looked: set[int] = set()  # what grew and was read afterwards
         self._bound: set[tuple[str, int, Any]] = set()
         self._carried: dict[tuple[str, int, Any], Any] = {}  # what was laid into slots before the call
+        self._replaced: list[tuple[str, Any, Any, Any, str]] = []  # slots whose values change
         self._held: list[Any] = []  # whose identity is in a key
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
         self._namespaces: dict[type, dict[str, Any]] = {}
@@ -446,7 +447,7 @@ class Trace:
         if self._takes(kind, container, key, value, whose, suffix):
             return
         if kind in _SLOTS and self.given.finds(address, value):
-            self._carry(kind, container, key, owner, suffix)
+            self._replaced.append((kind, container, key, owner, suffix))
         value = stood_for(value)
         known_by = where if owner is None else identity(owner)
         found = (kind, container, key, self._form(value), known_by, suffix, self._names)
@@ -459,8 +460,14 @@ class Trace:
 
     def _carry(self, kind: str, container: Any, key: Any, owner: Any, suffix: str) -> None:
         """What lies in a slot is replaced from call to call: it is carried, if it can be found again."""
+        where = identity(container)
+        if where in self._changed or where in self._growing:
+            return  # its members move from slot to slot
+        owners = self._names.owners(where if owner is None else identity(owner))
+        if where in self.anchored or any([self.given.holds(each) for each in owners]):
+            return  # the next call has another argument there
         place = self._place(kind, container, key, owner, suffix)
-        if place is not None and identity(container) not in self.anchored:
+        if place is not None:
             self.given.carry(place)
 
     def _place(
@@ -894,6 +901,8 @@ class Trace:
         """All that was noted; nothing is held any more."""
         self._identify_kept()
         effects = tuple(self._effects())
+        for each in self._replaced:
+            self._carry(*each)
         found = self._reads.values()
         # What the call has made may be gone, and its identity another's.
         pinned = self._pinned & self.outside.keys()
@@ -908,7 +917,7 @@ class Trace:
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),
             *(self._namespaces, self._slots, self._found, self._carriers, self._arrays, self._held),
-            self._carried,
+            *(self._carried, self._replaced),
         ):
             held.clear()
         self.given = Given()
@@ -1163,8 +1172,9 @@ class Trace:
         if number is None and _has_tensors(each.now() if each.kind else contents(each.container)):
             self.given.fills(self._names.owners(each.owner))
         replaced = each.kind in _SLOTS and each.address in self._reads
-        if number is None and replaced and first_tensor(each.now()) is not None:
-            self._carry(each.kind, each.container, each.key, self.outside.get(each.owner), each.suffix)
+        if number is None and replaced and can_be_carried(each.now()):
+            owner = self.outside.get(each.owner)
+            self._replaced.append((each.kind, each.container, each.key, owner, each.suffix))
         path = self._names.path(each.owner, suffix)
         name = path if number is None else self.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
