@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 from rote.api.report import (
-    FusedReport,
     InputReport,
     IslandReport,
     LeftAloneReport,
@@ -22,6 +21,7 @@ from rote.api.report import (
 from rote.base.location import NOWHERE, Site
 from rote.hazards import rules
 from rote.hazards.rules import reason
+from rote.runtime.recording import FusedOperations
 
 HERE, THERE = Site("a.py", 1, "f"), Site("b.py", 2, "g")
 
@@ -70,7 +70,7 @@ RECORDING = RecordingReport(
         shown=1,
         outside=2,
         left=(LeftAloneReport("rand at a.py:2 draws random numbers", 4),),
-        fused=FusedReport(launches=3, distinct=2, operations=5, refused={"gelu: it gives other bits": 2}),
+        fused=FusedOperations(launches=3, distinct=2, operations=5, refused={"gelu: it gives other bits": 2}),
         near=(NearReport("bmm", "a faster one", 3, 0.1, 0.25),),
         kept={"another one: its error is larger": 2},
         compiling=1,

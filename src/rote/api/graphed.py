@@ -61,7 +61,7 @@ from .keys import Keys
 from .options import Options
 from .parts import Parts
 from .paths import Paths
-from .recordings import output_reports, part_reports, recording_reports
+from .recordings import output_reports, recording_reports
 from .report import OutputReport, ReasonCounts, Report, explain
 
 LOOKS = 8
@@ -540,7 +540,7 @@ class Graphed:
                 reasons=self._tally.reports(),
                 output=output_reports(self._keys.entries.values()) + self._output_of_parts(),
                 kernels=self._compiled.kernels if self._compiled is not None else "",
-                parts=part_reports(self._parts.facts()) if self._parts is not None else (),
+                parts=tuple(self._parts.reports()) if self._parts is not None else (),
             )
 
     def _output_of_parts(self) -> tuple[OutputReport, ...]:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..runtime.backends import PROCESS
 from ..runtime.engine import Specialization
 from ..runtime.memory import BUDGETS, Account
 from ..runtime.optimize import RULES
 from ..runtime.program import InputFacts
-from ..runtime.recording import NearOperation, Recording, Tiers
-from .parts import PartFacts
+from ..runtime.recording import FusedOperations, NearOperation, Recording, Tiers
 from .report import (
-    FusedReport,
     InputReport,
     IslandReport,
     LeftAloneReport,
     NearReport,
     OutputReport,
-    PartReport,
     RecordingReport,
     TierReport,
 )
@@ -33,22 +30,6 @@ def recording_reports(entries: Iterable[Specialization], account: Account) -> tu
         for entry in entries
         for variant in entry.recordings
         if variant.recorded
-    )
-
-
-def part_reports(parts: Iterable[PartFacts]) -> tuple[PartReport, ...]:
-    """The modules that are graphed by themselves, or were."""
-    return tuple(
-        PartReport(
-            name=part.name,
-            where=str(part.site),
-            calls=part.calls,
-            replayed=part.replayed,
-            plain_us=part.plain_s * 1e6,
-            given_up=part.given_up,
-            report=part.report,
-        )
-        for part in parts
     )
 
 
@@ -85,47 +66,43 @@ def _tier(tiers: Tiers) -> TierReport | None:
     removed = [each.removed for each in tiers.newest]
     removed += [each for node, each in tiers.whole if all([node is not other.node for other in tiers.newest])]
     figures = tiers.contest.figures
-    by_rule = Counter[str]()
-    for each in removed:
-        by_rule.update(each.by_rule)
+    by_rule = _added(each.by_rule for each in removed)
     fused = _fused(tiers)
     saved = fused.operations - fused.launches if fused is not None else 0
     return TierReport(
         used=tiers.exact,
         before=sum(each.before for each in removed),
         after=sum(each.after for each in removed) - saved,
-        removed={rule: by_rule[rule] for rule in RULES},
+        removed={rule: by_rule.get(rule, 0) for rule in RULES},
         shown=sum(each.shown for each in removed),
         outside=sum(each.outside for each in removed),
         left=tuple(LeftAloneReport(why, len(node.operations)) for node, why in tiers.left),
         fused=fused,
         near=_near(tiers),
-        kept=_kept(tiers),
+        kept=_added(each.near.refused for each in tiers.newest if each.near is not None),
         compiling=len(tiers.waiting),
         exact_us=figures.replay_s * 1e6 if figures is not None else None,
         plain_us=figures.plain_s * 1e6 if figures is not None else None,
     )
 
 
-def _fused(tiers: Tiers) -> FusedReport | None:
+def _fused(tiers: Tiers) -> FusedOperations | None:
     found = [each.fused for each in tiers.newest if each.fused is not None]
     if not found:
         return None
-    refused = Counter[str]()
-    for each in found:
-        refused.update(each.refused)
-    return FusedReport(
+    return FusedOperations(
         launches=sum(each.launches for each in found),
         distinct=sum(each.distinct for each in found),
         operations=sum(each.operations for each in found),
-        refused=dict(refused.most_common()),
+        refused=_added(each.refused for each in found),
     )
 
 
-def _kept(tiers: Tiers) -> dict[str, int]:
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts of the same things, the most frequent first."""
     found = Counter[str]()
-    for stretch in tiers.newest:
-        found.update(stretch.near.refused if stretch.near is not None else {})
+    for each in counts:
+        found.update(each)
     return dict(found.most_common())
 
 
@@ -134,12 +111,10 @@ def _near(tiers: Tiers) -> tuple[NearReport, ...]:
     for stretch in tiers.newest:
         for each in stretch.near.replaced if stretch.near is not None else ():
             groups.setdefault((each.operator, each.alternative), []).append(each)
-    return tuple([_near_report(*names, found) for names, found in groups.items()])
-
-
-def _near_report(operator: str, alternative: str, found: list[NearOperation]) -> NearReport:
-    error, own = max([each.error for each in found]), max([each.own for each in found])
-    return NearReport(operator, alternative, len(found), error, own)
+    return tuple([
+        NearReport(*names, len(found), max([each.error for each in found]), max([each.own for each in found]))
+        for names, found in groups.items()
+    ])  # fmt: skip
 
 
 def _input(fact: InputFacts) -> InputReport:

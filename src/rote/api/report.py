@@ -12,6 +12,8 @@ from typing import Any
 from ..base import Site
 from ..hazards import Findings, finding_at
 from ..hazards.rules import NOT_YET, Finding, Reason
+from ..runtime.recording import FusedOperations
+from .parts import PartReport
 
 SHOWN = 16
 """Recordings, and lines with output, that the text lists; the report has them all."""
@@ -76,24 +78,6 @@ class LeftAloneReport:
 
 
 @dataclass(frozen=True)
-class FusedReport:
-    """Pointwise operations that kernels of rote's calculate, several at once, with the same bits.
-
-    Attributes:
-        launches: How often such a kernel is launched.
-        distinct: How many of them there are.
-        operations: Operations that they calculate.
-        refused: How many operations no kernel may calculate, by kind and reason: what is not proved to give
-            the same bits on this device runs alone.
-    """
-
-    launches: int
-    distinct: int
-    operations: int
-    refused: dict[str, int]
-
-
-@dataclass(frozen=True)
 class NearReport:
     """What is calculated in another way than PyTorch does (``numerics="near"``).
 
@@ -141,7 +125,7 @@ class TierReport:
     shown: int
     outside: int
     left: tuple[LeftAloneReport, ...]
-    fused: FusedReport | None = None
+    fused: FusedOperations | None = None
     near: tuple[NearReport, ...] = ()
     kept: dict[str, int] = field(default_factory=dict[str, int])
     compiling: int = 0
@@ -225,29 +209,6 @@ class OutputReport:
 
     what: str
     where: str
-
-
-@dataclass(frozen=True)
-class PartReport:
-    """A module that is graphed by itself, since the callable that calls it is not replayed.
-
-    Attributes:
-        name: The class of the module.
-        where: ``file:line`` of the line that called it when it was graphed.
-        calls: Its calls since then.
-        replayed: Those of them that replays have answered.
-        plain_us: The shortest plain call before it was graphed, in microseconds.
-        given_up: Why its calls are plain again, and modules in it may be parts; empty if they are not.
-        report: Its report, as of any graphed callable.
-    """
-
-    name: str
-    where: str
-    calls: int
-    replayed: int
-    plain_us: float
-    given_up: str
-    report: Report
 
 
 @dataclass(frozen=True)

@@ -176,8 +176,9 @@ class Approvals:
         site, was, template = user_site(caller), result.recording.root, result.recording.root.template
 
         def padded(variation: int) -> Call:
-            given = exact.rebuild(list(exact.leaves))  # new containers: what the call stores there is lost
-            return _bound_like(held.call, pad(*given, sources, variation))
+            # New containers: what the call stores there is lost.
+            args, kwargs, *_ = exact.rebuild(list(exact.leaves))
+            return _bound_like(held.call, pad(args, kwargs, sources, variation))
 
         def refused(text: str) -> Reason:
             return reason(rules.NOT_PADDED, f"{sources[0]}: {text}", site)

@@ -78,10 +78,6 @@ class Metrics:
         """Count a request."""
         self._outcomes[outcome] += 1
 
-    def of(self, outcome: RequestOutcome) -> int:
-        """How many requests came to that."""
-        return self._outcomes[outcome]
-
     def text(self, gauges: Mapping[str, float], report: Report | None) -> str:
         """All metrics: those counted here, what is the case now, and what a report has."""
         name = "rote_serve_requests_total"

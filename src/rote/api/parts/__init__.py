@@ -1,4 +1,4 @@
 """The parts of a callable: modules that are graphed by themselves where the callable does not replay."""
 
-from .part import PartFacts
+from .part import PartReport
 from .parts import Parts

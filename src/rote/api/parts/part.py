@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ...base import NOWHERE, Site, user_site
+from ...base import NOWHERE, user_site
 from ...runtime.arguments import leaves_of
 from ...runtime.engine import Ledger
 from ...runtime.reads import MODULE_CALL
@@ -64,24 +64,24 @@ class GraphedPart:
 
 
 @dataclass(frozen=True)
-class PartFacts:
-    """What is told of a part.
+class PartReport:
+    """A module that is graphed by itself, since the callable that calls it is not replayed.
 
     Attributes:
         name: The class of the module.
-        site: The line that called it when it was graphed.
+        where: ``file:line`` of the line that called it when it was graphed.
         calls: Its calls since then.
-        replayed: Those that replays have answered.
-        plain_s: The shortest plain call, in seconds.
-        given_up: Why its calls are made plainly by now; empty if they are not.
-        report: The report of its graphed callable, as it was when it was given up.
+        replayed: Those of them that replays have answered.
+        plain_us: The shortest plain call before it was graphed, in microseconds.
+        given_up: Why its calls are plain again, and modules in it may be parts; empty if they are not.
+        report: Its report, a :class:`~rote.Report`.
     """
 
     name: str
-    site: Site
+    where: str
     calls: int
     replayed: int
-    plain_s: float
+    plain_us: float
     given_up: str
     report: Any
 
@@ -215,20 +215,20 @@ class ModulePart:
         """Whether it is graphed and has not replayed yet."""
         return self._graphed is not None and not self._graphed.function.report().replayed
 
-    def facts(self) -> PartFacts | None:
+    def report(self) -> PartReport | None:
         """What is told of it; None if it was never graphed."""
         graphed = self._graphed
         report = graphed.function.report() if graphed is not None else self._report
         if report is None:
             return None
-        return PartFacts(
-            self.kind.__name__,
-            self._site,
-            report.calls,
-            report.replayed,
-            self._fastest_s,
-            self._why,
-            report,
+        return PartReport(
+            name=self.kind.__name__,
+            where=str(self._site),
+            calls=report.calls,
+            replayed=report.replayed,
+            plain_us=self._fastest_s * 1e6,
+            given_up=self._why,
+            report=report,
         )
 
 

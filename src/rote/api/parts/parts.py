@@ -49,7 +49,7 @@ from ...runtime.arguments import NOT_MINE, tracing
 from ...runtime.conditions import abandoned
 from ...runtime.engine import Ledger, Means
 from ...runtime.reads import MODULE_CALL, WATCH
-from .part import GraphedPart, ModulePart, PartFacts, PartStage
+from .part import GraphedPart, ModulePart, PartReport, PartStage
 
 MOST = 32
 """Parts that are graphed at once."""
@@ -84,7 +84,7 @@ class Parts:
         self._ledger = ledger
         self._means = Means()
         self._known: dict[int, ModulePart] = {}
-        self._given_up: list[PartFacts] = []
+        self._given_up: list[PartReport] = []
         self._lock = threading.Lock()
         self._calls = 0
         self._is_new = False  # a module was met for the first time
@@ -194,7 +194,7 @@ class Parts:
 
     def _close(self) -> None:
         """Nobody asks about calls of modules for this callable any more."""
-        self._given_up = [facts for facts in self.facts() if facts.given_up]
+        self._given_up = [part for part in self.reports() if part.given_up]
         self._open = False
         self._leave()
         self._ledger.share_with_parts(shares=False)
@@ -204,11 +204,11 @@ class Parts:
         """The graphed callables of all parts."""
         return [each.graphed.function for each in [*self._known.values()] if each.graphed is not None]
 
-    def facts(self) -> list[PartFacts]:
+    def reports(self) -> list[PartReport]:
         """What is told of the parts, those with most time first."""
-        found = [each.facts() for each in [*self._known.values()]]
+        found = [each.report() for each in [*self._known.values()]]
         told = [*[each for each in found if each is not None], *self._given_up]
-        told.sort(key=lambda each: (bool(each.given_up), -each.calls * each.plain_s))
+        told.sort(key=lambda each: (bool(each.given_up), -each.calls * each.plain_us))
         return told[: MOST + SHOWN]
 
     def clear(self) -> None:

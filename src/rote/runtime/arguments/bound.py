@@ -7,10 +7,10 @@ with the result, as further parts of it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from types import CellType
+from types import CellType, MemberDescriptorType
 from typing import Any, NamedTuple
 
 from ...base import identity
@@ -26,6 +26,8 @@ TAGGED = "tagged"
 """An attribute of a tensor of the result."""
 DELETED = "deleted"
 """What lay under a key, or in an attribute, is gone."""
+SLOT = "slot"
+"""One of ``__slots__``; the key is its descriptor."""
 
 
 def assign(kind: str, container: Any, key: Any, value: Any) -> None:
@@ -43,6 +45,22 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         container.extend(value)
     elif kind == CONTENTS:
         refill(container, key, value)
+    elif kind == SLOT:
+        key.__set__(container, value)
+
+
+def remove(container: Any, key: Any) -> None:
+    """Leave a slot empty; ``key`` may be the descriptor of one of ``__slots__``."""
+    if type(key) is MemberDescriptorType:
+        with suppress(AttributeError):
+            key.__delete__(container)
+    elif type(container) is CellType:
+        del container.cell_contents
+    elif isinstance(container, dict):
+        container.pop(key, None)
+    elif not isinstance(container, ContextVar):  # a call sets that before it reads it
+        with suppress(AttributeError):
+            object.__delattr__(container, key)
 
 
 def read_from(kind: str, container: Any, key: Any) -> Any:
@@ -55,6 +73,8 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
         return values(container)
     if kind == APPENDED:
         return tuple(container)[-key:]
+    if kind == SLOT:
+        return key.__get__(container)
     return container.get() if kind == VARIABLE else lying_in(kind, container, key)
 
 
@@ -143,12 +163,9 @@ class GivenTarget(Target):
         container = self.lies_in(branches)
         if self.kind != DELETED:
             assign(self.kind, container, self.key, value)
-        elif isinstance(container, dict):
-            container.pop(self.key, None)
         else:
-            slot = slots_of(type(container))[self.key]
-            if _held_in(slot, container):
-                slot.__delete__(container)
+            in_dict = isinstance(container, dict)
+            remove(container, self.key if in_dict else slots_of(type(container))[self.key])
 
     def look(self, branches: Sequence[Any]) -> Any:
         """What lies in the slot of the present call's argument; None if it is empty."""
@@ -156,46 +173,15 @@ class GivenTarget(Target):
         return Target(self.kind, container, self.key, self.name).read() if self.kind != DELETED else None
 
 
-class HeldSlot:
-    """What containers and objects hold, to be put back."""
-
-    def __init__(self, branches: Sequence[Any]) -> None:
-        parts = [part for branch in branches for part in parts_of(branch)]
-        mutable = [part for part in parts if isinstance(part, (list, dict, deque))]
-        self._held = [
-            (part, keys(part) if isinstance(part, dict) else None, values(part)) for part in mutable
-        ]
-        objects = [(branch, slots_of(type(branch))) for branch in branches]
-        self._slots = [(branch, slot, _held_in(slot, branch)) for branch, slots in objects
-                       for slot in slots.values()]  # fmt: skip
-
-    def refill(self) -> None:
-        """Put back what they held."""
-        for part, names, held in self._held:
-            refill(part, names, held)
-        for branch, slot, held in self._slots:
-            if held:
-                slot.__set__(branch, held[0])
-            elif _held_in(slot, branch):
-                slot.__delete__(branch)
-
-
-def _held_in(slot: Any, value: Any) -> tuple[Any, ...]:
-    try:
-        return (slot.__get__(value),)
-    except AttributeError:
-        return ()
-
-
 class SlotsBefore:
-    """What lies in the slots that a call is about to bind, for a call that may begin again.
+    """What lies in slots that a call may bind, to be put back.
 
     Args:
-        targets: The slots that calls like it bind.
-        branches: Its containers and objects among the arguments.
+        targets: The slots.
+        branches: The containers and objects among the arguments of the call.
     """
 
-    def __init__(self, targets: Iterable[Target], branches: Sequence[Any]) -> None:
+    def __init__(self, targets: Iterable[Target], branches: Sequence[Any] = ()) -> None:
         self._held: list[tuple[str, Any, Any, Any]] = []
         for target in targets:
             if not isinstance(target, Tag):
@@ -213,22 +199,28 @@ class SlotsBefore:
         except (LookupError, ValueError, AttributeError):
             self._held.append((DELETED, container, key, None))
 
-    def put_back(self, original: Callable[[str, Any, Any, Any], Any]) -> None:
-        """The call begins again: nothing is bound yet.
+    def put_back(self, original: Callable[[str, Any, Any, Any], Any] | None = None) -> None:
+        """Nothing is bound yet.
 
         Args:
-            original: What is put into a slot for the value that lay there.
+            original: What is put into a slot for the value that lay there; None puts that.
         """
         for kind, container, key, value in self._held:
-            if kind != DELETED:
-                assign(kind, container, key, original(kind, container, key, value))
-            elif type(container) is CellType:
-                del container.cell_contents
-            elif isinstance(container, dict):
-                container.pop(key, None)
-            elif not isinstance(container, ContextVar):  # the call sets that before it reads it
-                with suppress(AttributeError):
-                    object.__delattr__(container, key)
+            if kind == DELETED:
+                remove(container, key)
+            else:
+                found = value if original is None else original(kind, container, key, value)
+                assign(kind, container, key, found)
+
+
+def all_in(branches: Iterable[Any]) -> Iterator[Target]:
+    """The slots of containers and objects: all that they hold."""
+    for branch in branches:
+        for part in parts_of(branch):
+            if isinstance(part, (list, dict, deque)):
+                yield Target(CONTENTS, part, None, "")
+        for slot in slots_of(type(branch)).values():
+            yield Target(SLOT, branch, slot, "")
 
 
 class Bound(NamedTuple):

@@ -10,8 +10,8 @@ from ...base import CaptureError, MemoryShortageError
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..autograd.graph import seeds_on_host
-from ..backends.protocol import raw_call
-from ..numbers import has_computed, plain_operands
+from ..backends.protocol import holds, raw_call, replaced
+from ..numbers import Computed
 from ..operators import Placement, facts_of, rule_of, tensors_of
 from ..program import Operation
 from ..program import operations as ops
@@ -62,8 +62,8 @@ class Runner:
         try:
             if self._cursor.mode is not _OBSERVE and placement is not _ANYWHERE:
                 return self._recorded(operation, known, args, kwargs, placement)
-            if has_computed(args, kwargs):
-                args, kwargs = plain_operands(args, kwargs)
+            if holds(Computed, args, kwargs):
+                args, kwargs = replaced(Computed, "value", args, kwargs)
             if known.seeds:
                 args, kwargs = seeds_on_host(known.func, args, kwargs)
             return self.seen(known.raw, *args, **kwargs) if known.seen else known.raw(*args, **kwargs)
@@ -83,8 +83,7 @@ class Runner:
         cursor, func = self._cursor, known.func
         tape = cursor.recorder
         short = placement is _CAPTURED and cursor.is_short and not known.seeds
-        if has_computed(args, kwargs) and short:
-            short = False
+        short = short and not holds(Computed, args, kwargs)
         if short and (known.alias or cursor.node.operations[cursor.index].kind == ops.VIEWED):
             return known.raw(*args, **kwargs)  # no segment is open, and it launches nothing
         if placement is _CAPTURED and not short:

@@ -29,7 +29,8 @@ import torch
 from ...base import MisuseError, Site, Sites, identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
-from ..numbers import TrackedNumbers, has_computed, plain_operands
+from ..backends.protocol import holds, replaced
+from ..numbers import Computed, TrackedNumbers
 from ..operators import (
     REGIONS,
     Facts,
@@ -253,18 +254,18 @@ class Tracer(DispatchMode):
             elif self._nodes is not None:
                 args, kwargs = self._nodes.operands(func, args, kwargs)
         operation, tensors, tokens, placement = self._before(known, args, kwargs)
-        if placement not in _RUNS and self._numbers is not None and has_computed(args, kwargs):
+        if placement not in _RUNS and self._numbers is not None and holds(Computed, args, kwargs):
             if self._handed is not None:
                 self._handed.taken.clear()
             else:
                 self._numbers.pin_computed(*args)
-            args, kwargs = plain_operands(args, kwargs)
+            args, kwargs = replaced(Computed, "value", args, kwargs)
             operation, tensors, tokens, placement = self._before(known, args, kwargs)
         if placement is not _CAPTURED and placement in _READS:
             return self.runner.seen(self._branch, operation, func, args, kwargs)
         if mode is _FOLLOW:
             if self._numbers is not None:
-                args, kwargs = plain_operands(args, kwargs)
+                args, kwargs = replaced(Computed, "value", args, kwargs)
             out = self.runner.seen(self.follower.run, operation, func, args, kwargs, tensors)
         else:
             out = self.runner.run(operation, known, args, kwargs, placement)
@@ -427,7 +428,7 @@ class Tracer(DispatchMode):
             if apart and placement is _CAPTURED:
                 placement = Placement.ISLAND
             self.placer.note_devices(tensors)
-        if self._numbers is not None and not cursor.captures_numbers and has_computed(args, kwargs):
+        if self._numbers is not None and not cursor.captures_numbers and holds(Computed, args, kwargs):
             placement = Placement.ISLAND if placement is _CAPTURED else placement
         site = self._sites.here()
         operation = Operation.called(placement._value_, facts.name, operands, named, site)

@@ -16,7 +16,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from ...base import CompileSettings, InternalError, read_compile_settings
 from .process import CompileProcess, Outcome
@@ -24,18 +23,6 @@ from .source import CompileFailure, KernelSource
 
 _SHORTEST_S, _LONGEST_S = 0.001, 0.02
 _PATIENCE_S = 5.0
-
-
-class CompileProgress(NamedTuple):
-    """How far the compilers are.
-
-    Attributes:
-        submitted: Distinct sources so far.
-        finished: Those of them that are compiled, or have failed.
-    """
-
-    submitted: int
-    finished: int
 
 
 class Job:
@@ -110,14 +97,6 @@ class Compilers:
             return {source: self._outcomes[source] for source in sources}
         except KeyError:
             return None
-
-    @property
-    def progress(self) -> CompileProgress:
-        """How far it is."""
-        if self._program == os.getpid():
-            self._advance()
-        finished = len(self._outcomes)  # first: there are never fewer submitted
-        return CompileProgress(len(self._submitted), finished)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait, for at most so many seconds, for all that was submitted so far; whether it is done."""

@@ -28,7 +28,6 @@ from ..state import (
     ITEM,
     KIND,
     LENGTH,
-    MEMBERS,
     MISSING,
     ORDER,
     VARIABLE,
@@ -52,7 +51,6 @@ _Loop = Callable[[list[Any], list[Any]], Iterable[Any]]
 """Of containers and keys."""
 _SAID: dict[str, _Loop] = {
     LENGTH: lambda containers, _: map(len, containers),
-    MEMBERS: lambda containers, _: map(len, containers),
     ORDER: lambda containers, _: map(tuple, containers),
     DEFINED: lambda containers, keys: map(contains, containers, keys),
 }
@@ -119,8 +117,7 @@ class Said(Condition):
 
     @override
     def is_read(self, place: int, held: Held) -> bool:
-        of_length = self._kind in (LENGTH, MEMBERS)
-        return of_length and held.take_length(self._containers[place], self._said[place])
+        return self._kind == LENGTH and held.take_length(self._containers[place], self._said[place])
 
 
 class Lying(Condition):
@@ -229,7 +226,7 @@ class Kinds(Condition):
 
 
 _IN_ORDER: tuple[tuple[type[Condition], tuple[str, ...]], ...] = (
-    (Said, (LENGTH, MEMBERS, ORDER)), (Lying, (ITEM, CELL, ATTRIBUTE, VARIABLE)), (Said, (DEFINED,)),
+    (Said, (LENGTH, ORDER)), (Lying, (ITEM, CELL, ATTRIBUTE, VARIABLE)), (Said, (DEFINED,)),
     (Kinds, ("",)), (Plain, ("",)), (Contents, ("",)),
 )  # fmt: skip
 """All classes, in the order in which they are asked (members of a list after its length), and the kinds of
@@ -259,7 +256,7 @@ def _class_for(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] |
         return Plain if _plain_was(entry) else Contents
     if kind == DEFINED:
         return Said if container is dict else Contents
-    if kind == MEMBERS or (kind == LENGTH and has_plain_length(container)):
+    if kind == LENGTH and has_plain_length(container):
         return Said
     if kind in (ITEM, LENGTH, ORDER) and not is_direct(container):
         return Contents

@@ -40,7 +40,7 @@ from ..fingerprint import (
 )
 from ..objects import Content
 from ..pytorch import dict_version
-from ..state import DEFINED, LENGTH, MEMBERS, Entry
+from ..state import DEFINED, LENGTH, Entry
 from .guards import Guard
 
 _EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
@@ -217,7 +217,7 @@ class Dicts:
 
 def _says_empty(entry: Entry) -> bool:
     """Whether a slot says that a container has no member, or lacks one key and all others."""
-    says = entry.kind in (LENGTH, MEMBERS) or (entry.kind == DEFINED and not entry.container)
+    says = entry.kind == LENGTH or (entry.kind == DEFINED and not entry.container)
     return says and isinstance(entry.value, Content) and not entry.value.value
 
 

@@ -44,7 +44,7 @@ from ..pytorch import plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
 from ..recording import FIRST_TIER, Node, Recording, RecordingMemory
-from ..replay import Counting, HotPath, KeyCounts, Replayed, raised, replay, result_of
+from ..replay import Counting, HotPath, KeyCounts, Replayed, ReplayWriter, raised, replay, result_of
 from ..state import look_again
 from .answer import Answer
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_with
@@ -496,7 +496,8 @@ class Specialization:
     ) -> HotPath | None:
         """The function that answers the next calls like this one, which was replayed; None if there is none.
 
-        The arguments are those of :class:`~..replay.HotPath`.
+        The arguments are those of :class:`~..replay.ReplayWriter`; ``lock`` is the wrapper's, None if the
+        device's is enough.
         """
         path = self._generated.get(recording)
         if path is not None and path.serves(self.counts, recording):
@@ -504,10 +505,11 @@ class Specialization:
         guesses = self.choice.guesses.enabled
         if not HotPath.possible(recording, call, self.recordings, guesses=guesses):
             return None
-        path = HotPath(
-            self.counts, recording, call, self.prepare(call), self.replay, lock, counts,
-            partial(finish, self), sorts=sorts,
+        writer = ReplayWriter(
+            self.counts, recording, call, self.prepare(call), self.replay, counts, partial(finish, self),
+            sorts=sorts,
         )  # fmt: skip
+        path = HotPath(self.counts, recording, writer.write(lock))
         self._generated[recording] = path
         recording.when_released(partial(self._forget, recording))
         return path

@@ -16,7 +16,7 @@ real numbers to whole ones: they are undefined for some.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -25,55 +25,15 @@ from . import functions as fn
 from .elements import ELEMENTS, calculated_in
 from .functions import Function
 
+if TYPE_CHECKING:
+    from .writing import Calculation
+
 
 class NoKernelError(Exception):
     """An operation is not written into a kernel; the message says why."""
 
 
-class Calculation(Protocol):
-    """One operation at one position; writes its values into a body, where their places name them."""
-
-    @property
-    def operation(self) -> Operation:
-        """The operation."""
-        ...
-
-    @property
-    def result(self) -> torch.dtype:
-        """The type of its result."""
-        ...
-
-    @property
-    def on_host(self) -> bool:
-        """It is calculated by the host."""
-        ...
-
-    def operand(self, operand: Operand, dtype: torch.dtype) -> int:
-        """A tensor's element, or a number, in a type."""
-        ...
-
-    def converted(self, value: int, dtype: torch.dtype) -> int:
-        """A value, rounded to a type."""
-        ...
-
-    def calculated(self, function: Function, operands: Sequence[int], dtype: torch.dtype) -> int:
-        """What a function gives."""
-        ...
-
-    def summed(self, operand: Operand) -> int:
-        """The sum of the row to which the element belongs."""
-        ...
-
-    def share(self) -> Number:
-        """What makes a mean of that."""
-        ...
-
-    def picked(self, pieces: Sequence[Token], dimension: int) -> int:
-        """The element of the piece in which it lies, where pieces follow one another in a dimension."""
-        ...
-
-
-Rule = Callable[[Calculation], int]
+Rule = Callable[["Calculation"], int]
 """Writes an operation; returns the place of its result, in its type."""
 
 

@@ -217,7 +217,7 @@ class BodyWriter:
             rule = rule_for(each.operation)
             if rule is None:
                 raise NoKernelError("there is no rule for it")
-            found = self._known[key] = rule(_Calculation(self, each, position, within))
+            found = self._known[key] = rule(Calculation(self, each, position, within))
             self._covers.add(each.index)
         return found
 
@@ -306,8 +306,8 @@ class BodyWriter:
         return Written(body, tuple(reads), tuple(self._stores), reals, integers, frozenset(self._covers))
 
 
-class _Calculation:
-    """The calculation of one operation at one position; what a rule is given."""
+class Calculation:
+    """One operation at one position, as a rule is given it; writes its values into a body."""
 
     def __init__(
         self, writer: BodyWriter, each: Fusible, position: ElementPosition, within: tuple[Term, ...]
@@ -319,17 +319,21 @@ class _Calculation:
 
     @property
     def operation(self) -> Operation:
+        """The operation."""
         return self._each.operation
 
     @property
     def result(self) -> torch.dtype:
+        """The type of its result."""
         return self._each.result.dtype
 
     @property
     def on_host(self) -> bool:
+        """It is calculated by the host."""
         return self._writer.on_host
 
     def operand(self, operand: Operand, dtype: torch.dtype) -> int:
+        """A tensor's element, or a number, in a type."""
         if isinstance(operand, Number):
             return self._writer.number(operand, dtype)
         if not isinstance(operand, Token):
@@ -346,6 +350,7 @@ class _Calculation:
         return self._writer.element(token, position, within)
 
     def converted(self, value: int, dtype: torch.dtype) -> int:
+        """A value, rounded to a type."""
         writer = self._writer
         was = writer.type_of(value)
         if was is dtype:
@@ -357,21 +362,25 @@ class _Calculation:
         return writer.value(Converted(value, dtype))
 
     def calculated(self, function: Function, operands: Sequence[int], dtype: torch.dtype) -> int:
+        """What a function gives."""
         if not (function.cpp if self.on_host else function.triton):
             raise NoKernelError(f"{function.name} is not known on this device")
         return self._writer.value(Calculated(function, tuple(operands), dtype))
 
     def summed(self, operand: Operand) -> int:
+        """The sum of the row to which the element belongs."""
         if self._each.order is None or operand is not self.operation.operands[0]:
             raise NoKernelError("what it adds up is not known")
         return self._writer.summed(self._each, self._position, self._within)
 
     def share(self) -> Number:
+        """What makes a mean of that."""
         if self._each.order is None:
             raise NoKernelError("what it adds up is not known")
         return Number(float, float_bits(self._each.order.share))
 
     def picked(self, pieces: Sequence[Token], dimension: int) -> int:
+        """The element of the piece in which it lies, where pieces follow one another in a dimension."""
         each = self._each
         found = [digit for digit in each.digits if digit.dimension == dimension]
         if len(pieces) == 1 or not found:

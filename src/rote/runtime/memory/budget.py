@@ -160,10 +160,6 @@ class DeviceBudget:
         """Bytes of all regions of the device, and of all static inputs."""
         return self._held(None)
 
-    def bytes_of(self, account: Account) -> int:
-        """Bytes of the recordings of one account, each with its share of what it shares."""
-        return sum(self.by_recording(account).values())
-
     def by_recording(self, account: Account) -> Mapping[Holding, int]:
         """Bytes of each recording of an account: its own, and its share of what it shares with others."""
         members = self._members(None)

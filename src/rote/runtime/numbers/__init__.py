@@ -2,10 +2,9 @@
 
 from .computation import Computation, NumberSource, ReadingLines
 from .expressions import BINARY, CALLED, COMPARED, UNARY, Applied, Expression, Fixed, GivenNumber
-from .tracked import FEW, Computed, TrackedNumbers, as_cells, has_computed, is_data, plain_operands
+from .tracked import FEW, Computed, TrackedNumbers, is_data
 
 __all__ = [
     "BINARY", "CALLED", "COMPARED", "FEW", "UNARY", "Applied", "Computation", "Computed", "Expression",
-    "Fixed", "GivenNumber", "NumberSource", "ReadingLines", "TrackedNumbers", "as_cells", "has_computed",
-    "is_data", "plain_operands",
+    "Fixed", "GivenNumber", "NumberSource", "ReadingLines", "TrackedNumbers", "is_data",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...base import Lines, identity
-from ..backends.protocol import NumberCell, without_cells
+from ..backends.protocol import NumberCell
 from ..state import address_of
 from .computation import NO_LINES, READ, Computation, NumberSource, ReadingLines
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
@@ -61,36 +61,6 @@ class Computed:
 
     def __repr__(self) -> str:
         return f"{self.value!r}, which is computed"
-
-
-def has_computed(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether one of some operands is computed at each replay, or has a number in it that is."""
-    return any([_is_computed(each) for each in (*args, *kwargs.values())])
-
-
-def _is_computed(operand: Any) -> bool:
-    kind = type(operand)
-    return kind is Computed or (kind is list and any([type(each) is Computed for each in operand]))
-
-
-def as_cells(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Operands as a session takes them."""
-    return (
-        tuple([_as_cell(each) for each in args]),
-        {name: _as_cell(each) for name, each in kwargs.items()},
-    )
-
-
-def _as_cell(operand: Any) -> Any:
-    kind = type(operand)
-    if kind is list:
-        return [each.cell if type(each) is Computed else each for each in operand]
-    return operand.cell if kind is Computed else operand
-
-
-def plain_operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Operands with the numbers of this call."""
-    return without_cells(*as_cells(args, kwargs))
 
 
 class TrackedNumbers:

@@ -40,15 +40,9 @@ def own(value: Any, name: str) -> Any:
 
 
 def _slots(cls: type) -> tuple[str, ...]:
-    slots = cls.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple([_mangled(cls, name) for name in names if name not in ("__dict__", "__weakref__")])
-
-
-def _mangled(cls: type, name: str) -> str:
-    """The name of a slot's attribute; a private name gets the class's name as a prefix."""
-    private = name.startswith("__") and not name.endswith("__")
-    return f"_{cls.__name__.lstrip('_')}{name}" if private else name
+    """The attributes that a class keeps in slots; private names have the class's name as a prefix."""
+    named = list(vars(cls).items()) if "__slots__" in vars(cls) else []
+    return tuple([name for name, slot in named if type(slot) is types.MemberDescriptorType])
 
 
 _PARTS_OF_C = (

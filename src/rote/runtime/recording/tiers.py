@@ -45,13 +45,14 @@ class Removed:
 
 @dataclass(frozen=True)
 class FusedOperations:
-    """What kernels calculate of a stretch.
+    """Pointwise operations that kernels of rote's calculate, several at once, with the same bits.
 
     Attributes:
-        launches: How often a kernel is launched.
-        distinct: How many kernels there are.
+        launches: How often such a kernel is launched.
+        distinct: How many of them there are.
         operations: Operations that they calculate.
-        refused: Operations that no kernel may calculate, by kind and reason.
+        refused: How many operations no kernel may calculate, by kind and reason: what is not proved to give
+            the same bits on this device runs alone.
     """
 
     launches: int

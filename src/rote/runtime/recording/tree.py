@@ -23,16 +23,11 @@ from ..operators import is_region_named
 from ..program import (
     COUNTS_ALL,
     Counted,
-    Ending,
     GradientEffect,
     Looks,
     Operation,
-    Program,
     Reseed,
-    Stretch,
     Template,
-    Token,
-    Way,
 )
 from ..program.operations import CAPTURED, ISLAND, VIEWED
 from ..reads.trace import Noted
@@ -99,7 +94,6 @@ class Node:
         effects: Gradient slots that the call replaces, if the stretch ends it.
         effects_key: What two observations of the effects are compared by.
         arrivals: Recorded results of the branch that led here (shapes), to copy fresh ones into.
-        arrived: What those results are called: the tensors that the stretch begins with.
         steps: What replays the stretch; None while it is not recorded.
         branch: The end of a recorded stretch that does not end the call.
         captured: How it was captured, if it is recorded.
@@ -122,7 +116,6 @@ class Node:
     effects: list[GradientEffect] = field(default_factory=list[GradientEffect])
     effects_key: Any = None
     arrivals: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
-    arrived: tuple[Token, ...] = ()
     steps: list[Step] | None = None
     branch: Branch | None = None
     captured: CapturedStretch | None = None
@@ -195,21 +188,10 @@ class Node:
             edges=edges,
             template=template,
             effects_key=self.effects_key,
-            arrived=self.arrived,
             refused=set(self.refused),
             pure=self.pure,
             looks=self.looks,
         )
-
-    def program(self) -> Program:
-        """What was observed from here on, as data."""
-        return Program(self._stretch())
-
-    def _stretch(self) -> Stretch:
-        template = self.template
-        ending = Ending.of(template, self.effects_key or ()) if template is not None else None
-        ways = [Way(edge, child._stretch()) for edge, child in self.edges.items()]
-        return Stretch(tuple(self.operations), self.arrived, tuple(ways), ending)
 
     def paths(self) -> int:
         """Number of observed ways from here to an end."""

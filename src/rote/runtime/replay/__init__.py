@@ -2,4 +2,4 @@
 
 from .counts import Counting, Counts, KeyCounts
 from .general import Replayed, raised, replay, result_of
-from .generated import HotPath
+from .generated import HotPath, ReplayWriter

@@ -33,7 +33,6 @@ from ..program import OWN, REPLAYED, Result, in_bad_fork, saving_is_hooked
 from ..recording import (
     Copies,
     Recording,
-    RecordingMemory,
     Writing,
     can_be_written,
     write_parts,
@@ -48,6 +47,9 @@ General = Callable[[Recording, Call, FrameType], Result]
 Finish = Callable[[Result], Any]
 """Takes the result of a call that turned out to be more than a replay."""
 
+Answering = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+"""A function that answers calls, of positional and keyword arguments."""
+
 
 class HotPath:
     """Answers the calls of one key and one state from one recording.
@@ -55,42 +57,19 @@ class HotPath:
     Args:
         key: The counts of the key.
         recording: The recording, which has just been replayed.
-        call: That call.
-        backend: The device.
-        general: The general path of the key.
-        lock: The wrapper's lock; None if the device's is enough.
-        counts: The wrapper's counts.
-        finish: Takes the result of a call that turned out to be more than a replay.
-        sorts: The order of the keywords does not matter.
+        call: The function that :class:`ReplayWriter` has written for it.
 
     Attributes:
-        call: The function, of positional and keyword arguments. It returns NOT_MINE if the general path has
+        call: That function, of positional and keyword arguments. It returns NOT_MINE if the general path has
             to decide, and may return PLAINLY.
     """
 
     __slots__ = ("__weakref__", "_lessons", "_steps", "call")
 
-    def __init__(
-        self,
-        key: KeyCounts,
-        recording: Recording,
-        call: Call,
-        backend: Backend,
-        general: General,
-        lock: Lock | None,
-        counts: Counting,
-        finish: Finish,
-        *,
-        sorts: bool,
-    ) -> None:
-        if recording.memory is None:
-            raise InternalError("a function was to be generated for a recording without memory")
+    def __init__(self, key: KeyCounts, recording: Recording, call: Answering) -> None:
         self._steps = recording.root.steps
         self._lessons = key.lessons
-        writer = _ReplayWriter(
-            key, recording, recording.memory, call, backend, general, counts, finish, sorts=sorts
-        )
-        self.call = writer.write(lock)
+        self.call = call
         recording.when_released(self.drop)
 
     @staticmethod
@@ -124,14 +103,24 @@ def _not_mine(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return NOT_MINE
 
 
-class _ReplayWriter:
-    """Writes the function."""
+class ReplayWriter:
+    """Writes the function.
+
+    Args:
+        key: The counts of the key.
+        recording: The recording, which has just been replayed.
+        call: That call.
+        backend: The device.
+        general: The general path of the key.
+        counts: The wrapper's counts.
+        finish: Takes the result of a call that turned out to be more than a replay.
+        sorts: The order of the keywords does not matter.
+    """
 
     def __init__(
         self,
         key: KeyCounts,
         recording: Recording,
-        memory: RecordingMemory,
         call: Call,
         backend: Backend,
         general: General,
@@ -140,6 +129,9 @@ class _ReplayWriter:
         *,
         sorts: bool,
     ) -> None:
+        memory = recording.memory
+        if memory is None:
+            raise InternalError("a function was to be generated for a recording without memory")
         self._key = key
         self._recording = recording
         self._general = general
@@ -155,7 +147,8 @@ class _ReplayWriter:
         self._copies: Copies | None = None
         self._stands = memory.stands if memory.stands.by_number else None
 
-    def write(self, lock: Lock | None) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    def write(self, lock: Lock | None) -> Answering:
+        """The function; ``lock`` is the wrapper's, None if the device's is enough."""
         source, constant = self._source, self._source.constant
         # Before the trace could see how arguments are looked at, and before CUDA is asked anything.
         source.refuse(f"{constant(tracing.get)}()")

@@ -16,7 +16,7 @@ KIND, SUBCLASS, REFERENT, NUMBERS, HELD = "kind", "subclass", "referent", "numbe
 CACHED, RESULT, ASKED, SAID = "cached", "result", "asked", "said"
 FOLLOWED = "followed"
 """Kind for a group of slots whose objects keep being replaced (:mod:`..conditions.paths`)."""
-NUMBERED = frozenset({DEFINED, LENGTH, MEMBERS})
+NUMBERED = frozenset({DEFINED, LENGTH})
 """Kinds of slots whose value is always a number of one type."""
 LOOKED = "looked"
 """Key of the numbers of an array that Python code has read: those are always compared."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 Address = tuple[str, int, Any]
@@ -110,11 +109,6 @@ class Reads:
 
     def __len__(self) -> int:
         return len(self.slots)
-
-    @cached_property
-    def keys(self) -> set[tuple[int, Any]]:
-        """Identities of containers with the keys that were read, whatever the kind of slot."""
-        return {(identity, key) for _, identity, key in self.slots}
 
     def joined(self, other: Reads | None) -> Reads:
         """The union of two sets of reads; the reads here win."""

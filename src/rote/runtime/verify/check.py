@@ -15,10 +15,11 @@ from ..arguments import (
     Bound,
     Call,
     GivenTarget,
-    HeldSlot,
     Marking,
+    SlotsBefore,
     Tag,
     Target,
+    all_in,
     explain_ambient,
     flatten,
     read_ambient,
@@ -68,7 +69,7 @@ class Check:
         self._surface = Surface(recording, call, backend)
         self._before = self._surface.first()
         self._growing = [target.container for target in recording.binds if target.kind == APPENDED]
-        self._held = HeldSlot([*call.branches(), *self._growing])
+        self._held = SlotsBefore(all_in([*call.branches(), *self._growing]))
 
     def compare(self, replayed: Any, site: Site) -> None:
         """Run the callable plainly and compare; afterwards the state is that of one call.
@@ -78,7 +79,7 @@ class Check:
             MemoryError: There is no memory for the comparison (or PyTorch's own error of that kind).
         """
         surface, before = self._surface, self._before
-        grown = HeldSlot(self._growing)
+        grown = SlotsBefore(all_in(self._growing))
         bounds = [Bound(replayed, targets, self._parts(targets, replayed)) for targets in self._bound()]
         left = [self._with(replayed, bound.targets, bound.parts) for bound in bounds]
         kept, chosen = [surface.keep(each) for each in left], 0
@@ -86,7 +87,7 @@ class Check:
         surface.complete(before, after)
         try:
             surface.write(before)
-            self._held.refill()
+            self._held.put_back()
             counted = self._count()
             plain, error = self._run_plainly()
             now = surface.read(contents=False)
@@ -99,13 +100,13 @@ class Check:
                 found = self._mismatches(left[chosen], plain, kept[chosen], after, now, counted)
         except OUT_OF_MEMORY:  # a check needs twice the memory; the replay stands
             surface.write(after)
-            grown.refill()
+            grown.put_back()
             raise
         if not found:
             surface.write(after)  # the same within the tolerance
             if bounds[chosen].targets:
                 bounds[chosen].put(self._call.branches())
-            grown.refill()
+            grown.put_back()
             self._backend.leave_call()
             return
         self._fail(found, returned(plain), error, counted, site)

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 
 from ...operators import PLAIN_VALUES
-from ..protocol import NumberCell, ResultSizeError, has_cells
+from ..protocol import NumberCell, ResultSizeError, holds
 from .program import ReplayStep, Store
 from .tape import Entry, LaunchEntry, Product, TapePlace
 from .torch_private import Call
@@ -36,7 +36,7 @@ def lower(entry: Entry, tensor: Bound) -> ReplayStep:
         call, kwargs, stores = operation.writer, {**kwargs, "out": tensor(products[0].place)}, ()
     if not operation.facts.own and stores:
         call = _checked(operation.facts.name, call, stores)
-    if has_cells(args, kwargs):
+    if holds(NumberCell, args, kwargs):
         return ReplayStep(_with_numbers(call, args, kwargs), (), {}, stores)
     return ReplayStep(call, args, kwargs, stores)
 

@@ -28,11 +28,12 @@ from ..protocol import (
     OWNING,
     Aliases,
     LoadedKernel,
+    NumberCell,
     check_apart,
     first_line,
-    has_cells,
+    holds,
     is_shortage,
-    without_cells,
+    replaced,
 )
 from .kernels import HostKernel
 from .lowering import lower
@@ -108,10 +109,10 @@ class HostSession:
         # No mode and no subclass would see or change a look at these tensors.
         bare = not (self._functions() or self._dispatches()) and _PLAIN.issuperset(map(type, operands))
         noted, options = args, kwargs
-        if has_cells(args, kwargs):
+        if holds(NumberCell, args, kwargs):
             if operation.composite is not None:
                 raise InternalError(f"{func.name()} is taken apart, and has a number that changes")
-            args, kwargs = without_cells(args, kwargs)
+            args, kwargs = replaced(NumberCell, "value", args, kwargs)
         check_call(operation, func, args, kwargs)
         given = look_at(func, operands) if bare else _unseen(look_at, func, operands)
         if operation.composite is not None:

@@ -15,7 +15,7 @@ from .base import (
     unwaited,
 )
 from .kernels import ALIGNMENT, LoadedKernel, check_apart, check_kernel, check_launch
-from .numbers import NumberCell, has_cells, without_cells
+from .numbers import NumberCell, holds, replaced
 from .shortage import first_line, is_shortage
 from .timing import Timing
 from .torch_private import raw_call

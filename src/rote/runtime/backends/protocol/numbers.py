@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -30,26 +30,22 @@ class NumberCell:
         return f"{self.value!r}, for now"
 
 
-def has_cells(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether an operand is a number that each replay has anew."""
-    return any([_is_cell(each) for each in (*args, *kwargs.values())])
+def holds(kind: type, args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether an operand, or a member of a list among the operands, is of a kind."""
+    return any([
+        type(each) is kind or (type(each) is list and any([type(part) is kind for part in each]))
+        for each in (*args, *kwargs.values())
+    ])  # fmt: skip
 
 
-def without_cells(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The operands as they are now."""
-    return (
-        tuple([_without(each) for each in args]),
-        {name: _without(each) for name, each in kwargs.items()},
-    )
+def replaced(
+    kind: type, name: str, args: Iterable[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands with an attribute of each that is of a kind in its place, in lists as well."""
 
+    def other(operand: Any) -> Any:
+        if type(operand) is list:
+            return [getattr(each, name) if type(each) is kind else each for each in operand]
+        return getattr(operand, name) if type(operand) is kind else operand
 
-def _is_cell(operand: Any) -> bool:
-    kind = type(operand)
-    return kind is NumberCell or (kind is list and any([type(each) is NumberCell for each in operand]))
-
-
-def _without(operand: Any) -> Any:
-    kind = type(operand)
-    if kind is list:
-        return [each.value if type(each) is NumberCell else each for each in operand]
-    return operand.value if kind is NumberCell else operand
+    return tuple([other(each) for each in args]), {key: other(each) for key, each in kwargs.items()}

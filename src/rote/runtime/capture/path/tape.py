@@ -19,8 +19,8 @@ import torch
 
 from ....base import CaptureError, MemoryShortageError
 from ....hazards import rules
-from ...backends.protocol import Aliases, Backend, Session, raw_call, without_cells
-from ...numbers import as_cells, has_computed
+from ...backends.protocol import Aliases, Backend, NumberCell, Session, holds, raw_call, replaced
+from ...numbers import Computed
 from ...operators import tensors_of
 from ...program import Operation, results_of
 from ...pytorch import plain_functions
@@ -93,8 +93,8 @@ class SegmentTape:
         """Put one operation into the open segment, opening one if there is none."""
         if not self.is_open:
             self._begin(place)
-        if has_computed(args, kwargs):
-            args, kwargs = as_cells(args, kwargs)
+        if holds(Computed, args, kwargs):
+            args, kwargs = replaced(Computed, "cell", args, kwargs)
         out = self.session.run(func, args, kwargs)
         now = KernelModes.now(tensors_of(args, kwargs))
         if now != self._now:
@@ -167,8 +167,8 @@ class SegmentTape:
             self.close(place)
         kwargs = {**kwargs, "non_blocking": False} if kwargs.get("non_blocking") else kwargs
         func, operands = raw_call(func), tensors_of(args, kwargs)
-        if has_computed(args, kwargs):
-            args, kwargs = as_cells(args, kwargs)
+        if holds(Computed, args, kwargs):
+            args, kwargs = replaced(Computed, "cell", args, kwargs)
             func = partial(_with_numbers, func)
         with self.session.aside() if self.is_open else nullcontext():
             out = func(*args, **kwargs)
@@ -238,7 +238,7 @@ class SegmentTape:
 
 def _with_numbers(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function with the numbers that lie in cells now."""
-    args, kwargs = without_cells(args, kwargs)
+    args, kwargs = replaced(NumberCell, "value", args, kwargs)
     return func(*args, **kwargs)
 
 
