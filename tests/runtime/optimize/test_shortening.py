@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.runtime.program.observed import observe
+from tests.runtime.program.observed import Subject, observe
 from torch import Tensor
 
 from rote.runtime.optimize import RULES, Effects, LeftAloneError, ShortStretch, shorten
@@ -26,11 +26,14 @@ def captured(operations: list[Operation]) -> list[int]:
 
 def short(function: Callable[..., Any], *args: Tensor, cut: int | None = None) -> ShortStretch:
     """A call shortened, in one segment or in two; its results are read by others."""
-    operations, results = observe(function, *(args or (X.clone(),)))
+    observed = observe(Subject(function, args or (X.clone(),), (W,)))
+    operations = observed.program.operations()
+    ending = observed.program.ending()
+    assert ending is not None
     indices = captured(operations)
     segments = [indices] if cut is None else [indices[:cut], indices[cut:]]
     effects = Effects.of(operations, segments, ())
-    public = [token.origin for token in results if token.origin[0] == NEW]
+    public = [token.origin for token in ending.tokens if token.origin[0] == NEW]
     return shorten(effects, dict.fromkeys(indices, KernelModes.now()), public)
 
 
@@ -193,7 +196,8 @@ def test_memory_that_nothing_known_has_written():
     def unwritten(x: Tensor) -> Tensor:
         return torch.empty_like(x).sin()
 
-    operations = observe(lambda x: torch.empty_like(x).fill_(0.0).sin(), X).operations
+    root = observe(Subject(lambda x: torch.empty_like(x).fill_(0.0).sin(), (X,)))
+    operations = root.program.operations()
     without = [each for each in operations if "fill_" not in each.name]
     with pytest.raises(LeftAloneError, match="reads memory that no operation has written"):
         Effects.of(without, [captured(without)], ())
@@ -201,7 +205,7 @@ def test_memory_that_nothing_known_has_written():
 
 
 def test_an_operation_in_no_segment():
-    operations = observe(lambda x: x.sin() + 1, X).operations
+    operations = observe(Subject(lambda x: x.sin() + 1, (X,))).program.operations()
     with pytest.raises(LeftAloneError, match=r"add .* is in no segment"):
         Effects.of(operations, [[0]], ())
     Effects.of(operations, [[0]], (1,))

@@ -15,7 +15,9 @@ from .generators import (
     unknown_states,
 )
 from .gradients import UNNAMED, GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
+from .graph import GivenNode, to_fx
 from .log import BackwardLog, Tally
+from .of_graph import of_fx
 from .operations import (
     ArrayMemory,
     HostBytes,
@@ -53,6 +55,7 @@ from .placement import (
     shared_groups,
     sharing_reasons,
 )
+from .program import Ending, Program, Stretch, Way
 from .result import EAGER, PLAINLY, RECORDED, REPLAYED, Result
 from .storages import (
     EXTERNAL,

@@ -23,11 +23,16 @@ from ..operators import is_region_named
 from ..program import (
     COUNTS_ALL,
     Counted,
+    Ending,
     GradientEffect,
     Looks,
     Operation,
+    Program,
     Reseed,
+    Stretch,
     Template,
+    Token,
+    Way,
 )
 from ..program.operations import CAPTURED, ISLAND, VIEWED
 from ..reads.trace import Noted
@@ -192,6 +197,16 @@ class Node:
             pure=self.pure,
             looks=self.looks,
         )
+
+    def program(self) -> Program:
+        """What was observed from here on, as data."""
+        return Program(self._stretch())
+
+    def _stretch(self) -> Stretch:
+        template = self.template
+        ending = Ending.of(template, self.effects_key or ()) if template is not None else None
+        ways = [Way(edge, child._stretch()) for edge, child in self.edges.items()]
+        return Stretch(tuple(self.operations), self.arrived, tuple(ways), ending)
 
     def paths(self) -> int:
         """Number of observed ways from here to an end."""
