@@ -99,6 +99,7 @@ class Node:
         effects: Gradient slots that the call replaces, if the stretch ends it.
         effects_key: What two observations of the effects are compared by.
         arrivals: Recorded results of the branch that led here (shapes), to copy fresh ones into.
+        arrived: What those results are called: the tensors that the stretch begins with.
         steps: What replays the stretch; None while it is not recorded.
         branch: The end of a recorded stretch that does not end the call.
         captured: How it was captured, if it is recorded.
@@ -121,6 +122,7 @@ class Node:
     effects: list[GradientEffect] = field(default_factory=list[GradientEffect])
     effects_key: Any = None
     arrivals: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    arrived: tuple[Token, ...] = ()
     steps: list[Step] | None = None
     branch: Branch | None = None
     captured: CapturedStretch | None = None
@@ -193,6 +195,7 @@ class Node:
             edges=edges,
             template=template,
             effects_key=self.effects_key,
+            arrived=self.arrived,
             refused=set(self.refused),
             pure=self.pure,
             looks=self.looks,

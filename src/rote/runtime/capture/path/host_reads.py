@@ -12,7 +12,7 @@ from ....base import Lines, running_lines
 from ....hazards import rules
 from ....hazards.rules import Rule
 from ...numbers import TrackedNumbers
-from ...program import NUMBER, Generators, Operation, edge_of, result_along, value_of
+from ...program import NUMBER, Generators, Operation, Token, edge_of, result_along, value_of
 from .cursor import Cursor, Mode
 from .follower import Follower
 
@@ -73,7 +73,7 @@ class HostReads:
             cursor.node.complete = True
         cursor.enter(value)
         node = cursor.node
-        self._note_results(parts, operation)
+        node.arrived = self._arrived(parts, operation)
         if not recording:
             cursor.mode = Mode.OBSERVE
             return out
@@ -103,7 +103,8 @@ class HostReads:
         value = path.pop(0)
         cursor.enter(value)
         tensors = list(cursor.node.arrivals)
-        self._note_results(tensors, operation)
+        for tensor in tensors:
+            cursor.storages.result(tensor, operation.name, operation.site)
         if value[0] == NUMBER and self._numbers is not None:
             out = self._numbers.read_again(operation.name, running_lines(), value[1])
         else:
@@ -120,14 +121,14 @@ class HostReads:
             self.lines[running_lines()] = None
         value, parts = edge_of(out, shaped)
         self._cursor.enter(value)
-        self._note_results(parts, operation)
+        self._cursor.node.arrived = self._arrived(parts, operation)
         self._cursor.go_on([tensor.detach() for tensor in parts] if shaped else None)
         return out
 
-    def _note_results(self, parts: list[torch.Tensor], operation: Operation) -> None:
-        """A read has given tensors: the call has made them."""
-        for tensor in parts:
-            self._cursor.storages.result(tensor, operation.name, operation.site)
+    def _arrived(self, parts: list[torch.Tensor], operation: Operation) -> tuple[Token, ...]:
+        """The tokens of the tensors that a read has given."""
+        result = self._cursor.storages.result
+        return tuple([result(tensor, operation.name, operation.site) for tensor in parts])
 
 
 def _edge_again(
