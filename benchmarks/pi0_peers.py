@@ -1,8 +1,8 @@
-"""Peers of the PI0 case, one per process: ``python -m benchmarks.pi0_peers compile|raw|backend|graph``.
+"""Peers of the PI0 case, one per process: ``python -m benchmarks.pi0_peers compile|raw|backend|graph|near``.
 
 ``compile`` is torch.compile(mode="reduce-overhead"); ``raw`` puts torch.cuda.graph around the policy, which
 transformers 5.17 defeats with a boolean-mask index and constants built on the host (5.23 does not).
-``backend`` is torch.compile(backend="rote"), and ``graph`` is rote.graph, with all that its exact tier finds.
+``backend`` is torch.compile(backend="rote"), and ``graph`` and ``near`` are rote.graph, with all that its tier finds.
 Each is timed against eager in turns, on two cameras.
 """
 
@@ -12,7 +12,8 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -72,9 +73,11 @@ def by_backend(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Call
     return act
 
 
-def by_graph(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callable[..., Tensor]:
+def by_graph(
+    sample: Callable[..., Tensor], inputs: dict[str, Tensor], numerics: Literal["exact", "near"] = "exact"
+) -> Callable[..., Tensor]:
     """Recorded by rote, without a compiler in front of it."""
-    act = rote.graph(sample, keep=True)
+    act = rote.graph(sample, keep=True, numerics=numerics)
     for _ in range(MOST_CALLS):
         act(**inputs)
         if act.wait_until_optimized(timeout_s=OPTIMIZED_S):
@@ -82,7 +85,13 @@ def by_graph(sample: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callab
     return act
 
 
-WAYS = {"compile": compiled, "raw": captured, "backend": by_backend, "graph": by_graph}
+WAYS = {
+    "compile": compiled,
+    "raw": captured,
+    "backend": by_backend,
+    "graph": by_graph,
+    "near": partial(by_graph, numerics="near"),
+}
 
 
 @torch.no_grad()

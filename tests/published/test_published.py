@@ -27,7 +27,6 @@ REMEDY = {remedy.name: remedy for remedy in REMEDIES}
 BUFFERS = {"scale in a buffer, `copy_`", "buffer, warm-up, and results cloned"}
 
 NOT_REPLAYED = {
-    "quantile in each call, kept on self",
     "numpy in forward",
     "counter of calls, by the layer's name",
 }

@@ -106,7 +106,7 @@ class Keys:
             if entry.computes:
                 for leaf in changed_numbers(entry.key, call):
                     met.setdefault(leaf, set()).add(entry.key.tokens[leaf])
-        changed = [leaf for leaf, values in met.items() if len(values) >= FEW[call.key.tokens[leaf][0]]]
+        changed = [leaf for leaf, values in met.items() if len(values) >= FEW]
         return self._openings.vary(call.spec, changed)
 
     def fixes(self, call: Call, entry: Specialization) -> bool:

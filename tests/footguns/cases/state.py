@@ -74,7 +74,7 @@ def attribute_rebound_for_some_batches(wrap: Wrap, device: torch.device) -> Item
         yield g(full(i + 1, device)), m.seen, m.top
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def moving_average_rebound_at_every_call(wrap: Wrap, device: torch.device) -> Items:
     """A moving average is a new tensor after every call, and read after every call."""
 
@@ -536,7 +536,7 @@ def weights_tied_and_untied(wrap: Wrap, device: torch.device) -> Items:
         yield g(ramp(i, device)), a.weight, b.weight
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def buffers_swapped_inside(wrap: Wrap, device: torch.device) -> Items:
     """Two buffers change places at every call."""
     o = types.SimpleNamespace(a=torch.zeros(4, device=device), b=torch.ones(4, device=device))
@@ -762,7 +762,7 @@ def numbers_in_an_array(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i, device))
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def mask_replaced_at_every_call(wrap: Wrap, device: torch.device) -> Items:
     """The caller puts a new tensor into an attribute before every call."""
     o = types.SimpleNamespace(mask=torch.ones(4, device=device))

@@ -319,6 +319,7 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "packed": lambda name: [*composites._with("packed")],
     "values": lambda name: [*composites._with("values")],
     "product": lambda name: [*composites._with("product")],
+    "divides": lambda name: [*composites._with("divides")],
     "hidden": lambda name: place(facts_of(overload(name)), [X], {}, True),
     "writes": batch_norm,
     "overwrites": is_read,

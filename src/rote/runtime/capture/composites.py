@@ -8,7 +8,11 @@ as host data are. Their choice depends on one of two things:
   sequence stays eager: nearly every batch has other lengths, each a path of its own.
 - **An active mode.** Some operations calculate in another way in a mode, with other last bits, to be safe
   with unknown classes of tensors. Singular values and eigenvalues come with vectors; a product of batches,
-  one of length one, is folded into a product of matrices. Here they run as outside of a mode.
+  one of length one, is folded into a product of matrices; the gradient of a product multiplies the other
+  factors, where it is divided by each outside of a mode. Here they run as outside of a mode.
+
+The gradient of a product is divided by a hook behind the node of its backward. The hook holds neither the
+node nor the result: the three would be a cycle that no collector finds.
 
 They were found by running every operation that PyTorch describes for its own tests, plain and graphed. The
 same operations called from C++ or from a scripted function are not seen.
@@ -17,6 +21,7 @@ same operations called from C++ or from a scripted function are not seen.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -41,8 +46,10 @@ def _with(fact: str) -> dict[Any, str]:
     return {function: value for name, value in rows_with(fact) for function in _functions(name)}
 
 
-_SPLITS, _PACKED, _VALUES, _PRODUCTS = map(_with, ("splits", "packed", "values", "product"))
-COMPOSITES = frozenset((*_SPLITS, *_PACKED, *_VALUES, *_PRODUCTS))
+_SPLITS, _PACKED, _VALUES, _PRODUCTS, _DIVIDED = map(
+    _with, ("splits", "packed", "values", "product", "divides")
+)
+COMPOSITES = frozenset((*_SPLITS, *_PACKED, *_VALUES, *_PRODUCTS, *_DIVIDED))
 """The functions that :func:`call_composite` is for."""
 
 
@@ -58,6 +65,8 @@ def call_composite(
         return func(*_of_one_length(args), **kwargs)
     if func in _SPLITS:
         return _split(read, func, args, kwargs)
+    if func in _DIVIDED:
+        return _divided(func(*args, **kwargs))
     if func in _VALUES:
         with tracer.without_vectors():
             return func(*args, **kwargs)
@@ -91,3 +100,66 @@ def _of_one_length(args: tuple[Any, ...]) -> tuple[Any, ...]:
         tensor.expand(length, -1, -1) if tensor.shape[0] == 1 and not tensor.requires_grad else tensor
         for tensor in args
     )
+
+
+# ---------------------------------------------------------------------- gradients of products
+
+
+_OF_ALL, _OF_ONE_DIMENSION, _CUMULATED = "ProdBackward0", "ProdBackward1", "CumprodBackward0"
+_Gradients = tuple[torch.Tensor | None, ...]
+
+
+def _divided(result: torch.Tensor) -> torch.Tensor:
+    """A product, whose backward divides as outside of a mode."""
+    node: Any = result.grad_fn
+    name = node.name() if node is not None else ""
+    if name in (_OF_ALL, _OF_ONE_DIMENSION, _CUMULATED):
+        factors = node._saved_self.detach()
+        dim = 0 if name == _OF_ALL else _signed(node._saved_dim) % max(factors.dim(), 1)
+        keeps = name != _OF_ONE_DIMENSION or node._saved_keepdim
+        if factors.dim() and factors.numel() > 1:
+            node.register_hook(_Division(name, factors, result.detach(), dim, keeps))
+    return result
+
+
+@dataclass(frozen=True)
+class _Division:
+    """A hook behind the backward of a product.
+
+    Attributes:
+        name: Of the node.
+        factors: What was multiplied.
+        result: The product.
+        dim: The dimension that was multiplied over.
+        keeps: The product has that dimension, too.
+    """
+
+    name: str
+    factors: torch.Tensor
+    result: torch.Tensor
+    dim: int
+    keeps: bool
+
+    def __call__(self, made: _Gradients, given: _Gradients) -> _Gradients | None:
+        """The gradients that the node gives on; None for those that it has made."""
+        if torch.is_grad_enabled() or made[0] is None or given[0] is None:
+            return None
+        if self.name == _CUMULATED and self.factors.shape[self.dim] == 1:
+            return None
+        if bool((self.factors == 0).any()):
+            return None
+        return (self._gradient(given[0].to(self.factors.dtype)), *made[1:])
+
+    def _gradient(self, given: torch.Tensor) -> torch.Tensor:
+        if self.name == _CUMULATED:
+            weighted = self.result.conj() * given
+            return weighted.flip(self.dim).cumsum(self.dim).flip(self.dim).div(self.factors.conj())
+        result = self.result
+        if not self.keeps:
+            given, result = given.unsqueeze(self.dim), result.unsqueeze(self.dim)
+        return given * (result / self.factors).conj()
+
+
+def _signed(number: int) -> int:
+    """A dimension, which a node shows without its sign."""
+    return number - (1 << 64) if number >= 1 << 63 else number

@@ -46,7 +46,7 @@ class ChangingNumbers:
                 continue
             met = self._values.setdefault(address, set())
             met.update(map(Fixed.of, values))
-            if len(met) > min([FEW[each.kind] for each in met]):
+            if len(met) > FEW:
                 self.add([address])
 
     def leave(self, slots: Iterable[Address]) -> None:

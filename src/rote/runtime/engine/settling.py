@@ -166,7 +166,7 @@ class Settling:
         changing.leave([each.address for each in self._noted.effects if each.number])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
         unseen = self._observed.unseen
-        often = unseen is not None and (unseen.known >= FEW[int] or self._plan.numbers is not None)
+        often = unseen is not None and (unseen.known >= FEW or self._plan.numbers is not None)
         if counted or often:  # of a recording that computes numbers no way is learned
             changing.read(self._observed.lines)
 

@@ -17,7 +17,7 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,11 +29,8 @@ from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNu
 from .fresh import fresh
 from .parts import is_data, parts_of
 
-FEW: Mapping[type, int] = {int: 3, float: 2}
-"""Values of a number that have recordings of their own; with one more it changes from call to call.
-
-Integers choose among a few ways. A float that has changed twice, a rate or a weight, goes on changing.
-"""
+FEW = 3
+"""Values of a number that have recordings of their own; with one more it changes from call to call."""
 _NAN = "a number is NaN"
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
