@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -111,8 +111,9 @@ _Gradients = tuple[torch.Tensor | None, ...]
 
 def _divided(result: torch.Tensor) -> torch.Tensor:
     """A product, whose backward divides as outside of a mode."""
-    node: Any = result.grad_fn
-    name = node.name() if node is not None else ""
+    if result.grad_fn is None:
+        return result
+    node, name = cast(Any, result.grad_fn), result.grad_fn.name()
     if name in (_OF_ALL, _OF_ONE_DIMENSION, _CUMULATED):
         factors = node._saved_self.detach()
         dim = 0 if name == _OF_ALL else _signed(node._saved_dim) % max(factors.dim(), 1)
