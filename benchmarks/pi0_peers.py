@@ -2,8 +2,8 @@
 
 ``compile`` is torch.compile(mode="reduce-overhead"); ``raw`` puts torch.cuda.graph around the policy, which
 transformers 5.17 defeats with a boolean-mask index and constants built on the host (5.23 does not).
-``backend`` is torch.compile(backend="rote"); ``graph`` and ``near`` are rote.graph, with all that its tier finds.
-Each is timed against eager in turns, on two cameras.
+``backend`` is torch.compile(backend="rote"); ``graph`` and ``near`` are rote.graph with all that a tier
+finds. Each is timed against eager in turns, on two cameras.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ def _device(document: dict[str, Any]) -> str:
     versions = document["versions"]
     dates = sorted({row["finished"][:10] for row in rows.values()})
     stand = f"torch {versions['torch']}, Python {versions['python']}; run on {' and '.join(dates)}.\n"
-    return "\n".join([title, stand, _sums(rows, compared), _why(compared), _table(rows)])
+    note = [document["note"] + "\n"] if "note" in document else []
+    return "\n".join([title, stand, *note, _sums(rows, compared), _why(compared), _table(rows)])
 
 
 def _sums(rows: dict[str, dict[str, Any]], compared: list[dict[str, Any]]) -> str:

@@ -222,6 +222,9 @@ def compare(plain: Way, ours: Way, calls: int, end: float) -> dict[str, Any]:
                 "outcome": "compared",
                 "equal": False,
                 "difference": difference or failed,
+                "calls": len(mine),
+                **times(theirs, mine),
+                **found.counts.since(early),
             }
         difference = difference or different(found.items, expected.items, len(mine))
         theirs += expected.seconds

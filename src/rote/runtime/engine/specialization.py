@@ -214,10 +214,13 @@ class Specialization:
         except BaseException as error:  # what was written before stays written, as in eager
             inputs.copy_back(call.leaves)
             recording.give_generators(call)
-            if isinstance(error, ResultSizeError):  # a recording by sizes comes in its place
-                self.executed.shaped.add(error.operator)
-                self.choice.drop(recording)
-            return Answer(PLAINLY, EAGER, [raised(recording, backend, error, user_site(caller))])
+            try:
+                why = raised(recording, backend, error, user_site(caller))
+            finally:
+                if isinstance(error, ResultSizeError):  # a recording by sizes comes in its place
+                    self.executed.shaped.add(error.operator)
+                    self.choice.drop(recording)
+            return Answer(PLAINLY, EAGER, [why])
         if done.template is None:
             return self._go_on(recording, memory, call, done, user_site(caller))
         recording.give_generators(call)
