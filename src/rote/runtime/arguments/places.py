@@ -118,20 +118,29 @@ def _first_tensor(value: Any) -> torch.Tensor | None:
     found, left, count = None, [value], 0
     while left:
         each = left.pop()
-        kind, count = type(each), count + 1
+        kind = type(each)
+        if kind in _PLAIN:
+            continue
         if kind is torch.Tensor and each.layout is torch.strided and not each.is_nested:
             found = each
-        elif kind is list or issubclass(kind, tuple):
-            left.extend(tuple.__iter__(each) if kind is not list else each)
-        elif kind is dict:
-            left.extend([*each.keys(), *each.values()])
-        elif dataclasses.is_dataclass(kind) and not issubclass(kind, dict):
-            left.extend((table_of(each) or {}).values())
-        elif kind not in _PLAIN:
+            continue
+        members = _members_of(each, kind)
+        count += len(members or ())
+        if members is None or count > _LEAVES:
             return None
-        if count + len(left) > _LEAVES:
-            return None
+        left.extend(members.values() if isinstance(members, dict) else members)
     return found
+
+
+def _members_of(value: Any, kind: type) -> list[Any] | tuple[Any, ...] | dict[Any, Any] | None:
+    """What is in a container or in an instance of a dataclass; None for anything else."""
+    if kind is list or kind is tuple:
+        return value
+    if kind is dict:
+        return value if len(value) <= _LEAVES and all([type(key) in _PLAIN for key in value]) else None
+    if issubclass(kind, tuple):
+        return tuple.__getitem__(value, slice(None))  # a class may have other ways to iterate
+    return table_of(value) if dataclasses.is_dataclass(kind) and not issubclass(kind, dict) else None
 
 
 class Places:

@@ -114,6 +114,8 @@ from .noted import Effect, Noted, Output, Setting, UnseenCode
 
 _SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
 """Kinds of slots that one value lies in."""
+_HOLDING = frozenset({TENSOR, CONTAINER})
+"""What may be a tensor, or hold some."""
 _DEPTH = 6
 """Containers in containers through which a slot is found again."""
 _COMPARED_BYTES = 1 << 24
@@ -446,7 +448,8 @@ class Trace:
             return
         if self._takes(kind, container, key, value, whose, suffix):
             return
-        if kind in _SLOTS and self.given.finds(address, value):
+        holds = kind in _SLOTS and self.kinds[type(value)] in _HOLDING
+        if holds and self.given.finds(address, value):
             self._replaced.append((kind, container, key, owner, suffix))
         value = stood_for(value)
         known_by = where if owner is None else identity(owner)
