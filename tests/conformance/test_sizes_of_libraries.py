@@ -15,8 +15,10 @@ def _library():
     library.define("keep(Tensor x) -> Tensor")
     library.define("pair(Tensor x) -> (Tensor, Tensor)")
     library.define("all(Tensor x) -> Tensor[]")
+    library.define("spread(Tensor x) -> Tensor")
     for key in ("CPU", "CUDA"):
         library.impl("keep", counted, key)
+        library.impl("spread", lambda x: x.sum().expand(len(counted(x))), key)
         library.impl("pair", lambda x: (x * 2, counted(x)), key)
         library.impl("all", lambda x: [x + 1, torch.ones_like(counted(x))[None]], key)
     yield
@@ -41,11 +43,16 @@ def several(x):
     return first * ones.sum(), ones + 1
 
 
+def spread(x):
+    """Elements of one result lie at one place."""
+    return torch.ops.rote_sizes.spread(x) * 2
+
+
 def flat(value):
     return value if isinstance(value, tuple) else (value,)
 
 
-@pytest.mark.parametrize("program", [keep, pair, several])
+@pytest.mark.parametrize("program", [keep, pair, several, spread])
 @pytest.mark.parametrize("size", [1, 3])
 def test_results_have_the_size_of_the_plain_call(device, program, size):
     """A copy into what was recorded would be refused, or would fill it up from one element."""

@@ -26,8 +26,10 @@ from ..state import ATTRIBUTE, CELL, ITEM, Address, lying_in
 
 MOST = 64
 """Slots of which one wrapper takes what lies in them for arguments."""
-FEW = 2
+IN_TURN = 2
 """Tensors in one slot that have recordings of their own; with one more it is carried."""
+_MOST_MET = 1 << 14
+"""Slots of which it is known what lay in them; objects that are new in each call have others each time."""
 _LEAVES = 64
 """Members of a container that is carried."""
 _NUMBERS = frozenset({int, float})
@@ -83,7 +85,7 @@ def place_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> Stat
     whose = container if owner is None else owner
     if kind == CELL and type(container) is CellType:
         return StatePlace(kind, lambda: container, key, name)
-    if kind == ITEM and _is_namespace(container):
+    if kind == ITEM and owner is None and _is_namespace(container):
         return StatePlace(kind, lambda: container, key, name)
     if isinstance(whose, type) or not type(whose).__weakrefoffset__:
         return None
@@ -191,10 +193,12 @@ class CarriedSlots:
         # A list that is the same may hold other tensors; of a tuple nobody cares which one it is.
         mutable = type(value) in (list, dict)
         known = id(value) if mutable else weakref.ref(tensor)
+        if len(self._met) >= _MOST_MET:
+            self._met.clear()
         met = self._met.setdefault(address, [])
         if known not in met if mutable else not any([_refers(each, tensor) for each in met]):
             met.append(known)
-        return len(met) > FEW
+        return len(met) > IN_TURN
 
     def carry(self, place: StatePlace) -> None:
         """The slot is carried from the next call on."""

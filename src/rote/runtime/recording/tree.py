@@ -61,7 +61,7 @@ class Island:
         """Run the operation and copy its results into the recorded ones."""
         for recorded, fresh in zip(self.results, self.call(), strict=True):
             if recorded is not None:
-                ResultSizeError.check(self.operation, recorded, fresh)
+                ResultSizeError.check(self.operation, recorded.shape, fresh)
                 refill(recorded, fresh)
 
 

@@ -6,7 +6,7 @@ of its results is copied; one that writes in place has none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -35,23 +35,23 @@ def lower(entry: Entry, tensor: Bound) -> ReplayStep:
     if operation.writer is not None and products[0].place.form.plain:
         call, kwargs, stores = operation.writer, {**kwargs, "out": tensor(products[0].place)}, ()
     if not operation.facts.own and stores:
-        call = _checked(operation.facts.name, call, stores)
+        call = _checked(operation.facts.name, call, products)
     if holds(NumberCell, args, kwargs):
         return ReplayStep(_with_numbers(call, args, kwargs), (), {}, stores)
     return ReplayStep(call, args, kwargs, stores)
 
 
-def _checked(name: str, call: Call, stores: tuple[Store, ...]) -> Call:
+def _checked(name: str, call: Call, products: Sequence[Product]) -> Call:
     """A call of a library's operator: that its result has the recorded size follows from nothing."""
+    shapes = [(product.path, product.place.form.size) for product in products]
 
     def run(*args: Any, **kwargs: Any) -> Any:
         result = call(*args, **kwargs)
-        for path, target, span in stores:
+        for path, shape in shapes:
             part = result
             for index in path:
                 part = part[index]
-            if span is None:
-                ResultSizeError.check(name, target, part)
+            ResultSizeError.check(name, shape, part)
         return result
 
     return run

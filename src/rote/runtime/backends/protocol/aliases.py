@@ -47,21 +47,21 @@ class ResultSizeError(RuntimeError):
         operator: Its name, ``namespace::name.overload``.
     """
 
-    def __init__(self, operator: str, was: torch.Size, now: torch.Size) -> None:
+    def __init__(self, operator: str, was: tuple[int, ...], now: tuple[int, ...]) -> None:
         super().__init__(
             f"{operator} gave a result of shape {[*now]} where its call was recorded with {[*was]}"
         )
         self.operator = operator
 
     @classmethod
-    def check(cls, operator: str, recorded: torch.Tensor, fresh: torch.Tensor) -> None:
-        """A copy of the one into the other would be refused, or filled up.
+    def check(cls, operator: str, recorded: tuple[int, ...], fresh: torch.Tensor) -> None:
+        """A copy to where a result of the recorded shape lies would be refused, or filled up.
 
         Raises:
-            ResultSizeError: They have different shapes.
+            ResultSizeError: The fresh result has another shape.
         """
-        if fresh.shape != recorded.shape:
-            raise cls(operator, recorded.shape, fresh.shape)
+        if fresh.shape != recorded:
+            raise cls(operator, recorded, fresh.shape)
 
 
 def refill(recorded: torch.Tensor, fresh: torch.Tensor) -> None:

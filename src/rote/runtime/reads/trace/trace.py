@@ -477,6 +477,7 @@ class Trace:
         self, kind: str, container: Any, key: Any, owner: Any, suffix: str, depth: int = _DEPTH
     ) -> StatePlace | None:
         """A slot outside, or one of a container that lies in such a slot, as the call has read it."""
+        owner = None if owner is container else owner
         name = self.name(container if owner is None else owner, suffix)
         place = place_of(kind, container, key, owner, name)
         if place is not None or not depth:
@@ -1135,10 +1136,11 @@ class Trace:
             carrier = self._carriers.get(identity(each.container))
             if each.address in self._bound or (carrier is not None and carrier() is None):
                 continue  # the latter: the call has made it, and nobody has it
-            if each.address in self._carried and each.now() is self._carried[each.address]:
+            left = each.now()
+            if each.address in self._carried and left is self._carried[each.address]:
                 continue  # it is as it was given, whatever that is
-            self._leaves_numbers(each.now())
-            now = self._form(each.now())
+            self._leaves_numbers(left)
+            now = self._form(left)
             if not _same(each.was, now):
                 yield self._effect(each, each.suffix, each.was, now)
                 continue
