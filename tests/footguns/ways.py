@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rote
-from rote.api.report import Report, explain
+from rote.inspect import Report, explain
 from rote.runtime.arguments.leaves import flatten, unflatten
 from rote.runtime.backends.protocol.base import Session
 from rote.runtime.backends.select import PROCESS

@@ -22,6 +22,7 @@ from ..base import MisuseError, NotReplayedError, Site, read_settings, user_site
 from ..enclosed import enclose, leave_alone
 from ..hazards import Findings, findings_of, rules
 from ..hazards.rules import Reason, reason
+from ..inspect import OutputReport, Report, explain
 from ..runtime.arguments import (
     NOT_MINE,
     Call,
@@ -61,8 +62,8 @@ from .keys import Keys
 from .options import Options
 from .parts import Parts
 from .paths import Paths
+from .reasons import ReasonCounts
 from .recordings import output_reports, recording_reports
-from .report import OutputReport, ReasonCounts, Report, explain
 
 LOOKS = 8
 """Calls in a row that are looked at in vain before a wrapper with recordings rests."""

@@ -1,0 +1,15 @@
+"""What people and tools look at: the report as text."""
+
+from .report import (
+    InputReport,
+    IslandReport,
+    LeftAloneReport,
+    NearReport,
+    OutputReport,
+    PartReport,
+    ReasonReport,
+    RecordingReport,
+    Report,
+    TierReport,
+)
+from .text import explain, explain_reasons
