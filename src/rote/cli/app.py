@@ -12,6 +12,7 @@ from .check import check
 from .explain import explain
 from .profile import profile
 from .quantize import quantize
+from .report import report
 from .serve import serve
 
 app = typer.Typer(
@@ -42,6 +43,7 @@ def options(
 app.command()(quantize)
 app.command()(bench)
 app.command()(profile)
+app.command()(report)
 app.command()(check)
 app.command()(explain)
 app.command()(serve)

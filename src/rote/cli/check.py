@@ -15,7 +15,7 @@ from ..hazards.rules import Finding, Remark
 from ..hazards.scan import python_files, scanned
 from .fixing import offer_files, offer_found
 from .output import HERE, UNABLE, check_places, told, write
-from .target import Arg, check_arguments, load
+from .targets import Arg, check_arguments, load
 
 
 def check(

@@ -34,11 +34,11 @@ def _explain_recording(number: int, recording: RecordingReport) -> list[str]:
     if len(inputs) > INPUTS:
         places.append(f"  and {len(inputs) - INPUTS} more in place or mutated")
     repeated = [f"  island: {text}{f', {n} times' * (n > 1)}" for text, n in islands.items()]
-    tier = _explain_tier(recording.tier) if recording.tier is not None else []
+    tier = explain_tier(recording.tier) if recording.tier is not None else []
     return [head, *tier, *repeated, *places]
 
 
-def _explain_tier(tier: TierReport) -> list[str]:
+def explain_tier(tier: TierReport) -> list[str]:
     """What an exact tier has removed, and what was left alone."""
     lines: list[str] = []
     if tier.used:
