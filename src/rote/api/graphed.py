@@ -470,6 +470,8 @@ class Graphed:
             if result.value is not PLAINLY:
                 self._paths.clear()
                 self._keys.drop_abandoned(entry)
+            if result.how == RECORDED:
+                ShownCallable(self._function, self._name).note_recording(entry)
             if result.how == RECORDED and not entry.settled:
                 entry.settled = True
                 self._tally.settle(entry.key)

@@ -13,9 +13,11 @@ from torch._ops import OpOverload, OpOverloadPacket
 from ..base import OptionError
 from ..runtime.engine import Limits
 from ..runtime.memory import Account, parse_size
+from ..runtime.replay import range_of
 from ..runtime.verify import Verifier
 
 _BACKENDS = ("auto", "cuda", "host")
+_RANGES = ("off", "profiler", "nvtx")
 _NUMERICS = ("exact", "near", "plain")
 _COUNTS = {
     "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
@@ -57,6 +59,7 @@ class OptionKeywords(TypedDict, total=False):
     min_segment_size: int
     numerics: Literal["exact", "near", "plain"]
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
+    ranges: Literal["off", "profiler", "nvtx"]
     enabled: bool
 
 
@@ -158,6 +161,9 @@ class Options:
             ``"aten::addmm"``, not ``"aten::linear"``. Views are never split around. What Inductor has
             compiled together with such an operator runs between two segments as a whole; of code that is
             compiled by another backend than rote's, the name is looked for in its source.
+        ranges: Replays stand under the name ``rote: NAME`` in the timelines of other tools: ``"profiler"`` in
+            those of ``torch.profiler``, ``"nvtx"`` in Nsight Systems. A range takes the host a few
+            microseconds for each replay; ``"off"`` costs nothing.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -179,6 +185,7 @@ class Options:
     min_segment_size: int = 0
     numerics: Literal["exact", "near", "plain"] = "exact"
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
+    ranges: Literal["off", "profiler", "nvtx"] = "off"
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -186,6 +193,8 @@ class Options:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(map(repr, _BACKENDS))}")
         if self.numerics not in _NUMERICS:
             raise OptionError(f"numerics={self.numerics!r} is not one of {', '.join(map(repr, _NUMERICS))}")
+        if self.ranges not in _RANGES:
+            raise OptionError(f"ranges={self.ranges!r} is not one of {', '.join(map(repr, _RANGES))}")
         for name, least in _COUNTS.items():
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -235,7 +244,12 @@ class Options:
         return Verifier(every, tolerance), Verifier(every, tolerance)
 
     def limits(self, account: Account, *, strict: bool) -> Limits:
-        """The limits of a wrapper's keys; ``strict`` may come from the environment alone."""
+        """The limits of a wrapper's keys; ``strict`` may come from the environment alone.
+
+        Raises:
+            EnvironmentError_: The build of PyTorch has no ranges of this kind.
+        """
+        range_of(self.ranges, "")
         return Limits(
             warmup=self.warmup,
             max_recordings=self.max_recordings,
@@ -249,6 +263,7 @@ class Options:
             near=self.numerics == "near",
             silent=self.strict_output,
             numbers=not self.verify,
+            ranges=self.ranges,
         )
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
@@ -14,8 +14,13 @@ from ..runtime.engine import Specialization
 from ..runtime.program import PLAINLY
 from ..runtime.recording import Recording
 from ..runtime.replay import CLOCK, ReplayClock, TimedStep
+from .masking import hidden
 from .modules import ModuleNames
 from .steps import CallReport, steps_of
+from .torch_private import structured_log_is_open, write_artifact
+
+ARTIFACT = "rote_recording"
+"""The name of what the structured log has of each recording."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,13 @@ class ShownCallable:
         entry, recording = max(found, key=lambda each: each[1].replays)
         figures = recording.contest.figures
         return self._report(entry, recording), figures.replay_s * 1e6 if figures is not None else None
+
+    def note_recording(self, entry: Specialization) -> None:
+        """Add the newest recording of a key to PyTorch's structured log, if somebody keeps that."""
+        if structured_log_is_open():
+            made = [each for each in entry.recordings if each.recorded]
+            if made:
+                write_artifact(ARTIFACT, lambda: asdict(hidden(self._report(entry, made[-1]))))
 
     def timed(
         self, entry: Specialization, backend: Backend, answer: Callable[[], Any]
