@@ -28,7 +28,9 @@ def target(rote):
 
 
 def test_page_and_trace(rote, target):
-    done = rote("report", target("chain"), "--arg", "n=2", "--calls", 5, "--trace", "call.json")
+    done = rote(
+        "report", target("chain"), "--arg", "n=2", "--calls", 5, "--trace", "call.json", "--wait", 0.1
+    )
     assert done.exit_code == 0, done.output
     assert "run: 7 calls" in done.stdout and "written: report.html, call.json" in done.stdout
     assert "target's own" not in done.stdout
@@ -38,8 +40,8 @@ def test_page_and_trace(rote, target):
 
 
 def test_the_report_alone_on_standard_output(rote, target):
-    done = rote("report", target("chain"), "--calls", 2, "--html", "r.html", "--json", "-")
-    assert done.exit_code == 0 and json.loads(done.stdout)["calls"] == 3, done.output
+    done = rote("report", target("chain"), "--calls", 2, "--wait", 0.01, "--html", "r.html", "--json", "-")
+    assert done.exit_code == 0 and json.loads(done.stdout)["calls"] > 3, done.output
 
 
 @pytest.mark.parametrize(

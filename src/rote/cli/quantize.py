@@ -29,8 +29,8 @@ from ..quant import (
     read_plan,
     save_quantized,
 )
-from .output import HERE, check_installed, check_places, told
-from .quant_table import progress, show
+from .output import HERE, check_installed, check_places, progress, told
+from .quant_table import show
 from .targets import Arg, CommandTarget, Target, batches_of, load, model_of, run
 
 NOTHING = 1

@@ -13,10 +13,10 @@ from ..api import Graphed, graph
 from ..base import MisuseError, RoteError
 from ..inspect import NO_JINJA
 from . import targets
-from .output import HERE, check_installed, check_places, told, write
+from .output import HERE, check_installed, check_places, progress, told, write
 
-CALLS = 200
-"""Calls that are made: enough for the first rounds of the contest, and for the first tier."""
+CALLS, MOST_WAITED = 200, 2_000
+"""Calls: enough for the first rounds of the contest and for the first tier; at most so many with --wait."""
 
 
 def report(
@@ -27,33 +27,42 @@ def report(
     trace: Annotated[
         Path | None, typer.Option(help="write a trace for Perfetto here (.json, .json.gz)")
     ] = None,
+    wait: Annotated[
+        float, typer.Option(help="seconds to wait for each round of compilers, and to go on calling", min=0)
+    ] = 0.0,
     json: Annotated[Path | None, typer.Option(help="write the report here; - for the terminal")] = None,
 ) -> None:
     """Graph a callable, call it, and write its report as one page of HTML.
 
     TARGET names a function that returns a callable and its arguments: fn, (fn, args) or (fn, args, kwargs).
     The callable is really called, with the same arguments, --calls and once or twice more. What it prints
-    goes to standard error.
+    goes to standard error. With --wait it is called until it becomes no faster, at most 2,000 times more.
     """
     with told(), redirect_stdout(sys.stderr):
         check_places(html, trace, json)
         check_installed("jinja2", NO_JINJA)
-        found = _called(targets.load(target, arg or ()), calls, html, trace)
+        given = targets.load(target, arg or ())
+        found = _called(given, calls, wait)
+        if trace is not None:
+            found.trace(trace, given.args, given.kwargs)
+        found.save_report(html, given.args, given.kwargs)
     write(found.report().to_json(), json)
     if json != HERE:
         typer.echo(found.explain())
         typer.echo(f"written: {', '.join([str(path) for path in (html, trace, json) if path is not None])}")
 
 
-def _called(target: targets.CommandTarget, calls: int, html: Path, trace: Path | None) -> Graphed:
-    args, kwargs = target.args, target.kwargs
+def _called(target: targets.CommandTarget, calls: int, wait: float) -> Graphed:
+    """The graphed callable, once it was called."""
+    graphed = graph(target.function)
     try:
-        graphed = graph(target.function)
-        for _ in range(calls):
-            graphed(*args, **kwargs)
-        if trace is not None:
-            graphed.trace(trace, args, kwargs)
-        graphed.save_report(html, args, kwargs)
+        with progress() as bar:
+            for _ in bar.track(range(calls), description="calling"):
+                graphed(*target.args, **target.kwargs)
+            for _ in bar.track(range(MOST_WAITED if wait else 0), description="optimizing"):
+                if graphed.wait_until_optimized(wait):
+                    break
+                graphed(*target.args, **target.kwargs)
     except RoteError:
         raise
     except (Exception, SystemExit) as error:
