@@ -28,9 +28,7 @@ def target(rote):
 
 
 def test_page_and_trace(rote, target):
-    done = rote(
-        "report", target("chain"), "--arg", "n=2", "--calls", 5, "--trace", "call.json", "--wait", 0.1
-    )
+    done = rote("report", target("chain"), "--arg", "n=2", "--calls", 5, "--trace", "call.json")
     assert done.exit_code == 0, done.output
     assert "run: 7 calls" in done.stdout and "written: report.html, call.json" in done.stdout
     assert "target's own" not in done.stdout
