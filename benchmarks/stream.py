@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rote.cli.target import load
 from torch import Tensor, nn
 
 import rote
+from rote.cli.targets import load
 
 from . import common
 from .common import now, statistic
