@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
@@ -18,6 +19,8 @@ from .masking import hidden
 from .modules import ModuleNames
 from .steps import CallReport, steps_of
 from .torch_private import structured_log_is_open, write_artifact
+
+_log = logging.getLogger("rote")
 
 ARTIFACT = "rote_recording"
 """The name of what the structured log has of each recording."""
@@ -48,8 +51,13 @@ class ShownCallable:
         """Add the newest recording of a key to PyTorch's structured log, if somebody keeps that."""
         if structured_log_is_open():
             made = [each for each in entry.recordings if each.recorded]
-            if made:
-                write_artifact(ARTIFACT, lambda: asdict(hidden(self._report(entry, made[-1]))))
+            try:
+                content = [asdict(hidden(self._report(entry, each))) for each in made[-1:]]
+            except Exception:  # a module of the user's may refuse to be looked through; the call goes on
+                _log.warning("%s: a recording is not in the structured log", self.name, exc_info=True)
+                return
+            for each in content:
+                write_artifact(ARTIFACT, each)
 
     def timed(
         self, entry: Specialization, backend: Backend, answer: Callable[[], Any]

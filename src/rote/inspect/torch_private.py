@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import torch._logging._internal as internal
@@ -17,13 +16,13 @@ def structured_log_is_open() -> bool:
     return _write is not None and bool(getattr(_log, "handlers", ()))
 
 
-def write_artifact(name: str, content: Callable[[], Any]) -> None:
+def write_artifact(name: str, content: Any) -> None:
     """Add an artifact in JSON to the structured log, if somebody keeps it."""
     if not structured_log_is_open():
         return
     _write(
         "artifact",
         metadata_fn=lambda: {"name": name, "encoding": "json"},
-        payload_fn=lambda: json.dumps(content(), indent=1),
+        payload_fn=lambda: json.dumps(content, indent=1),
         expect_trace_id=False,
     )

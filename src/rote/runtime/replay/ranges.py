@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -32,4 +32,14 @@ def range_of(kind: str, name: str) -> Range | None:
         return partial(record_function, f"rote: {name}")
     if torch.version.cuda is None:
         raise EnvironmentError_("ranges='nvtx' needs a build of PyTorch for CUDA; ranges='profiler' does not")
-    return partial(torch.cuda.nvtx.range, f"rote: {name}")
+    return partial(_nvtx_range, f"rote: {name}")
+
+
+@contextmanager
+def _nvtx_range(name: str) -> Generator[None]:
+    """A range of that name as it is; PyTorch's own would take braces in it for places to fill."""
+    torch.cuda.nvtx.range_push(name)
+    try:
+        yield
+    finally:
+        torch.cuda.nvtx.range_pop()
