@@ -53,8 +53,8 @@ class ShownCallable:
             made = [each for each in entry.recordings if each.recorded]
             try:
                 content = [asdict(hidden(self._report(entry, each))) for each in made[-1:]]
-            except Exception:  # a module of the user's may refuse to be looked through; the call goes on
-                _log.warning("%s: a recording is not in the structured log", self.name, exc_info=True)
+            except Exception as error:  # a module of the user's may refuse to be looked through
+                _log.warning("%s: a recording is not in the structured log: %r", self.name, error)
                 return
             for each in content:
                 write_artifact(ARTIFACT, each)
