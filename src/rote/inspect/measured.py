@@ -54,7 +54,7 @@ class ShownCallable:
             try:
                 content = [asdict(hidden(self._report(entry, each))) for each in made[-1:]]
             except Exception as error:  # a module of the user's may refuse to be looked through
-                _log.warning("%s: a recording is not in the structured log: %r", self.name, error)
+                _log.warning("%s: a recording is not in the structured log: %s", self.name, repr(error))
                 return
             for each in content:
                 write_artifact(ARTIFACT, each)
