@@ -17,7 +17,7 @@ def doubled(x):
 
 
 def names(g, *args):
-    with profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+    with profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profiler:
         found = [g(*args) for _ in range(3)]
     return found, [each.name for each in profiler.events() if each.name.startswith("rote")]
 
