@@ -15,9 +15,9 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
-from ..capture import HostRandom, Observation, Plan, parameters_of
+from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
-from ..numbers import FEW, Computation
+from ..numbers import FEW, NO_LINES, Computation, HostRandom
 from ..program import (
     AGAIN,
     EAGER,
@@ -128,7 +128,7 @@ class Settling:
         self._effects, self._effects_key, gradients = steadiness.gradient_reasons(
             observed, watch, list(self._key.executed.globals), site
         )
-        found = steadiness.random_reasons(dice, self._noted, site)  # what is drawn from changes, too
+        found = steadiness.random_reasons(dice, self._plan.numbers, self._noted, site)
         found = found or steadiness.state_reasons(changes, list(self._key.executed.globals), site)
         found = found or steadiness.effect_reasons(self._noted.effects, site)
         found += steadiness.unknown_reasons(self._noted, site, recorded=self._plan.capture is not None)
@@ -165,12 +165,17 @@ class Settling:
         changing = self._key.changing
         changing.leave([each.address for each in self._noted.effects if each.number])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
+        if any([why.code == rules.HOST_RANDOM.code for why in found]):
+            changing.follow_draws()
         unseen = self._observed.unseen
+        numbers = self._plan.numbers
         often = unseen is not None and (
-            unseen.known >= FEW or (self._plan.numbers is not None and unseen.is_float)
+            unseen.known >= FEW
+            or (numbers is not None and unseen.is_float)
+            or changing.reads(unseen.read.site)
         )
         if counted or often:
-            changing.read(self._observed.lines)
+            changing.read(self._observed.lines, numbers.reading if numbers is not None else NO_LINES)
 
     def _judge_numbers(self, *, blocked: bool, difference: Reason | None) -> list[Reason]:
         """Numbers that change were followed: why a recording cannot compute what the call did with them."""
@@ -189,7 +194,7 @@ class Settling:
             changing.fix(self._recording.computation.places)
             return [difference] if difference is not None else []
         noted, observed = self._noted, self._observed
-        if noted.late or noted.unseen or observed.template.tracked:
+        if noted.late or noted.unseen or (observed.template.tracked and observed.computes):
             numbers.stop("the call has a history, or ran code that was not followed")
         fixed = numbers.by_value()
         if blocked and numbers.stopped is None:
