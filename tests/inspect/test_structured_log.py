@@ -16,6 +16,8 @@ def records():
     """What is added to the structured log."""
 
     class Handler(logging.Handler):
+        root_dir = "a folder"
+
         def emit(self, record):
             found.append(record)
 
@@ -23,6 +25,16 @@ def records():
     _internal.trace_log.addHandler(handler)
     yield found
     _internal.trace_log.removeHandler(handler)
+
+
+def test_it_is_not_open_unless_somebody_keeps_it(monkeypatch):
+    """PyTorch has a handler of its own there in any case, which would write nothing."""
+    monkeypatch.setattr(_internal.trace_log, "handlers", [_internal.LazyTraceHandler(None)])
+    assert not torch_private.structured_log_is_open()
+    monkeypatch.setattr(_internal.trace_log, "handlers", [logging.NullHandler()])
+    assert not torch_private.structured_log_is_open()
+    monkeypatch.setattr(_internal.trace_log, "handlers", [_internal.LazyTraceHandler("/tmp")])
+    assert torch_private.structured_log_is_open()
 
 
 def act(x, password):

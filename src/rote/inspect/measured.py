@@ -13,8 +13,9 @@ import torch
 from ..runtime.backends.protocol import Backend
 from ..runtime.engine import Specialization
 from ..runtime.program import PLAINLY
+from ..runtime.pytorch import plain_functions
 from ..runtime.recording import Recording
-from ..runtime.replay import CLOCK, ReplayClock, TimedStep
+from ..runtime.replay import STEP_CLOCK, ReplayClock, TimedStep
 from .masking import hidden
 from .modules import ModuleNames
 from .steps import CallReport, steps_of
@@ -52,12 +53,10 @@ class ShownCallable:
         if structured_log_is_open():
             made = [each for each in entry.recordings if each.recorded]
             try:
-                content = [asdict(hidden(self._report(entry, each))) for each in made[-1:]]
+                for each in made[-1:]:
+                    write_artifact(ARTIFACT, asdict(hidden(self._report(entry, each))))
             except Exception as error:  # a module of the user's may refuse to be looked through
                 _log.warning("%s: a recording is not in the structured log: %s", self.name, repr(error))
-                return
-            for each in content:
-                write_artifact(ARTIFACT, each)
 
     def timed(
         self, entry: Specialization, backend: Backend, answer: Callable[[], Any]
@@ -70,11 +69,11 @@ class ShownCallable:
         """
         clock, began = ReplayClock(backend), perf_counter()
         before = sum([each.replays for each in entry.recordings])
-        token = CLOCK.set(clock)
+        token = STEP_CLOCK.set(clock)
         try:
             value = answer()
         finally:
-            CLOCK.reset(token)
+            STEP_CLOCK.reset(token)
         backend.synchronize()
         recording = _recording_of(entry, clock.steps)
         after = sum([each.replays for each in entry.recordings])
@@ -92,8 +91,9 @@ class ShownCallable:
         recording: Recording,
         timed: Sequence[TimedStep] = (),
     ) -> CallReport:
-        modules = ModuleNames(self.function, self.name, recording.guard.python.tensors.named())
-        steps = steps_of(recording, modules, timed)
+        with plain_functions():  # to look at a tensor of the user's class is not to use it
+            modules = ModuleNames(self.function, self.name, recording.guard.python.tensors.named())
+            steps = steps_of(recording, modules, timed)
         us = sum([step.us or 0.0 for step in steps]) if timed else None
         return CallReport(self.name, entry.description, _device(recording), steps, us)
 

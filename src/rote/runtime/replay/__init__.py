@@ -1,6 +1,6 @@
 """A replay: place the inputs, launch the segments, hand the result out; and the function generated for it."""
 
-from .clock import CLOCK, ReplayClock, TimedStep
+from .clock import STEP_CLOCK, ReplayClock, TimedStep
 from .counts import Counting, Counts, KeyCounts
 from .general import Replayed, raised, replay, result_of
 from .generated import HotPath, ReplayWriter

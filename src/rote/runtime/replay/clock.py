@@ -31,7 +31,7 @@ class TimedStep(NamedTuple):
 
 
 class ReplayClock:
-    """Times the steps of the replays that are made in its context, see :data:`CLOCK`.
+    """Times the steps of the replays that are made in its context, see :data:`STEP_CLOCK`.
 
     Attributes:
         steps: Those that were run.
@@ -60,5 +60,5 @@ class ReplayClock:
         return found
 
 
-CLOCK: ContextVar[ReplayClock | None] = ContextVar("rote_clock", default=None)
+STEP_CLOCK: ContextVar[ReplayClock | None] = ContextVar("rote_clock", default=None)
 """What times replays in this context."""

@@ -17,7 +17,7 @@ from ..autograd import Backward
 from ..backends.protocol import Backend, refill
 from ..program import COUNTS_ALL, INPUT_VIEW, Counted, Template
 from ..recording import Node, Own, Recording, StaticInputs, hand_out
-from .clock import CLOCK
+from .clock import STEP_CLOCK
 
 
 class Replayed(NamedTuple):
@@ -40,7 +40,7 @@ def replay(root: Node) -> Replayed:
     """Replay from the root as far as the recording goes; the inputs have been placed."""
     node, steps = root, root.steps or []
     path: list[Any] = []
-    clock = CLOCK.get()
+    clock = STEP_CLOCK.get()
     while True:
         for step in steps:
             if clock is None:
