@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
@@ -20,6 +21,8 @@ _NUMERICS = ("exact", "near", "plain")
 _COUNTS = {
     "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
 }  # fmt: skip
+
+_NOT_OF_CALLS = frozenset({"enabled", "plans", "strict_output"})
 
 REMOVED: Mapping[str, str] = {
     "outputs": "results are copies, and there is no other way; leave the option out",
@@ -57,6 +60,7 @@ class OptionKeywords(TypedDict, total=False):
     min_segment_size: int
     numerics: Literal["exact", "near", "plain"]
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
+    plans: str | os.PathLike[str] | None
     enabled: bool
 
 
@@ -158,6 +162,10 @@ class Options:
             ``"aten::addmm"``, not ``"aten::linear"``. Views are never split around. What Inductor has
             compiled together with such an operator runs between two segments as a whole; of code that is
             compiled by another backend than rote's, the name is looked for in its source.
+        plans: A directory in which what calls come to is kept for later processes: which numbers change, why
+            calls are not replayed, whether the exact tier has won, and its compiled kernels. Recordings are
+            made from what each process observes itself, so a false plan costs time and no result. It is made
+            if it is missing. None for that of ``ROTE_PLANS``, or for none.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -179,6 +187,7 @@ class Options:
     min_segment_size: int = 0
     numerics: Literal["exact", "near", "plain"] = "exact"
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
+    plans: str | os.PathLike[str] | None = None
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -191,6 +200,9 @@ class Options:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
         parse_size(self.budget, "budget")
+        plans: Any = self.plans
+        if plans is not None and (not isinstance(plans, (str, os.PathLike)) or not str(plans)):
+            raise OptionError(f"plans={self.plans!r} must be the path of a directory, or None")
         self._check_operators()
         self._check_sizes()
         tolerance: Any = self.verify_tolerance
@@ -233,6 +245,15 @@ class Options:
             return None, None
         every, tolerance = self.verify, self.verify_tolerance
         return Verifier(every, tolerance), Verifier(every, tolerance)
+
+    def changed(self) -> dict[str, str]:
+        """The options that decide what becomes of calls, where they are not as they are by default."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {
+            name: repr(value)
+            for name, (value, default) in values.items()
+            if value != default and name not in _NOT_OF_CALLS
+        }
 
     def limits(self, account: Account, *, strict: bool) -> Limits:
         """The limits of a wrapper's keys; ``strict`` may come from the environment alone."""

@@ -12,6 +12,7 @@ from typing import Any
 from ..base import Site
 from ..hazards import Findings, finding_at
 from ..hazards.rules import NOT_YET, Finding, Reason
+from ..plans import PlanReport
 from ..runtime.recording import FusedOperations
 from .parts import PartReport
 
@@ -232,6 +233,7 @@ class Report:
         kernels: Whose kernels compiled code runs: ``"inductor"``, with the compiler's rounding, or
             ``"aten"``, those of eager. Empty for a callable that no compiler made.
         parts: Modules that are graphed in eager calls, those with most time first.
+        plan: What earlier processes have found (``plans=``); None where nothing is kept.
     """
 
     name: str
@@ -249,6 +251,7 @@ class Report:
     output: tuple[OutputReport, ...] = ()
     kernels: str = ""
     parts: tuple[PartReport, ...] = ()
+    plan: PlanReport | None = None
 
     @property
     def bytes_held(self) -> int:
@@ -421,6 +424,7 @@ def explain(report: Report, instances: int = 0) -> str:
     if instances:
         name = report.name.rpartition(".")[2]
         lines.append(f"as a method of {instances} with a report of its own each: instance.{name}.explain()")
+    lines += report.plan.lines() if report.plan is not None else []
     return "\n".join([*lines, *explain_reasons(report.reasons)])
 
 

@@ -23,11 +23,13 @@ class Settings:
         disable: ``ROTE_DISABLE=1``: every wrapper is a plain call.
         strict: ``ROTE_STRICT=1``: every wrapper is strict.
         read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
+        plans: ``ROTE_PLANS=DIR``: the directory of plans of wrappers whose options name none; empty for none.
     """
 
     disable: bool = False
     strict: bool = False
     read_words: bool = True
+    plans: str = ""
 
 
 def read_settings() -> Settings:
@@ -36,6 +38,7 @@ def read_settings() -> Settings:
         disable=_flag("ROTE_DISABLE"),
         strict=_flag("ROTE_STRICT"),
         read_words=_flag("ROTE_READ_WORDS", default="1"),
+        plans=os.environ.get("ROTE_PLANS", "").strip(),
     )
 
 

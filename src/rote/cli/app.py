@@ -10,6 +10,7 @@ from ..base import __version__
 from .bench import bench
 from .check import check
 from .explain import explain
+from .plans import plans
 from .profile import profile
 from .quantize import quantize
 from .serve import serve
@@ -45,3 +46,4 @@ app.command()(profile)
 app.command()(check)
 app.command()(explain)
 app.command()(serve)
+app.add_typer(plans, name="plans")

@@ -28,6 +28,7 @@ from ..state import (
     ITEM,
     LOOKED,
     NUMBERS,
+    VARIABLE,
     Address,
     Argument,
     Difference,
@@ -314,6 +315,13 @@ class Guard:
         slots = [entry for entry in self._all_entries if isinstance(entry.value, TensorMark)]
         found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
+
+    def plainly(self) -> Iterator[tuple[str, Any, Any]]:
+        """The slots under guard that say something in any process: name, what was kept, what lies there."""
+        kinds = (ITEM, ATTRIBUTE, CELL, VARIABLE)
+        for entry in self._all_entries:
+            if entry.kind in kinds and not isinstance(entry.value, (Content, Position)):
+                yield self._snapshot.name_of(entry), entry.value, read(entry)
 
     def changed_numbers(self) -> list[tuple[Address, Any, Any]]:
         """The slots that hold another number than they did, of the same type: what they held, and hold."""

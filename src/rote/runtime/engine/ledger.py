@@ -249,6 +249,15 @@ class Ledger:
         return True
 
     @property
+    def price(self) -> float:
+        """What a traced call has cost, in plain calls; 1 if that is not known."""
+        return self._trace_s / self._plain_s if self._plain_s and self._trace_s else 1.0
+
+    def pays(self, price: float) -> bool:
+        """Whether plain calls have earned a traced call that costs as much as so many of them."""
+        return not self.bounded or (self._plain_s > 0.0 and self._means.earned_s >= price * self._plain_s)
+
+    @property
     def is_free(self) -> bool:
         """Whether tracing costs nothing yet."""
         return self._is_free()

@@ -109,6 +109,7 @@ class Settling:
         if self._observed.failed is not None:
             return self._capture_failed(value, self._observed.failed)
         self._note_changing(found)
+        self._key.earlier.find_slots(self._read, self._key.changing)
         found += self._judge_numbers(blocked=bool(found), difference=difference)
         if found:
             return self._unsteady(value, found + guards)
@@ -465,6 +466,9 @@ class Settling:
         recording.know(self._what_is_known())
         for node in observed.nodes if not self._strayed else ():  # what it has read there nobody knows
             node.seen += 1
+        if plan.capture is None and not self._strayed and key.earlier.compare(recording):
+            for node in observed.nodes:  # an earlier process has seen as many
+                node.seen = max(node.seen, key.limits.warmup)
         self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
         if observed.unseen is not None:
             guards = [*guards, observed.unseen.reason()]

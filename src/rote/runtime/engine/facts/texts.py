@@ -1,0 +1,221 @@
+"""A recording as text: its operations, and what its calls found outside.
+
+No text depends on the process: tensors are told by where they come from and what they look like, objects are
+left out. No text gives content away: strings over ``LONGEST`` characters, whatever comes from the
+environment, and bytes that became tensors are told by a digest with a key (:meth:`.FactStore.hide`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, NamedTuple
+
+import torch
+
+from ...arguments import PARAMETER, PLAIN, TENSOR, Call, describe_key
+from ...conditions import Guard
+from ...numbers import Computed
+from ...program import Operation, Program, Token
+from ...program.operations import (
+    ArrayMemory,
+    Drawn,
+    HostBytes,
+    HostValues,
+    Number,
+    NumpyScalar,
+    Opaque,
+    Reference,
+)
+from ...pytorch import plain_functions
+from ...recording import Recording
+from .facts import StateFacts
+
+LONGEST = 32
+"""Characters of a string that is shown as it is."""
+MOST_OPERATIONS, MOST_CONDITIONS, MOST_WAYS = 256, 1024, 16
+
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""")
+_NUMBERED = re.compile(r"\b0x[0-9a-f]+\b|\bid 0x[0-9a-f]+\b")
+_READ = re.compile(r" gave .*?(, which was not seen before)?( \(before: .*\))")
+_PLAIN = (int, float, complex, bool, type(None), torch.dtype, torch.device, torch.Size)
+_ENVIRONMENT = re.compile(r"environ|getenv", re.IGNORECASE)
+
+Hide = Callable[[str], str]
+"""Gives what stands for a text that is not to be kept."""
+
+
+def hide_strings(text: str, hide: Hide) -> str:
+    """A text of rote's, without the long strings of the user's that it quotes, and without addresses.
+
+    Nor does it say what the host has read of a tensor.
+    """
+    text = _READ.sub(" gave a value that was not seen before", text)
+    of_environment = _ENVIRONMENT.search(text) is not None
+
+    def hidden(match: re.Match[str]) -> str:
+        quoted = match[0]
+        in_brackets = text[: match.start()].endswith("[") and len(quoted) <= LONGEST + 2
+        if len(quoted) <= LONGEST + 2 and (in_brackets or not of_environment):
+            return quoted
+        return hide(quoted)
+
+    return _NUMBERED.sub("0x...", _QUOTED.sub(hidden, text))
+
+
+class KeyName(NamedTuple):
+    """The name of a key for the store.
+
+    Attributes:
+        text: All that tells it from other keys, in any process. It is not to be kept.
+        shown: What people read.
+    """
+
+    text: str
+    shown: str
+
+    @classmethod
+    def of(cls, call: Call, hide: Hide, *, numbers: bool = True) -> KeyName:
+        """The name of a call's key; without ``numbers`` those among the arguments are left open."""
+        key = call.key
+        leaves, changing = zip(call.leaves, call.kinds, key.tokens, strict=True), call.changing
+        parts = [_leaf(*each, numbers=numbers and place not in changing) for place, each in enumerate(leaves)]
+        around = [_told(each) for each in (key.spec, key.common, key.ambient, key.added)]
+        return cls("\n".join([*parts, *around]), hide_strings(describe_key(call), hide))
+
+
+def _leaf(leaf: Any, kind: str, token: Any, *, numbers: bool) -> str:
+    if kind == PARAMETER:
+        return f"parameter {leaf.dtype}{list(leaf.shape)} {leaf.device}"
+    if kind == PLAIN and not numbers and type(leaf) in (int, float):
+        return f"any {type(leaf).__name__}"
+    return _told(token) if kind in (TENSOR, PLAIN) else _told(type(leaf))
+
+
+def _told(value: Any) -> str:
+    """A part of a key, without running code of the user's."""
+    if isinstance(value, (tuple, list)):
+        parts: Iterable[Any] = value
+        return f"({', '.join([_told(each) for each in parts])})"
+    if type(value) in (str, bytes, *_PLAIN, torch.layout, torch.memory_format):
+        return repr(value)
+    if isinstance(value, Enum):
+        return f"{_told(type(value))}.{value._name_}"
+    if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+        return f"{value.__module__}.{value.__qualname__}"
+    return _told(type(value))
+
+
+def facts_of(recording: Recording, hide: Hide, known: StateFacts | None = None) -> StateFacts:
+    """What one recording is, as facts; ``known`` are those of its operations, if they were written down."""
+    figures, tiers = recording.contest.figures, recording.tiers
+    fused = [each.fused for each in tiers.newest if each.fused is not None]
+    parts = (*recording.islands(), *recording.branches())
+    return replace(
+        known or _of_operations(recording, hide),
+        islands=tuple([f"{part.operation} at {part.site} ({part.code})" for part in parts[:MOST_OPERATIONS]]),
+        segments=len(recording.segments()),
+        exact=bool(tiers.settled),
+        kernels=sum([each.launches for each in fused]),
+        replay_us=figures.replay_s * 1e6 if figures is not None else None,
+        plain_us=figures.plain_s * 1e6 if figures is not None else None,
+    )
+
+
+def _of_operations(recording: Recording, hide: Hide) -> StateFacts:
+    program = recording.root.program()
+    with plain_functions():  # to look at a tensor of the user's class is not to use it
+        conditions = _conditions(recording.guard.python, hide)
+    texts = [[*_operations(program, way, hide)] for way in program.ways()[:MOST_WAYS]]
+    return StateFacts(
+        ways=tuple([hide("\n".join(lines)) for lines in texts]),
+        operations=tuple(texts[0][:MOST_OPERATIONS]),
+        count=len(texts[0]),
+        conditions=conditions,
+    )
+
+
+def _conditions(guard: Guard, hide: Hide) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value, now in guard.plainly():
+        text = _value(name, now if isinstance(now, torch.Tensor) else value, hide)
+        if text is not None:
+            found[hide_strings(name, hide)] = text
+        if len(found) >= MOST_CONDITIONS:
+            break
+    return found
+
+
+def _value(name: str, value: Any, hide: Hide) -> str | None:
+    """A value as text; None if it says nothing in another process."""
+    if isinstance(value, torch.Tensor):
+        return f"{_short(value.dtype)}{list(value.shape)} on {value.device.type}"
+    if type(value) in (str, bytes):
+        return repr(value) if len(value) <= LONGEST and not _ENVIRONMENT.search(name) else hide(repr(value))
+    return repr(value) if type(value) in _PLAIN else None
+
+
+# ------------------------------------------------------------------ operations
+
+
+def _operations(program: Program, way: tuple[Any, ...], hide: Hide) -> Iterator[str]:
+    for number, stretch in enumerate(program.stretches(way)):
+        if number:
+            yield f"read {hide(_operand(way[number - 1], hide))}"
+        for operation in stretch.operations:
+            text = _operation(operation, hide)
+            read = number and any([each.kind is float for each in operation.numbers])
+            yield f"{operation.name}({hide(text)})" if read else text  # what the host has read is content
+
+
+def _operation(operation: Operation, hide: Hide) -> str:
+    given = [_operand(each, hide) for each in operation.operands]
+    given += [f"{name}={_operand(each, hide)}" for name, each in operation.named]
+    made = ", ".join([_operand(each, hide) for each in operation.results])
+    return f"{operation.name}({', '.join(given)}) -> {made}"
+
+
+def _operand(operand: Any, hide: Hide) -> str:
+    if isinstance(operand, Token):
+        return _token(operand)
+    if isinstance(operand, Reference):
+        return f"operand {operand.operand}" + (f" as {_token(operand.token)}" if operand.token else "")
+    if isinstance(operand, (HostBytes, NumpyScalar)):
+        return hide(operand.content.hex())
+    if isinstance(operand, HostValues):
+        return f"values {_operand(operand.values, hide)} {_short(operand.dtype)}"
+    if isinstance(operand, (Number, *_PLAIN)):
+        return repr(operand)
+    if isinstance(operand, ArrayMemory):
+        return f"an array {operand.dtype}{list(operand.shape)}"
+    if isinstance(operand, (str, bytes)):
+        return repr(operand) if len(operand) <= LONGEST else hide(repr(operand))
+    if isinstance(operand, (tuple, list)):
+        parts: Iterable[Any] = operand
+        return f"[{', '.join([_operand(each, hide) for each in parts])}]"
+    known = {Computed: "a computed number", Drawn: "a generator", Opaque: "an object"}
+    return known.get(type(operand), type(operand).__name__)
+
+
+def _token(token: Token) -> str:
+    kind, number = token.origin
+    place = f"+{token.offset}" if token.offset else ""
+    stride = "" if _is_dense(token) else f" by {list(token.stride)}"
+    away = "" if token.on_host else " away"
+    return f"{kind} {number}{place} {_short(token.dtype)}{list(token.shape)}{stride}{away}"
+
+
+def _is_dense(token: Token) -> bool:
+    step = 1
+    for size, stride in zip(reversed(token.shape), reversed(token.stride), strict=True):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def _short(kind: Any) -> str:
+    return str(kind).removeprefix("torch.")
