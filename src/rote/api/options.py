@@ -22,7 +22,11 @@ _COUNTS = {
     "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
 }  # fmt: skip
 
-_NOT_OF_CALLS = frozenset({"enabled", "plans", "strict_output"})
+_APART = frozenset({
+    "enabled", "keep", "max_keys", "parts", "plans", "strict", "strict_output", "verify", "verify_tolerance",
+    "warmup",
+})  # fmt: skip
+"""Options that what calls come to does not depend on."""
 
 REMOVED: Mapping[str, str] = {
     "outputs": "results are copies, and there is no other way; leave the option out",
@@ -247,12 +251,12 @@ class Options:
         return Verifier(every, tolerance), Verifier(every, tolerance)
 
     def changed(self) -> dict[str, str]:
-        """The options that decide what becomes of calls, where they are not as they are by default."""
+        """The options that what calls come to depends on, where they are not as they are by default."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return {
             name: repr(value)
             for name, (value, default) in values.items()
-            if value != default and name not in _NOT_OF_CALLS
+            if value != default and name not in _APART
         }
 
     def limits(self, account: Account, *, strict: bool) -> Limits:

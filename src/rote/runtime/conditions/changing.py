@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ...base import Lines, Site
 from ..numbers import FEW, Fixed, NumberSource, ReadingLines, TrackedNumbers
@@ -33,6 +34,7 @@ class ChangingNumbers:
         self.fixed_leaves: set[int] = set()
         self._lines: dict[Site, None] = {}
         self._fixed_lines: set[Lines] = set()
+        self._before: tuple[Any, ...] | None = None  # what was known before something was supposed
 
     @property
     def count(self) -> int:
@@ -72,8 +74,24 @@ class ChangingNumbers:
                 self._lines[line] = None
                 self._tries = 0
 
+    def suppose(self, slots: Iterable[Address], lines: Iterable[Lines]) -> None:
+        """So it was in another process. Where nothing comes of it in a few calls, it was never said."""
+        before = dict(self._slots), dict(self._lines), set(self._fixed), set(self._fixed_lines)
+        count = self.count
+        self.add(slots)
+        self.read(lines)
+        if self.count > count and self._before is None:
+            self._before = before
+
+    def _take_back(self) -> None:
+        if self._before is not None:
+            self._slots, self._lines, self._fixed, self._fixed_lines = self._before
+            self._before, self._tries = None, 0
+
     def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
         """What is followed in the next call; None if nothing is."""
+        if self._tries >= TRIES:
+            self._take_back()
         if self._tries >= TRIES or not (self._slots or leaves or self._lines):
             self.fixed_leaves.update(leaves)
             return None
@@ -83,7 +101,7 @@ class ChangingNumbers:
 
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""
-        self._tries = 0
+        self._tries, self._before = 0, None
 
     def fix_lines(self, lines: Iterable[Lines]) -> None:
         """What these lines do with a number is not understood: there it is a condition."""

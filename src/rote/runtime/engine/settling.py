@@ -109,7 +109,7 @@ class Settling:
         if self._observed.failed is not None:
             return self._capture_failed(value, self._observed.failed)
         self._note_changing(found)
-        self._key.earlier.find_slots(self._read, self._key.changing)
+        self._key.earlier.follow(self._read, self._key.changing)
         found += self._judge_numbers(blocked=bool(found), difference=difference)
         if found:
             return self._unsteady(value, found + guards)

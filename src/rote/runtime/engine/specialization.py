@@ -77,7 +77,7 @@ class Specialization:
         self.counts = KeyCounts()
         self.settled = False  # it was recorded
         self._told = False  # that it runs eagerly
-        self._judged = False  # the store has it that nothing comes of it
+        self._judged = False  # the store has it that nothing comes of it, and what that costs
         self.last_mismatch: Reason | None = None
         self.subject = subject
         self.name = subject.name
@@ -90,7 +90,6 @@ class Specialization:
         self._ledger = subject.ledger
         self.changing = ChangingNumbers()
         self.earlier = EarlierFacts(subject.store, call)
-        self.earlier.follow(self.changing)
         self.choice = Choice(self.recordings, self.limits, subject.staying)
         self.places: tuple[
             int, ...
@@ -194,7 +193,7 @@ class Specialization:
         if why:
             self._tell(why[0])
         if self._last_reasons and not (self.settled or self._judged):
-            self._judged = True
+            self._judged = self._ledger.is_priced
             self.earlier.end(why[0], self._ledger.price, self.recordings, self.calls, self.executed.globals)
         return Answer(PLAINLY, EAGER, [*why, reason(rules.TRACING_COSTS, str(self._ledger))])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ...base import Lines, Site
@@ -19,6 +20,8 @@ from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
 READ = "read"
 """The kind of a place that is a read of a tensor's value."""
 _DIRECT = frozenset({dict, list})
+_PLACE = str(Path(__file__).with_name("<compute>"))
+"""The file of generated functions: a frame of one is one of ours."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 """Integers that an operation takes."""
 
@@ -202,7 +205,8 @@ def _compiled(
         filled.append(f"{text.constant(cell.fill)}({name})")
     body = "\n  ".join([*text.lines, *filled, "return True"])
     scope = dict(text.constants)
-    exec(f"def compute(given):\n try:\n  {body}\n except Exception:\n  return False", scope)
+    source = f"def compute(given):\n try:\n  {body}\n except Exception:\n  return False"
+    exec(compile(source, _PLACE, "exec"), scope)
     return scope["compute"]
 
 

@@ -3,9 +3,11 @@
 **What facts may change.** When something is tried, and nothing else. A recording is made from what this
 process observes, under the conditions that it has read, and its first replay stands on that alone.
 
-- *Numbers that change* are followed from the first call on, instead of after a few values. Following a number
-  finds out what a call does with it; that others were seen decides only that it is worth the trouble. One
-  that is followed without need is computed in each replay, or found to be a condition.
+- *Numbers that change* are followed from the second call on (arguments from the first one), instead of after
+  a few values. Following a number finds out what a call does with it; that others were seen decides only
+  that it is worth the trouble. One that is followed without need is computed in each replay, or found to be
+  a condition; where nothing comes of it, the facts are forgotten. The call that checks what was found, with
+  other numbers and not followed, is made as ever: nothing else would show that a computation is right.
 - *Observations*. One observation and a recorded call that agrees with it are always made: they show that
   state has settled, that nothing is initialised lazily any more, and that operations come again. Only those
   that ``warmup`` asks for beyond the first are left out, where the observed call has done what the facts
@@ -58,7 +60,7 @@ class EarlierFacts:
         self._facts = KeyFacts("")
         self._reasons: dict[tuple[str, str], ReasonFacts] = {}
         self._written = weakref.WeakKeyDictionary[Recording, tuple[int, StateFacts]]()
-        self._fits = self._exact = self._compared = False
+        self._fits = self._exact = self._compared = self._followed = False
         with self._apart() as facts:
             if facts is not None:
                 self._name = KeyName.of(call, facts.hide)
@@ -117,21 +119,17 @@ class EarlierFacts:
             return False
         return True
 
-    def follow(self, changing: ChangingNumbers) -> None:
-        """Before the first call: these lines read other numbers from call to call."""
-        changing.read([(site,) for site in self._found.lines])
-
-    def find_slots(self, reads: Reads, changing: ChangingNumbers) -> None:
-        """A call has read these slots; some are known to hold other numbers from call to call."""
-        names = self._found.slots
-        if not names:
+    def follow(self, reads: Reads, changing: ChangingNumbers) -> None:
+        """After the first call: which of the numbers that it has read are others in each call."""
+        names, lines = self._found.slots, self._found.lines
+        if self._followed or not (names or lines):
             return
+        self._followed = True
         with self._apart() as store:
             numbers = [each for each in reads if type(each.value) in (int, float) and each.kind in _SLOTS]
             if store is not None:
-                changing.add(
-                    [each.address for each in numbers if hide_strings(each.name, store.hide) in names]
-                )
+                found = [each for each in numbers if hide_strings(each.name, store.hide) in names]
+                changing.suppose([each.address for each in found], [(site,) for site in lines])
 
     def compare(self, recording: Recording) -> bool:
         """Whether an observed call is one that the facts are about; the report says what differs."""

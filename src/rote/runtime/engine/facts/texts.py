@@ -1,8 +1,9 @@
 """A recording as text: its operations, and what its calls found outside.
 
 No text depends on the process: tensors are told by where they come from and what they look like, objects are
-left out. No text gives content away: strings over ``LONGEST`` characters, whatever comes from the
-environment, and bytes that became tensors are told by a digest with a key (:meth:`.FactStore.hide`).
+left out. No text gives content away: strings over ``LONGEST`` characters, values of environment variables and
+strings with one in them, and bytes that became tensors are told by a digest with a key
+(:meth:`.FactStore.hide`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ....base import ENVIRONMENT
 from ...arguments import PARAMETER, PLAIN, TENSOR, Call, describe_key
 from ...conditions import Guard
 from ...numbers import Computed
@@ -36,10 +38,12 @@ from .facts import StateFacts
 
 LONGEST = 32
 """Characters of a string that is shown as it is."""
+LEAST_SECRET = 6
+"""Characters of an environment variable's value that is not shown wherever it comes."""
 MOST_OPERATIONS, MOST_CONDITIONS, MOST_WAYS = 256, 1024, 16
 
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""")
-_NUMBERED = re.compile(r"\b0x[0-9a-f]+\b|\bid 0x[0-9a-f]+\b")
+_QUOTED = re.compile(r"""(?<!\w)b?'(?:[^'\\]|\\.)*(?:'|$)|(?<!\w)b?"(?:[^"\\]|\\.)*(?:"|$)""")
+_NUMBERED = re.compile(r"\b0x[0-9a-f]+\b")
 _READ = re.compile(r" gave .*?(, which was not seen before)?( \(before: .*\))")
 _PLAIN = (int, float, complex, bool, type(None), torch.dtype, torch.device, torch.Size)
 _ENVIRONMENT = re.compile(r"environ|getenv", re.IGNORECASE)
@@ -58,12 +62,18 @@ def hide_strings(text: str, hide: Hide) -> str:
 
     def hidden(match: re.Match[str]) -> str:
         quoted = match[0]
-        in_brackets = text[: match.start()].endswith("[") and len(quoted) <= LONGEST + 2
-        if len(quoted) <= LONGEST + 2 and (in_brackets or not of_environment):
-            return quoted
-        return hide(quoted)
+        in_brackets = text[: match.start()].endswith("[")
+        shown = not _is_secret(quoted[1:-1]) and (in_brackets or not of_environment)
+        return quoted if shown else hide(quoted)
 
     return _NUMBERED.sub("0x...", _QUOTED.sub(hidden, text))
+
+
+def _is_secret(text: str | bytes) -> bool:
+    """Whether a text is long, or has the value of an environment variable in it."""
+    if len(text) > LONGEST or type(text) is not str:
+        return len(text) > LONGEST
+    return any([len(each) >= LEAST_SECRET and each in text for each in ENVIRONMENT.values()])
 
 
 class KeyName(NamedTuple):
@@ -154,7 +164,8 @@ def _value(name: str, value: Any, hide: Hide) -> str | None:
     if isinstance(value, torch.Tensor):
         return f"{_short(value.dtype)}{list(value.shape)} on {value.device.type}"
     if type(value) in (str, bytes):
-        return repr(value) if len(value) <= LONGEST and not _ENVIRONMENT.search(name) else hide(repr(value))
+        hidden = _is_secret(value) or _ENVIRONMENT.search(name) is not None
+        return hide(repr(value)) if hidden else repr(value)
     return repr(value) if type(value) in _PLAIN else None
 
 
@@ -192,7 +203,7 @@ def _operand(operand: Any, hide: Hide) -> str:
     if isinstance(operand, ArrayMemory):
         return f"an array {operand.dtype}{list(operand.shape)}"
     if isinstance(operand, (str, bytes)):
-        return repr(operand) if len(operand) <= LONGEST else hide(repr(operand))
+        return hide(repr(operand)) if _is_secret(operand) else repr(operand)
     if isinstance(operand, (tuple, list)):
         parts: Iterable[Any] = operand
         return f"[{', '.join([_operand(each, hide) for each in parts])}]"
