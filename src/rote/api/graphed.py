@@ -233,7 +233,8 @@ class Graphed:
         """Whether calls run plainly, and not only since nothing was recorded yet."""
         if self._is_kept_out() or self._keys.any_replays():
             return False
-        return self._counts.calls >= FREE_TRACES or not self._ledger.is_free or self.is_eager()
+        spared = any([entry.earlier.spares for entry in [*self._keys.entries.values()]])
+        return spared or self._counts.calls >= FREE_TRACES or not self._ledger.is_free or self.is_eager()
 
     def _begin_parts(self) -> None:
         """Have modules graphed by themselves from now on."""

@@ -110,7 +110,7 @@ class PlansOfProcess:
 
     def of(self, path: str) -> PlanDirectory:
         """The directory of a path. Never raises; what is wrong stands in its failures."""
-        whole = os.path.abspath(path)
+        whole = os.path.abspath(os.path.expanduser(path))
         with self._lock:
             found = self._open.get(whole)
             if found is None:
