@@ -27,7 +27,7 @@ def name_of(function: Any) -> str:
 def lasting_name(function: Any) -> str:
     """A name that is the same in all processes, and another one for other functions of one module."""
     target: Any = inspect.unwrap(getattr(function, "__func__", function))
-    kind = target if hasattr(target, "__qualname__") else type(target)
+    kind: Any = target if isinstance(getattr(target, "__qualname__", None), str) else type(target)
     code = getattr(target, "__code__", None)
     line = f":{code.co_firstlineno}" if code is not None and "<" in kind.__qualname__ else ""
     return f"{name_of(function)} {kind.__module__}.{kind.__qualname__}{line}"

@@ -130,7 +130,7 @@ class Graphed:
         self._backwards = BackwardLog(self._tally, self._strict, checks, graphs=options.backward)
         self._exclusion = Exclusion(options, sizes_of, keeps_all)
         limits = options.limits(self._account, strict=self._strict)
-        self._plan = self._open_plan(os.fspath(options.plans or settings.plans))
+        self._plan = self._open_plan(os.fsdecode(options.plans or settings.plans))
         self._ledger = ledger or Ledger(bounded=not limits.keep)
         self._subject = Subject(
             function,

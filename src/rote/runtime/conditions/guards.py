@@ -316,12 +316,13 @@ class Guard:
         found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
 
-    def plainly(self) -> Iterator[tuple[str, Any, Any]]:
-        """The slots under guard that say something in any process: name, what was kept, what lies there."""
-        kinds = (ITEM, ATTRIBUTE, CELL, VARIABLE)
+    def plainly(self, kinds: AbstractSet[type]) -> Iterator[tuple[str, Any]]:
+        """The slots under guard that hold tensors or values of some types: name, and what lies there."""
         for entry in self._all_entries:
-            if entry.kind in kinds and not isinstance(entry.value, (Content, Position)):
-                yield self._snapshot.name_of(entry), entry.value, read(entry)
+            known = type(entry.value) in kinds or isinstance(entry.value, TensorMark)
+            of_function = type(entry.key) is str and entry.key.startswith("__")  # defaults, and the like
+            if known and not of_function and entry.kind in (ITEM, ATTRIBUTE, CELL, VARIABLE):
+                yield self._snapshot.name_of(entry), read(entry)
 
     def changed_numbers(self) -> list[tuple[Address, Any, Any]]:
         """The slots that hold another number than they did, of the same type: what they held, and hold."""

@@ -46,6 +46,7 @@ _QUOTED = re.compile(r"""(?<!\w)b?'(?:[^'\\]|\\.)*(?:'|$)|(?<!\w)b?"(?:[^"\\]|\\
 _NUMBERED = re.compile(r"\b0x[0-9a-f]+\b")
 _READ = re.compile(r" gave .*?(, which was not seen before)?( \(before: .*\))")
 _PLAIN = (int, float, complex, bool, type(None), torch.dtype, torch.device, torch.Size)
+_TYPES = frozenset({*_PLAIN, str, bytes})
 _ENVIRONMENT = re.compile(r"environ|getenv", re.IGNORECASE)
 
 Hide = Callable[[str], str]
@@ -139,7 +140,8 @@ def _of_operations(recording: Recording, hide: Hide) -> StateFacts:
     program = recording.root.program()
     with plain_functions():  # to look at a tensor of the user's class is not to use it
         conditions = _conditions(recording.guard.python, hide)
-    texts = [[*_operations(program, way, hide)] for way in program.ways()[:MOST_WAYS]]
+    writer = _OperationTexts(hide)
+    texts = [[*writer.of(program, way)] for way in program.ways()[:MOST_WAYS]]
     return StateFacts(
         ways=tuple([hide("\n".join(lines)) for lines in texts]),
         operations=tuple(texts[0][:MOST_OPERATIONS]),
@@ -150,73 +152,79 @@ def _of_operations(recording: Recording, hide: Hide) -> StateFacts:
 
 def _conditions(guard: Guard, hide: Hide) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value, now in guard.plainly():
-        text = _value(name, now if isinstance(now, torch.Tensor) else value, hide)
-        if text is not None:
-            found[hide_strings(name, hide)] = text
+    for name, value in guard.plainly(_TYPES):
+        found[hide_strings(name, hide)] = _value(name, value, hide)
         if len(found) >= MOST_CONDITIONS:
             break
     return found
 
 
-def _value(name: str, value: Any, hide: Hide) -> str | None:
-    """A value as text; None if it says nothing in another process."""
+def _value(name: str, value: Any, hide: Hide) -> str:
     if isinstance(value, torch.Tensor):
         return f"{_short(value.dtype)}{list(value.shape)} on {value.device.type}"
     if type(value) in (str, bytes):
         hidden = _is_secret(value) or _ENVIRONMENT.search(name) is not None
         return hide(repr(value)) if hidden else repr(value)
-    return repr(value) if type(value) in _PLAIN else None
+    return repr(value) if type(value) in _TYPES else f"a {type(value).__name__}"
 
 
-# ------------------------------------------------------------------ operations
+class _OperationTexts:
+    """Operations as text; what tensors look like is written once for those that look alike."""
+
+    def __init__(self, hide: Hide) -> None:
+        self._hide = hide
+        self._looks: dict[int, str] = {}
+
+    def of(self, program: Program, way: tuple[Any, ...]) -> Iterator[str]:
+        """The operations on a way, in order, and what the host has read between them as digests."""
+        for number, stretch in enumerate(program.stretches(way)):
+            if number:
+                yield f"read {self._hide(self._operand(way[number - 1]))}"
+            for operation in stretch.operations:
+                text = self._operation(operation)
+                if number and any([each.kind is float for each in operation.numbers]):
+                    text = f"{operation.name}({self._hide(text)})"  # what the host has read is content
+                yield text
+
+    def _operation(self, operation: Operation) -> str:
+        given = [self._operand(each) for each in operation.operands]
+        given += [f"{name}={self._operand(each)}" for name, each in operation.named]
+        made = ", ".join([self._operand(each) for each in operation.results])
+        return f"{operation.name}({', '.join(given)}) -> {made}"
+
+    def _operand(self, operand: Any) -> str:
+        if type(operand) is Token:
+            return self._token(operand)
+        if isinstance(operand, (Number, *_PLAIN)):
+            return repr(operand)
+        if isinstance(operand, Reference):
+            changed = f" as {self._token(operand.token)}" if operand.token is not None else ""
+            return f"operand {operand.operand}{changed}"
+        if isinstance(operand, (HostBytes, NumpyScalar)):
+            return self._hide(operand.content.hex())
+        if isinstance(operand, HostValues):
+            return f"values {self._operand(operand.values)} {_short(operand.dtype)}"
+        if isinstance(operand, ArrayMemory):
+            return f"an array {operand.dtype}{list(operand.shape)}"
+        if isinstance(operand, (str, bytes)):
+            return self._hide(repr(operand)) if _is_secret(operand) else repr(operand)
+        if isinstance(operand, (tuple, list)):
+            parts: Iterable[Any] = operand
+            return f"[{', '.join([self._operand(each) for each in parts])}]"
+        known = {Computed: "a computed number", Drawn: "a generator", Opaque: "an object"}
+        return known.get(type(operand), type(operand).__name__)
+
+    def _token(self, token: Token) -> str:
+        (kind, number), look, offset = token
+        text = self._looks.get(id(look))  # the program keeps it alive
+        if text is None:
+            text = self._looks[id(look)] = _look(token)
+        return f"{kind} {number}+{offset} {text}" if offset else f"{kind} {number} {text}"
 
 
-def _operations(program: Program, way: tuple[Any, ...], hide: Hide) -> Iterator[str]:
-    for number, stretch in enumerate(program.stretches(way)):
-        if number:
-            yield f"read {hide(_operand(way[number - 1], hide))}"
-        for operation in stretch.operations:
-            text = _operation(operation, hide)
-            read = number and any([each.kind is float for each in operation.numbers])
-            yield f"{operation.name}({hide(text)})" if read else text  # what the host has read is content
-
-
-def _operation(operation: Operation, hide: Hide) -> str:
-    given = [_operand(each, hide) for each in operation.operands]
-    given += [f"{name}={_operand(each, hide)}" for name, each in operation.named]
-    made = ", ".join([_operand(each, hide) for each in operation.results])
-    return f"{operation.name}({', '.join(given)}) -> {made}"
-
-
-def _operand(operand: Any, hide: Hide) -> str:
-    if isinstance(operand, Token):
-        return _token(operand)
-    if isinstance(operand, Reference):
-        return f"operand {operand.operand}" + (f" as {_token(operand.token)}" if operand.token else "")
-    if isinstance(operand, (HostBytes, NumpyScalar)):
-        return hide(operand.content.hex())
-    if isinstance(operand, HostValues):
-        return f"values {_operand(operand.values, hide)} {_short(operand.dtype)}"
-    if isinstance(operand, (Number, *_PLAIN)):
-        return repr(operand)
-    if isinstance(operand, ArrayMemory):
-        return f"an array {operand.dtype}{list(operand.shape)}"
-    if isinstance(operand, (str, bytes)):
-        return hide(repr(operand)) if _is_secret(operand) else repr(operand)
-    if isinstance(operand, (tuple, list)):
-        parts: Iterable[Any] = operand
-        return f"[{', '.join([_operand(each, hide) for each in parts])}]"
-    known = {Computed: "a computed number", Drawn: "a generator", Opaque: "an object"}
-    return known.get(type(operand), type(operand).__name__)
-
-
-def _token(token: Token) -> str:
-    kind, number = token.origin
-    place = f"+{token.offset}" if token.offset else ""
+def _look(token: Token) -> str:
     stride = "" if _is_dense(token) else f" by {list(token.stride)}"
-    away = "" if token.on_host else " away"
-    return f"{kind} {number}{place} {_short(token.dtype)}{list(token.shape)}{stride}{away}"
+    return f"{_short(token.dtype)}{list(token.shape)}{stride}{'' if token.on_host else ' away'}"
 
 
 def _is_dense(token: Token) -> bool:
