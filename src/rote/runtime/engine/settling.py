@@ -167,8 +167,10 @@ class Settling:
         changing.leave([each.address for each in self._noted.effects if each.number])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
         unseen = self._observed.unseen
-        often = unseen is not None and (unseen.known >= FEW or self._plan.numbers is not None)
-        if counted or often:  # of a recording that computes numbers no way is learned
+        often = unseen is not None and (
+            unseen.known >= FEW or (self._plan.numbers is not None and unseen.is_float)
+        )
+        if counted or often:
             changing.read(self._observed.lines)
 
     def _judge_numbers(self, *, blocked: bool, difference: Reason | None) -> list[Reason]:
@@ -194,7 +196,7 @@ class Settling:
         if blocked and numbers.stopped is None:
             return []
         changing.fix(fixed)
-        if not numbers.places and numbers.stopped is None:
+        if not numbers.values and numbers.stopped is None:
             return []  # it has met none of them, and is a call like any other
         if fixed or numbers.stopped is not None or difference is not None:
             names = ", ".join([each.name for each in fixed[:3]])
@@ -373,9 +375,9 @@ class Settling:
             if self._after is not None:
                 recording.protect(self._after, parameters_of(self._call), watch, concerned=concerned)
         if self._computation is not None:
-            recording.compute(self._computation)
+            recording.compute(self._computation, new=self._observed.unseen is not None)
         elif self._is_check and self._observed.unseen is None:
-            recording.check()
+            recording.check(self._observed.path)
         recording.persistent.update(places_of_written(recording.accesses, self._call))
         needed = estimate_of(self._observed.storages, self._call, self._plan.backend)
         recording.expect(needed)
