@@ -125,3 +125,4 @@ def test_numbers_that_do_not_change(tmp_path):
     )
     replayed, _ = run(tmp_path, calls=12)
     assert replayed >= 4
+    assert 'slots": []' in next(iter(tmp_path.glob("*.facts"))).read_text()  # and are not kept any longer

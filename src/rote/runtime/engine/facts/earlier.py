@@ -83,11 +83,6 @@ class EarlierFacts:
     # ------------------------------------------------------------------ what they change
 
     @property
-    def fits(self) -> bool:
-        """Whether this process has observed a call that they are about."""
-        return self._fits
-
-    @property
     def exact(self) -> bool:
         """Whether the exact tier of such calls has won."""
         return self._exact
@@ -193,8 +188,9 @@ class EarlierFacts:
         codes: RanCode,
     ) -> None:
         """Nothing comes of the key; ``price`` is what a traced call has cost, in plain calls."""
-        if self._store is not None:
-            self.keep(recordings, calls, codes, VerdictFacts(self._reason(why), price))
+        with self._apart() as store:
+            if store is not None:
+                self.keep(recordings, calls, codes, VerdictFacts(self._reason(why), price))
 
     def _now(
         self, store: FactStore, recorded: Sequence[Recording], calls: int, end: VerdictFacts | None
@@ -210,8 +206,8 @@ class EarlierFacts:
             calls=before.calls or (calls if states else 0),
             states=tuple([*states, *others][:MOST_STATES]),
             verdict=end,
-            lines=_once([*lines, *before.lines])[:MOST_NUMBERS],
-            slots=_once([*slots, *before.slots])[:MOST_NUMBERS],
+            lines=(_once(lines) if states else before.lines)[:MOST_NUMBERS],
+            slots=(_once(slots) if states else before.slots)[:MOST_NUMBERS],
             leaves=_once([each.key for each in sources if not each.kind]),
             reasons=tuple(self._reasons.values()) or before.reasons,
         )
