@@ -9,10 +9,10 @@ is on a new one. A call that has gone a way has asked all that is asked on it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ...base import Lines, Site
@@ -23,7 +23,7 @@ from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
 READ = "read"
 """The kind of a place that is a read of a tensor's value."""
 _DIRECT = frozenset({dict, list})
-_PLACE = str(Path(__file__).with_name("<compute>"))
+_PLACE = os.path.join(os.path.dirname(__file__), "<compute>")
 """The file of generated functions: a frame of one is one of ours."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 """Integers that an operation takes."""
