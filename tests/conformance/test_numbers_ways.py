@@ -82,6 +82,15 @@ def _lowers_a_rate(x: Tensor, y: Tensor, state: Any) -> Any:
     return y * state.rate
 
 
+def _takes_turns(x: Tensor, y: Tensor, state: Any) -> Any:
+    n = state.count.item()
+    state.count += 1
+    if n % 2:
+        return y
+    state.total.lerp_(y, 1 / (1 + n))
+    return state.total + n
+
+
 def _ints(x: Tensor, y: Tensor, state: Any) -> Any:
     k = int((x > 0).sum())
     return y * k if k >= 2 else y - k
@@ -100,12 +109,15 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
         _writes_outside,
         _lowers_a_rate,
         _ints,
+        _takes_turns,
     )
 }
 
 
 def _state(device: torch.device) -> Any:
-    return SimpleNamespace(bound=1.6, rate=0.5, total=torch.ones(3, device=device))
+    return SimpleNamespace(
+        bound=1.6, rate=0.5, total=torch.ones(3, device=device), count=torch.tensor(0, device=device)
+    )
 
 
 def _same(left: Any, right: Any) -> bool:

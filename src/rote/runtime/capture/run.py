@@ -191,6 +191,11 @@ class Observation:
     lines: Collection[Lines]
     path: Path
 
+    @property
+    def computes(self) -> bool:
+        """Whether it has operations with numbers that change."""
+        return any([each.computes for node in self.nodes for each in node.operations])
+
 
 class TracedCall:
     """Runs one call of the callable under a plan."""

@@ -17,7 +17,7 @@ from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import HostRandom, Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
-from ..numbers import FEW, Computation
+from ..numbers import FEW, NO_LINES, Computation
 from ..program import (
     AGAIN,
     EAGER,
@@ -167,11 +167,14 @@ class Settling:
         changing.leave([each.address for each in self._noted.effects if each.number])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
         unseen = self._observed.unseen
+        numbers = self._plan.numbers
         often = unseen is not None and (
-            unseen.known >= FEW or (self._plan.numbers is not None and unseen.is_float)
+            unseen.known >= FEW
+            or (numbers is not None and unseen.is_float)
+            or changing.reads(unseen.read.site)
         )
         if counted or often:
-            changing.read(self._observed.lines)
+            changing.read(self._observed.lines, numbers.reading if numbers is not None else NO_LINES)
 
     def _judge_numbers(self, *, blocked: bool, difference: Reason | None) -> list[Reason]:
         """Numbers that change were followed: why a recording cannot compute what the call did with them."""
@@ -190,7 +193,7 @@ class Settling:
             changing.fix(self._recording.computation.places)
             return [difference] if difference is not None else []
         noted, observed = self._noted, self._observed
-        if noted.late or noted.unseen or observed.template.tracked:
+        if noted.late or noted.unseen or (observed.template.tracked and observed.computes):
             numbers.stop("the call has a history, or ran code that was not followed")
         fixed = numbers.by_value()
         if blocked and numbers.stopped is None:

@@ -383,7 +383,7 @@ class Specialization:
         # A collection may destroy graphs, which spoils a capture; and what a trace has made and does not keep
         # is gone when the collector looks.
         asked = "get_threshold" in self.executed.mentioned()
-        began, followed = perf_counter(), self.changing.count
+        began, known = perf_counter(), self.changing.news
         try:
             with nullcontext() if asked else COLLECTOR.rests():
                 answer = self._learn(recording, call, plan, site, guards)
@@ -393,7 +393,7 @@ class Specialization:
         if answer.how == EAGER and not answer.reasons:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
-        if self.changing.count > followed and self.computes and recording in self.recordings:
+        if self.changing.news > known and self.computes and recording in self.recordings:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
         if made is not None and self.limits.exact and not made.captures_numbers:

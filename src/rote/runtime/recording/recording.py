@@ -45,6 +45,8 @@ from .tree import Branch, Island, Known, Node
 
 MOST_CHECKS = 3
 """Calls to be checked that go another way, until the numbers of a recording are conditions again."""
+MOST_FOLLOWED = 3
+"""Calls that are followed after such a call, until one goes that way. Ways may take turns."""
 
 
 class Recording:
@@ -109,7 +111,7 @@ class Recording:
         self.facts: tuple[InputFacts, ...] = ()
         self.keeps_graph = self.trusts = False
         self.computation: Computation | None = None
-        self._vain_checks, self._checks_next = 0, False
+        self._vain_checks = self._to_follow = 0
         self._released: list[Callable[[], None]] = []
 
     def sibling(self, spots: Iterable[Spot]) -> Recording:
@@ -156,8 +158,9 @@ class Recording:
 
     def compute(self, computation: Computation, *, new: bool) -> None:
         """Calls find numbers that change; replays compute from them what the last call did."""
-        self.computation, self._checks_next = computation, True
+        self.computation = computation
         self._vain_checks *= not new
+        self._to_follow = 0 if new else max(self._to_follow - 1, 0)
 
     @property
     def captures_numbers(self) -> bool:
@@ -182,17 +185,17 @@ class Recording:
         """A call that was not followed went a way, and did what the computation says."""
         if self.computation is not None:
             self.computation.check(path)
-        self._vain_checks, self._checks_next = 0, True
+        self._vain_checks = self._to_follow = 0
 
     @property
     def checks_next(self) -> bool:
-        """Whether the next call is not to be followed. After one that went a new way the next one is."""
-        return self._checks_next
+        """Whether the next call is not to be followed. Some are after one that went a new way."""
+        return not self._to_follow
 
     def begin_check(self) -> None:
         """A call is not followed."""
         self._vain_checks += 1
-        self._checks_next = False
+        self._to_follow = MOST_FOLLOWED
 
     @property
     def checks_in_vain(self) -> bool:
