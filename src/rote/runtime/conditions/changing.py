@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...base import Lines, Site
-from ..numbers import FEW, Fixed, NumberSource, ReadingLines, TrackedNumbers
+from ..numbers import FEW, NO_LINES, Fixed, NumberSource, ReadingLines, TrackedNumbers
 from ..state import Address
 from .guards import Guard
 
@@ -81,10 +81,10 @@ class ChangingNumbers:
     def suppose(self, slots: Iterable[Address], lines: Iterable[Lines]) -> None:
         """So it was in another process. Where nothing comes of it in a few calls, it was never said."""
         before = dict(self._slots), dict(self._lines), set(self._fixed), set(self._fixed_lines)
-        count = self.count
+        news = self.news
         self.add(slots)
-        self.read(lines)
-        if self.count > count and self._before is None:
+        self.read(lines, NO_LINES)
+        if self.news > news and self._before is None:
             self._before = before
 
     def _take_back(self) -> None:
