@@ -251,7 +251,8 @@ class Specialization:
         for value in path:
             nodes.append(nodes[-1].edges[value])
         improve(recording, nodes, call, before, near=self.limits.near)
-        if self.limits.keep or self.earlier.exact:  # nothing is measured; or it was, and it has won
+        # Nothing is measured; or it was, and what is made of the kernels is measured again.
+        if self.limits.keep or (self.earlier.exact and recording.tiers.waiting):
             self.settle_tiers(recording)
         self._ledger.add_work(perf_counter() - began)
         recording.improve_at(recording.tiers.following(recording.replays, recording.root, nodes))

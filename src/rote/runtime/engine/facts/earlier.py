@@ -13,7 +13,8 @@ process observes, under the conditions that it has read, and its first replay st
   that ``warmup`` asks for beyond the first are left out, where the observed call has done what the facts
   say. What more of them would show, that a value is the same from call to call, is a condition of the
   recording, and is asked before each replay.
-- *The exact tier* is made at the first replay instead of the 128th. It is proved and compared as ever.
+- *The exact tier* is made at the first replay instead of the 128th. It is proved and compared as ever, and
+  its last step is timed against the one before.
 - *A verdict* that nothing comes of a key spares calls that would be traced in vain. It holds until plain
   calls have paid for one traced call (:meth:`..ledger.Ledger.pays`), at a price that is bounded. So no fact
   keeps a program from its recordings for ever, and who writes a false one gains a delay.
