@@ -7,14 +7,12 @@ no operation is known to be at fault, the rest of the call runs eagerly.
 
 from __future__ import annotations
 
-import random
 import weakref
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
 import torch
 
 from ...base import InternalError, Lines, Site, on_a_fresh_stack
@@ -496,20 +494,6 @@ class TracedCall:
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor)]
-
-
-@dataclass(frozen=True)
-class HostRandom:
-    """The state of the host's random generators, which shows whether a call used them."""
-
-    python: Any
-    array: Any
-
-    @classmethod
-    def read(cls) -> HostRandom:
-        """Read Python's and numpy's global generators."""
-        legacy: Any = numpy.random.get_state(legacy=True)
-        return cls(random.getstate(), (legacy[1].tobytes(), legacy[2]))
 
 
 def parameters_of(call: Call) -> dict[int, tuple[str, torch.Tensor]]:

@@ -200,7 +200,7 @@ class EarlierFacts:
         states = [self._facts_of(each, store) for each in recorded]
         others = [was for was in before.states if all([was.difference(now) for now in states])]
         sources = [place for each in recorded for place in each.places()]
-        slots = [hide_strings(each.name, store.hide) for each in sources if each.kind and each.lines is None]
+        slots = [hide_strings(each.name, store.hide) for each in sources if each.kind in _SLOTS]
         lines = [each.lines[-1] for each in sources if each.lines is not None]
         return KeyFacts(
             before.key,
