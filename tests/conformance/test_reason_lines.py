@@ -23,6 +23,8 @@ from torch import nn
 import rote
 
 CALLS = 20
+TRIES = 4
+"""Calls whose numbers are followed in vain say other things."""
 TOTAL = 0
 SEEN = set()
 KEPT = []
@@ -127,7 +129,7 @@ def tensor_in_a_list(net):
 
 def item(net):
     def fn(x):
-        net.table["k"] = net.table.get("k", 0) + 1  # here
+        net.table["k"] = net.table.get("k", "") + "x"  # here
         return x * 2
 
     return fn
@@ -176,7 +178,7 @@ def hook(net):
 
 def hook_that_counts(net):
     def keep(module, given, result):
-        module.calls = getattr(module, "calls", 0) + 1  # here
+        module.calls = getattr(module, "calls", "") + "x"  # here
 
     net.inner.register_forward_hook(keep)
     return lambda x: net.inner(x)
@@ -271,7 +273,7 @@ def cache(net):
 
 def drawn(net):
     def draw():
-        return random.uniform(0, 1)  # here
+        return random.choice([0.25, 0.5, 0.75])  # here
 
     return lambda x: x * draw()
 
@@ -279,7 +281,7 @@ def drawn(net):
 def drawn_by_numpy(net):
     def fn(x):
         y = x + 1
-        return y * numpy.random.rand()  # here
+        return y * numpy.random.rand(2).sum().item()  # here
 
     return fn
 
@@ -387,7 +389,7 @@ def test_the_line_and_the_words(device, caplog, program, code, words):
     top, *others = g.report().reasons
     assert (top.code, top.where) == (code, marked(program)), g.explain()
     assert words in top.message and top.remedy, g.explain()
-    assert top.count >= CALLS and not top.warm_up
+    assert top.count >= CALLS - TRIES and not top.warm_up
     caller = test_the_line_and_the_words.__code__
     lines = range(caller.co_firstlineno, caller.co_firstlineno + 30)
     loops = {f"tests/conformance/test_reason_lines.py:{line}" for line in lines}
