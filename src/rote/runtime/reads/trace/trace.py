@@ -359,6 +359,7 @@ class Trace:
             container = place.found()
             self._carried[place.kind, identity(container), place.key] = given[2][place.name]
             self._held.append(container)
+            self.pin(container)  # what lies in another one's slot is not carried
         for name, value in self.given.take(call, given):
             if self.has(value) and identity(value) not in before.objects:
                 self.identify(value, "finds it in another argument, too")
