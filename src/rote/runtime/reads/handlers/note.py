@@ -8,14 +8,12 @@ nothing is called before the profiler is off.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MethodType
 from typing import Any
 
 from ....base import identity
-from ...state import PROFILE
+from ...state import PROFILE, get_profile, set_profile
 from . import known
 
 _TEXT = """
@@ -38,9 +36,7 @@ def note({parameters}):
 _NAMES: dict[str, Any] = {
     "PROFILE": PROFILE, "MethodType": MethodType, "identity": identity, "PLAIN": known.PLAIN_OR_TENSOR,
     "CONTAINERS": known.CONTAINERS_OF_PYTHON, "STEPPING": known.STEPPING, "KEYS": known.KEYS,
-    "CALLED": known.CALLED,
-    # C functions behind ``partial``: Python does not call the profiler for what a partial calls
-    "get_profile": partial(sys.getprofile), "set_profile": partial(sys.setprofile),
+    "CALLED": known.CALLED, "get_profile": get_profile, "set_profile": set_profile,
 }  # fmt: skip
 
 

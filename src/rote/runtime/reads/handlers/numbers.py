@@ -47,7 +47,7 @@ import torch
 from ....base import identity, is_own
 from ...numbers import BINARY, CALLED, COMPARED, UNARY, TrackedNumbers, is_data
 from ...objects import is_of_pybind
-from ...state import PASSES_ON
+from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
 from ..table import lookup
 from ..trace import Trace
@@ -230,6 +230,16 @@ class TrackingNotes:
     def _computed(self, function: str, value: Any) -> Any:
         if type(value) not in _NUMBERS:
             return value
+        profiler = get_profile()
+        if type(profiler) is not MethodType or profiler.__func__ is not PROFILE:
+            return self._result(function, value)
+        set_profile(None)
+        try:
+            return self._result(function, value)
+        finally:
+            set_profile(profiler)
+
+    def _result(self, function: str, value: Any) -> Any:
         trace = self._trace()
         numbers = trace.numbers if trace is not None else None
         found = numbers.take_operands() if numbers is not None else None

@@ -22,6 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from operator import is_
 from types import (
     BuiltinMethodType,
@@ -295,7 +296,6 @@ class Trace:
         # where ``print`` was called last: the identity of the frame, and its instruction
         self.printing: tuple[int, int] | None = None
         self._arrays: dict[int, Any] = {}  # made by the call, of which tensors are made, by their address
-        self._tuples = frozenset[int]()
         self._pinned: set[int] = set()
 
     # ------------------------------------------------------------------ what is outside
@@ -551,7 +551,7 @@ class Trace:
     def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
         """Whether a slot has a number that changes from call to call; each read of it is noted then."""
         numbers, where = self.numbers, identity(container)
-        if numbers is None or where in self.anchored:
+        if numbers is None or (kind, where, key) not in numbers.wanted or where in self.anchored:
             return False
         if not numbers.takes(kind, container, key, value, self.name(owner, suffix)):
             return False
@@ -877,8 +877,7 @@ class Trace:
         file = code.co_filename
         if file != _FROM_TEXT:
             return is_own(file)
-        self._tuples = self._tuples or _makers_of_tuples()
-        return identity(code) in self._tuples
+        return identity(code) in _makers_of_tuples()
 
     def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
         """Python code was entered that is not followed; whether that counts."""
@@ -965,10 +964,9 @@ class Trace:
         effects = tuple(self._effects())
         for each in self._replaced:
             self._carry(*each)
-        found = self._reads.values()
         # What the call has made may be gone, and its identity another's.
-        pinned = self._pinned & self.outside.keys()
-        reads = Reads.of(map(self._kept, found) if self.anchored else found, pinned)
+        pinned = frozenset(self._pinned & self.outside.keys())
+        reads = Reads({address: self._kept(read) for address, read in self._reads.items()}, pinned)
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts = tuple(self._scripts.values())
@@ -1142,7 +1140,7 @@ class Trace:
 
     def _kept(self, read: Read) -> Read:
         """What was read, with the object in the form in which it is kept."""
-        if identity(read.container) not in self.anchored:
+        if not self.anchored or identity(read.container) not in self.anchored:
             return read
         return read._replace(container=Argument(read.container))
 
@@ -1277,6 +1275,7 @@ def _is_in_operation(frame: FrameType | None) -> bool:
     return False
 
 
+@cache
 def _makers_of_tuples() -> frozenset[int]:
     """The code by which named tuples of ours are made, by its identity: thousands are in a traced call."""
     ours = [kind for kind in tuple.__subclasses__() if said_module(kind).startswith(_OURS)]
