@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,7 +76,7 @@ def test_outcomes():
     assert compute(numbers, "<", True, step, 10) is True
     computation = numbers.finish()
     assert computation.take([9]) and not computation.take([10]) and not computation.take([3.0])
-    assert str(next(iter(computation.outcomes))) == "<(n0, 10)"
+    assert str(next(iter(numbers.outcomes))) == "<(n0, 10)"
 
 
 def test_what_raises_is_no_answer():
@@ -113,15 +114,38 @@ def test_stages():
     line = (object(),)
     numbers = TrackedNumbers(frozenset(), frozenset({0}), frozenset({line}))
     scale = numbers.take(leaf(0), 2.0)
-    assert numbers.reads("item", line, 5.0) == 0
+    seen = numbers.reads("item", line, 5.0, ())
+    assert seen is not None and (seen.order, seen.way) == (0, 0)
     read = numbers.read(5.0)
     first = numbers.computed(compute(numbers, "MULTIPLY", 10.0, scale, read))
     assert compute(numbers, ">", False, read, 100.0) is False
     alone = numbers.computed(compute(numbers, "ADD", 3.0, scale, 1))
     computation = numbers.finish()
     assert computation.take([4.0]) and (alone.value, first.value) == (5.0, 10.0)
-    assert numbers.goes_on(0, 6.0) and first.value == 24.0
-    assert not numbers.goes_on(0, 101.0) and not numbers.goes_on(0, 6) and not numbers.goes_on(1, 6.0)
+    way = numbers.reader(seen)
+    assert way(6.0) == 0 and first.value == 24.0
+    assert way(101.0) == 1 and way(6) == 1  # a new one
+
+
+def test_another_way():
+    line = (object(),)
+    known, computation = list[Any](), None
+    for value in (5.0, -5.0):
+        numbers = TrackedNumbers(frozenset(), frozenset(), frozenset({line}), computation)
+        seen = numbers.reads("item", line, value, ())
+        assert seen is not None and seen.way == len(known)
+        read = numbers.read(value)
+        compute(numbers, ">", value > 0, read, 0)
+        known.append(numbers.computed(compute(numbers, "ADD", value + 1, read, 1)))
+        computation = numbers.finish()
+    assert known[0].cell is known[1].cell
+    way = numbers.reader(seen)
+    assert [way(7.0), known[0].value] == [0, 8.0]
+    assert [way(-7.0), known[0].value] == [1, -6.0]
+    assert way(0) == 2
+    assert not computation.is_checked()
+    computation.check((("number", 0, 1),))
+    assert computation.is_checked((("number", 0, 1),)) and not computation.is_checked((("number", 0, 0),))
 
 
 @pytest.mark.parametrize("value", [object(), [[each] for each in range(3000)]])

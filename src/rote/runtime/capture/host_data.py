@@ -239,7 +239,7 @@ class HostDataMode(TorchFunctionMode):
         known = {identity(each) for each in read.numbers}
         lines = running_lines() if moves else ()
         moves = moves and not set(numbers.owed) - known and not self._tracer.cursor.blockers
-        if not numbers.takes_next(lines, moves=moves):
+        if not numbers.takes_next(lines, self._tracer.cursor.way, moves=moves):
             return None
         view = self._tracer.host.aside(lambda: func(*args, **kwargs))
         if numbers.follows:

@@ -35,7 +35,7 @@ from ..arguments import (
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
 from ..autograd.graph import newest_age
 from ..backends.protocol import Aliases, Backend, Session
-from ..numbers import TrackedNumbers
+from ..numbers import Path, TrackedNumbers
 from ..program import (
     INPUT_VIEW,
     Counted,
@@ -165,6 +165,7 @@ class Observation:
         inputs: The static inputs that it ran on, if any.
         settings: Where it has set random generators.
         lines: Lines that have read numbers.
+        path: The edges of the tree along which the call went.
     """
 
     value: Any
@@ -188,6 +189,12 @@ class Observation:
     inputs: StaticInputs | None
     settings: Sequence[Setting]
     lines: Collection[Lines]
+    path: Path
+
+    @property
+    def computes(self) -> bool:
+        """Whether it has operations with numbers that change."""
+        return any([each.computes for node in self.nodes for each in node.operations])
 
 
 class TracedCall:
@@ -377,7 +384,7 @@ class TracedCall:
             value, returned, template, node, cursor.nodes, cursor.difference, cursor.unseen, cursor.blockers,
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
-            self._hooks.settings, list(tracer.reads.lines),
+            self._hooks.settings, list(tracer.reads.lines), cursor.way,
         )  # fmt: skip
 
     def _tracer(

@@ -22,6 +22,7 @@ class ChangingNumbers:
 
     Attributes:
         fixed_leaves: Argument leaves whose numbers have to be in the key.
+        news: How often a number turned out to change that a call did not follow.
     """
 
     def __init__(self) -> None:
@@ -31,13 +32,9 @@ class ChangingNumbers:
         self._fixed: set[object] = set()
         self._tries = 0
         self.fixed_leaves: set[int] = set()
+        self.news = 0
         self._lines: dict[Site, None] = {}
         self._fixed_lines: set[Lines] = set()
-
-    @property
-    def count(self) -> int:
-        """How many slots and lines are followed."""
-        return len(self._slots) + len(self._lines)
 
     def note(self, guard: Guard) -> None:
         """A guard does not hold: its slots that have held more than a few numbers, all of one type."""
@@ -63,14 +60,21 @@ class ChangingNumbers:
                 self._slots[address] = None
                 self._values.pop(address, None)
                 self._tries = 0
+                self.news += 1
 
-    def read(self, lines: Iterable[Lines]) -> None:
-        """These lines read other numbers from call to call."""
+    def reads(self, line: Site) -> bool:
+        """Whether a line is known to read other numbers from call to call."""
+        return line in self._lines
+
+    def read(self, lines: Iterable[Lines], followed: ReadingLines) -> None:
+        """These lines read other numbers from call to call; a call has followed some of them."""
         for each in lines:
             line = each[-1]
             if each not in self._fixed_lines and line not in self._lines and len(self._lines) < MOST:
                 self._lines[line] = None
                 self._tries = 0
+            if line in self._lines and line not in followed.lines and each not in self._fixed_lines:
+                self.news += 1
 
     def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
         """What is followed in the next call; None if nothing is."""

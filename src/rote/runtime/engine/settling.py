@@ -17,7 +17,7 @@ from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import HostRandom, Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
-from ..numbers import FEW, Computation
+from ..numbers import FEW, NO_LINES, Computation
 from ..program import (
     AGAIN,
     EAGER,
@@ -166,9 +166,14 @@ class Settling:
         changing.leave([each.address for each in self._noted.effects if each.number])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
         unseen = self._observed.unseen
-        often = unseen is not None and (unseen.known >= FEW or self._plan.numbers is not None)
-        if counted or often:  # of a recording that computes numbers no way is learned
-            changing.read(self._observed.lines)
+        numbers = self._plan.numbers
+        often = unseen is not None and (
+            unseen.known >= FEW
+            or (numbers is not None and unseen.is_float)
+            or changing.reads(unseen.read.site)
+        )
+        if counted or often:
+            changing.read(self._observed.lines, numbers.reading if numbers is not None else NO_LINES)
 
     def _judge_numbers(self, *, blocked: bool, difference: Reason | None) -> list[Reason]:
         """Numbers that change were followed: why a recording cannot compute what the call did with them."""
@@ -187,13 +192,13 @@ class Settling:
             changing.fix(self._recording.computation.places)
             return [difference] if difference is not None else []
         noted, observed = self._noted, self._observed
-        if noted.late or noted.unseen or observed.template.tracked:
+        if noted.late or noted.unseen or (observed.template.tracked and observed.computes):
             numbers.stop("the call has a history, or ran code that was not followed")
         fixed = numbers.by_value()
         if blocked and numbers.stopped is None:
             return []
         changing.fix(fixed)
-        if not numbers.places and numbers.stopped is None:
+        if not numbers.values and numbers.stopped is None:
             return []  # it has met none of them, and is a call like any other
         if fixed or numbers.stopped is not None or difference is not None:
             names = ", ".join([each.name for each in fixed[:3]])
@@ -372,9 +377,9 @@ class Settling:
             if self._after is not None:
                 recording.protect(self._after, parameters_of(self._call), watch, concerned=concerned)
         if self._computation is not None:
-            recording.compute(self._computation)
+            recording.compute(self._computation, new=self._observed.unseen is not None)
         elif self._is_check and self._observed.unseen is None:
-            recording.check()
+            recording.check(self._observed.path)
         recording.persistent.update(places_of_written(recording.accesses, self._call))
         needed = estimate_of(self._observed.storages, self._call, self._plan.backend)
         recording.expect(needed)

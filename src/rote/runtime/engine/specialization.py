@@ -264,11 +264,11 @@ class Specialization:
         recording.stray()
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
-        # Another way may compute other things of the numbers that change: nothing is learned.
-        computes = recording.computation is not None
-        numbers, careful = recording.follow_numbers(follows=False), self._reached(recording, call)
         known = child is not None and child.seen >= self.limits.warmup and child.complete
-        if known and not computes and not self._read_of(recording, call, careful):
+        checked = recording.is_checked((*done.path, done.unseen))
+        checks = known and not checked and recording.checks_next
+        numbers, careful = recording.follow_numbers(follows=not checks), self._reached(recording, call)
+        if known and checked and not self._read_of(recording, call, careful):
             capture = extend(memory, recording, call)
         elif careful:
             inputs = inputs.hand_over(call.leaves)
@@ -276,25 +276,22 @@ class Specialization:
             recording.root, self.limits.warmup, self.prepare(call), inputs, memory.stands, capture,
             follow=True, path=done.path, careful=bool(careful), numbers=numbers,
         )  # fmt: skip
-        if not computes:
-            return self._execute(recording, call, plan, site, [])
-        recording.count_stray()
-        return self._compute_plainly(recording, call, plan, site, [])
+        run = self._check if checks else self._execute
+        return run(recording, call, plan, site, [])
 
-    def _compute_plainly(
-        self, recording: Recording, call: Call, plan: Plan, site: Site, found: list[Reason]
-    ) -> Answer:
-        """A call of a recording that computes numbers, which are not followed: no way is learned from it.
+    def _check(self, recording: Recording, call: Call, plan: Plan, site: Site, found: list[Reason]) -> Answer:
+        """Make a call whose numbers are not followed, to see that it does what is computed for its way.
 
-        Where calls leave the known way again and again, the numbers are conditions from now on.
+        Where such calls go other ways again and again, the numbers are conditions from now on.
         """
         edges = [(node, dict(node.edges)) for node in recording.root.walk()]
+        recording.begin_check()
         try:
             return self._execute(recording, call, plan, site, found)
         finally:
             for node, known in edges:
                 node.edges = known
-            if recording in self.recordings and recording.strays_often:
+            if recording in self.recordings and recording.checks_in_vain:
                 self.changing.fix(recording.places())
                 self.choice.drop(recording)
 
@@ -303,13 +300,11 @@ class Specialization:
     def _trace(self, recording: Recording | None, call: Call, site: Site, found: list[Reason]) -> Answer:
         self.counts.lessons += 1
         backend, warmup = self.prepare(call), self.limits.warmup
-        if recording is not None and recording.computation is not None and not recording.is_checked:
-            follows = recording.root.seen < warmup
+        if recording is not None and not recording.is_checked():
+            follows = recording.root.seen < warmup or not recording.checks_next
             plan = Plan(recording.root, warmup, backend, numbers=recording.follow_numbers(follows=follows))
-            if follows:
-                return self._execute(recording, call, plan, site, found)
-            recording.count_stray()
-            return self._compute_plainly(recording, call, plan, site, found)
+            run = self._execute if follows else self._check
+            return run(recording, call, plan, site, found)
         if recording is not None and recording.root.seen >= warmup:
             careful = self._reached(recording, call) if recording.depends_on_sharing else []
             shared = self._read_of(recording, call, careful)
@@ -375,7 +370,7 @@ class Specialization:
         # A collection may destroy graphs, which spoils a capture; and what a trace has made and does not keep
         # is gone when the collector looks.
         asked = "get_threshold" in self.executed.mentioned()
-        began, followed = perf_counter(), self.changing.count
+        began, known = perf_counter(), self.changing.news
         try:
             with nullcontext() if asked else COLLECTOR.rests():
                 answer = self._learn(recording, call, plan, site, guards)
@@ -385,7 +380,7 @@ class Specialization:
         if answer.how == EAGER and not answer.reasons:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
-        if self.changing.count > followed and self.computes and recording in self.recordings:
+        if self.changing.news > known and self.computes and recording in self.recordings:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
         if made is not None and self.limits.exact and not made.captures_numbers:

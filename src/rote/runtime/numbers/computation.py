@@ -1,14 +1,17 @@
 """What a replay computes from the numbers that it is given, and what has to come out the same.
 
-One function is generated for a recording: it reads the numbers, asks the outcomes in the order in which the
-call came to them, and fills the cells of the operands. It never computes what the call came to only behind an
-outcome that differs.
+Functions are generated for a recording. One runs when a call begins: it asks what has to come out of numbers
+that were found, and fills cells of operands. For each number that is read from a tensor there is one for each
+*way* on which calls have gone on from there. What depends on that number, and on none that is read later, is
+asked and computed then. A call goes on the first way on which all comes out as it did; if there is none, it
+is on a new one. A call that has gone a way has asked all that is asked on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...base import Lines, Site
@@ -46,10 +49,6 @@ class NumberSource:
         """Which place it is, as long as the container lives."""
         return address_of(self.kind, self.container, self.key)
 
-    def is_read(self, order: int) -> bool:
-        """Whether it is the number that a call reads behind so many others."""
-        return self.kind == READ and self.key == order
-
     def read(self, leaves: Sequence[Any]) -> Any:
         """What lies there; None if nothing does."""
         if not self.kind:
@@ -85,73 +84,162 @@ NO_LINES = ReadingLines()
 """No number is read."""
 
 
+Path = tuple[Any, ...]
+"""The edges of the tree of a recording along which a call has come to a read."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRead:
+    """A number that a call reads from a tensor.
+
+    Attributes:
+        path: How it has come there.
+        order: How many it has read before.
+        way: On which of the ways behind it goes on.
+    """
+
+    path: Path
+    order: int
+    way: int
+
+
+@dataclass(frozen=True)
+class FollowedCall:
+    """What was found in a call whose numbers were followed.
+
+    Attributes:
+        places: Where numbers are found; those of known calls come first.
+        kinds: The types of those that it was given, by the number of their place.
+        reads: The numbers that it has read, in order.
+        outcomes: What expressions have given.
+        cells: What expressions are computed for.
+        steps: All that it computed, which might raise, in order.
+        taken: Which of its reads at a position are at one that changes, with the way to them.
+    """
+
+    places: tuple[NumberSource, ...]
+    kinds: Mapping[int, type]
+    reads: tuple[NumberRead, ...]
+    outcomes: Mapping[Expression, Fixed]
+    cells: Mapping[Expression, NumberCell]
+    steps: Sequence[Expression]
+    taken: frozenset[tuple[Path, int]]
+
+
 class Computation:
     """What a recording computes from numbers that change.
 
-    A call finds some of them when it begins. Others it reads from tensors on its way. Each read begins a
-    stage: what depends on that number and on none that is read later is computed and asked then.
-
     Args:
-        places: Where numbers are found, those that are read in the order in which they are.
-        kinds: Their types.
-        outcomes: What expressions have to give.
-        cells: What expressions are computed for.
-        steps: All that the call computed, which might raise, in order.
         reading: Reads of numbers that change.
+
+    Attributes:
+        places: Where numbers are found.
+        cells: The numbers that a replay has to compute.
         taken: Which of the reads at a position are at one that changes.
     """
 
-    def __init__(
-        self,
-        places: tuple[NumberSource, ...],
-        kinds: tuple[type, ...],
-        outcomes: Mapping[Expression, Fixed],
-        cells: Mapping[Expression, NumberCell],
-        steps: Iterable[Expression],
-        reading: ReadingLines,
-        taken: frozenset[int] = frozenset(),
-    ) -> None:
-        self.places = places
+    def __init__(self, reading: ReadingLines) -> None:
         self.reading = reading
-        self.taken = taken
-        self.outcomes = dict(outcomes)
-        self._kinds = kinds
-        self._read = [index for index, place in enumerate(places) if place.kind == READ]
-        self._found = [index for index, place in enumerate(places) if place.kind != READ]
-        self._given: list[Any] = [None] * len(places)
-        self._stages = [
-            _compiled(
-                {each: value for each, value in outcomes.items() if self._stage(each) == stage},
-                {each: cell for each, cell in cells.items() if self._stage(each) == stage},
-                [each for each in steps if self._stage(each) == stage],
-            )
-            for stage in range(len(self._read) + 1)
-        ]
+        self.places: tuple[NumberSource, ...] = ()
+        self.cells: dict[Expression, NumberCell] = {}
+        self.taken: frozenset[tuple[Path, int]] = frozenset()
+        self._found: list[tuple[int, NumberSource]] = []
+        self._places_read: dict[int, int] = {}
+        self._given: list[Any] = []
+        self._start = _Stage()
+        self._ways: dict[Path, list[_Stage]] = {}
+        self._checked: set[Path] = set()
 
-    def _stage(self, expression: Expression) -> int:
-        """How many numbers have been read when all that an expression needs is there."""
-        needed = expression.given
-        return max([place + 1 for place, index in enumerate(self._read) if index in needed], default=0)
+    def learn(self, call: FollowedCall) -> None:
+        """A call has gone a way, maybe one that is known."""
+        self.places = call.places
+        self._found = [(n, place) for n, place in enumerate(call.places) if place.kind != READ]
+        self._places_read = {place.key: n for n, place in enumerate(call.places) if place.kind == READ}
+        self._given += [None] * (len(call.places) - len(self._given))
+        self.cells.update(call.cells)
+        self.taken |= call.taken
+        stages = [self._start]
+        for read in call.reads:
+            ways = self._ways.setdefault(read.path, [])
+            if read.way == len(ways):
+                ways.append(_Stage())
+            stages.append(ways[read.way])
+        orders = {  # nobody has got some that were read
+            self._places_read[read.order]: number + 1
+            for number, read in enumerate(call.reads)
+            if read.order in self._places_read
+        }
+        for number, stage in enumerate(stages):
+
+            def here(expression: Expression, number: int = number) -> bool:
+                return max([orders.get(each, 0) for each in expression.given], default=0) == number
+
+            stage.learn(
+                {each: kind for each, kind in call.kinds.items() if orders.get(each, 0) == number},
+                {each: value for each, value in call.outcomes.items() if here(each)},
+                {each: cell for each, cell in call.cells.items() if here(each)},
+                [each for each in call.steps if here(each)],
+            )
 
     def take(self, leaves: Sequence[Any]) -> bool:
         """A call begins: compute what can be; whether the recording answers it."""
         given = self._given
-        for index in self._found:
-            value = given[index] = self.places[index].read(leaves)
-            if type(value) is not self._kinds[index]:
-                return False
-        return self._stages[0](given)
+        for number, place in self._found:
+            given[number] = place.read(leaves)
+        return self._start.run(given)
 
-    def read(self, order: int, value: Any) -> bool:
-        """A number is read: compute what depends on it; whether the recording goes on as it did."""
-        if order >= len(self._read) or type(value) is not self._kinds[self._read[order]]:
-            return False
-        self._given[self._read[order]] = value
-        return self._stages[order + 1](self._given)
+    def reader(self, path: Path, order: int) -> Callable[[Any], int]:
+        """A function for a read, which says on which way to go on, and computes what depends on the number.
+
+        A new way has the number that comes next.
+        """
+        return partial(self._way, self._ways.setdefault(path, []), order)
+
+    def _way(self, ways: Sequence[_Stage], order: int, value: Any) -> int:
+        place = self._places_read.get(order)
+        if place is not None:
+            self._given[place] = value
+        for number, way in enumerate(ways):
+            if way.run(self._given):
+                return number
+        return len(ways)
 
     def number(self, order: int) -> Any:
-        """The number that was read last in a place."""
-        return self._given[self._read[order]]
+        """The number that was read last behind so many others."""
+        return self._given[self._places_read[order]]
+
+    def check(self, path: Path) -> None:
+        """A call that was not followed has gone a way, and did what is computed for it."""
+        self._checked.add(path)
+
+    def is_checked(self, start: Path = ()) -> bool:
+        """Whether there is such a call that began so."""
+        return any([path[: len(start)] == start for path in self._checked])
+
+
+class _Stage:
+    """What is computed and asked at once."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[int, type] = {}
+        self._outcomes: dict[Expression, Fixed] = {}
+        self._cells: dict[Expression, NumberCell] = {}
+        self._steps: dict[Expression, None] = {}
+        self.run = _compiled({}, {}, {}, ())
+
+    def learn(
+        self,
+        kinds: Mapping[int, type],
+        outcomes: Mapping[Expression, Fixed],
+        cells: Mapping[Expression, NumberCell],
+        steps: Iterable[Expression],
+    ) -> None:
+        """A call has come here. What others have asked is asked as well."""
+        self._kinds.update(kinds)
+        self._outcomes.update(outcomes)
+        self._cells.update(cells)
+        self._steps.update(dict.fromkeys(steps))
+        self.run = _compiled(self._kinds, self._outcomes, self._cells, self._steps)
 
 
 class _Text:
@@ -186,10 +274,15 @@ class _Text:
 
 
 def _compiled(
-    outcomes: Mapping[Expression, Fixed], cells: Mapping[Expression, NumberCell], steps: Iterable[Expression]
+    kinds: Mapping[int, type],
+    outcomes: Mapping[Expression, Fixed],
+    cells: Mapping[Expression, NumberCell],
+    steps: Iterable[Expression],
 ) -> Callable[[Sequence[Any]], bool]:
     text = _Text()
-    same, right = text.constant(_is_same), text.constant(_is_operand)
+    same, right, of = text.constant(_is_same), text.constant(_is_operand), text.constant(type)
+    for place, kind in kinds.items():
+        text.lines.append(f"if {of}(given[{place}]) is not {text.constant(kind)}: return False")
     for expression, expected in outcomes.items():
         name = text.name(expression)
         text.lines.append(f"if not {same}({name}, {text.constant(expected)}): return False")

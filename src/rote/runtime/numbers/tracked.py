@@ -17,14 +17,23 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..state import address_of
-from .computation import NO_LINES, READ, Computation, NumberSource, ReadingLines
+from .computation import (
+    NO_LINES,
+    READ,
+    Computation,
+    FollowedCall,
+    NumberRead,
+    NumberSource,
+    Path,
+    ReadingLines,
+)
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
 from .fresh import fresh
 from .parts import is_data, parts_of
@@ -67,12 +76,13 @@ class TrackedNumbers:
         wanted: Slots outside whose number is known to change.
         leaves: Argument leaves whose number is known to change.
         reading: Reads of numbers which are known to change.
-        computation: What earlier calls have computed, if numbers run as they are. Slots are left out of what
-            the call reads all the same.
+        computation: What earlier calls have computed.
+        follows: Numbers are followed. Else they run as they are, to do what earlier calls have computed;
+            slots are left out of what the call reads all the same.
 
     Attributes:
-        places: Where the numbers come from that the call was given.
-        values: Those numbers.
+        places: Where numbers come from, in this call and in earlier ones.
+        values: Those that this call was given, by the number of their place.
         outcomes: What expressions have to give, in order.
         cells: The numbers that a replay has to compute.
         stopped: Why nothing is followed any more.
@@ -84,16 +94,20 @@ class TrackedNumbers:
         leaves: frozenset[int],
         reading: ReadingLines = NO_LINES,
         computation: Computation | None = None,
+        *,
+        follows: bool = True,
     ) -> None:
-        self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, computation is None
-        self._computation = computation
+        self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
+        self._computation = computation if computation is not None else Computation(reading)
         self._steps: dict[Expression, None] = {}  # what was computed, in order
-        self._count = self._taken = 0  # of the numbers that were read, and of reads at a position
-        self.taken: set[int] = set()  # which of the latter are at one that changes
+        self._taken = 0  # reads at a position
+        self._reads: list[NumberRead] = []
+        self.taken: set[tuple[Path, int]] = set()  # reads at a position that changes, with the way to them
         self.strayed: dict[Lines, None] = {}  # of these, what has made those that are not understood
         self._next: NumberSource | None = None
-        self.places: list[NumberSource] = []
-        self.values: list[Any] = []
+        self.places = list(self._computation.places)
+        self._numbers = {place.address: number for number, place in enumerate(self.places)}
+        self.values: dict[int, Any] = {}
         self.outcomes: dict[Expression, Fixed] = {}
         self.cells: dict[Expression, NumberCell] = {}
         self.stopped: str | None = None
@@ -168,10 +182,11 @@ class TrackedNumbers:
         if copy is None:
             self.stopped = self.stopped or f"no copy of {value!r} can be made"
             return value
-        expression = GivenNumber(len(self.places))
-        self.places.append(place)
-        self.values.append(copy)
-        self._given[key] = copy
+        number = self._numbers.setdefault(key, len(self.places))
+        if number == len(self.places):
+            self.places.append(place)
+        expression = GivenNumber(number)
+        self.values[number] = self._given[key] = copy
         self._known[identity(copy)] = copy, expression, value
         return copy
 
@@ -244,10 +259,10 @@ class TrackedNumbers:
             expression = Applied.to("ADD", expression, Fixed.of(int(more)))
         return self._computed(expression, value * factor + more)
 
-    def takes_next(self, lines: Lines, *, moves: bool) -> bool:
+    def takes_next(self, lines: Lines, path: Path, *, moves: bool) -> bool:
         """A tensor is read at a position: whether that is one which changes; it is known of a known call."""
-        order, self._taken = self._taken, self._taken + 1
-        if self._computation is not None and not self.follows:
+        order, self._taken = (path, self._taken), self._taken + 1
+        if not self.follows:
             return order in self._computation.taken
         if not moves or self.stopped is not None or lines in self.reading.fixed:
             return False
@@ -255,33 +270,36 @@ class TrackedNumbers:
         return True
 
     def _computed(self, expression: Expression, value: Any) -> Computed:
-        return Computed(expression, self.cells.setdefault(expression, NumberCell(value)))
+        cell = self.cells.get(expression) or self._computation.cells.get(expression) or NumberCell(value)
+        cell.fill(value)
+        self.cells[expression] = cell
+        return Computed(expression, cell)
 
     # ------------------------------------------------------------------ numbers that are read
 
-    def reads(self, operation: str, lines: Lines, value: Any) -> int | None:
-        """The call reads a number from a tensor: how many it has read before; None if it does not change."""
+    def reads(self, operation: str, lines: Lines, value: Any, path: Path) -> NumberRead | None:
+        """The call reads a number from a tensor; None if it is not one that changes."""
         if lines not in self.reading or type(value) not in _KINDS or self.stopped is not None:
             return None
-        order, self._count = self._count, self._count + 1
-        if self._computation is not None:
-            return order if self._computation.read(order, value) else None
-        self._next = NumberSource(READ, None, order, f"{operation} at {lines[-1]}", lines)
-        return order
+        order = len(self._reads)
+        way = self._computation.reader(path, order)(value)
+        return self._note_read(operation, lines, NumberRead(path, order, way))
 
-    def goes_on(self, order: int, value: Any) -> bool:
-        """A replay reads the number; whether it goes on as the call did."""
-        return self._computation is not None and self._computation.read(order, value)
+    def reader(self, read: NumberRead) -> Callable[[Any], int]:
+        """What says at each replay on which way a call goes on; it holds nothing of this one."""
+        return self._computation.reader(read.path, read.order)
 
-    def read_again(self, operation: str, lines: Lines, order: int) -> Any:
+    def read_again(self, operation: str, lines: Lines, read: NumberRead) -> Any:
         """A call that follows what has run comes to a read: the number that was read there."""
-        if self._computation is not None:
-            self._count = order + 1
-            return self._computation.number(order)
-        found = [each for each in zip(self.places, self.values, strict=True) if each[0].is_read(order)]
-        ((_, value),) = found
-        self.reads(operation, lines, value)
-        return value
+        self._note_read(operation, lines, read)
+        number = self._numbers.get(_place_of(read.order).address)
+        return self.values[number] if number in self.values else self._computation.number(read.order)
+
+    def _note_read(self, operation: str, lines: Lines, read: NumberRead) -> NumberRead:
+        self._reads.append(read)
+        if self.follows:
+            self._next = _place_of(read.order, f"{operation} at {lines[-1]}", lines)
+        return read
 
     def given_in(self, kind: str, container: Any, key: Any, value: Any) -> Any:
         """What the call was given from a place where a value lay."""
@@ -289,7 +307,8 @@ class TrackedNumbers:
 
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
-        self._count = self._taken = 0
+        self._taken = 0
+        self._reads.clear()
         self._next = None
         self._pending = self._operands = self._expected = None
         self.take_owed()
@@ -381,28 +400,34 @@ class TrackedNumbers:
 
     def stop(self, why: str) -> None:
         """It is not known what looks at numbers, if there are any yet."""
-        if self.stopped is None and self.follows and self.places:
+        if self.stopped is None and self.follows and self.values:
             self.stopped = why
 
     # ------------------------------------------------------------------ the end
 
     def finish(self) -> Computation:
-        """What a replay has to compute and to ask."""
-        kinds = tuple(map(type, self.values))
-        made = Computation(
-            tuple(self.places),
-            kinds,
-            self.outcomes,
-            self.cells,
-            tuple(self._steps),
-            self.reading,
-            frozenset(self.taken),
+        """What a replay has to compute and to ask, on this way and on those of earlier calls."""
+        kinds = {number: type(value) for number, value in self.values.items()}
+        self._computation.learn(
+            FollowedCall(
+                tuple(self.places),
+                kinds,
+                tuple(self._reads),
+                self.outcomes,
+                self.cells,
+                tuple(self._steps),
+                frozenset(self.taken),
+            )
         )
-        self._computation = made
-        return made
+        return self._computation
 
     def by_value(self) -> list[NumberSource]:
         """The places whose number itself is a condition."""
         if self.stopped is not None:
-            return list(self.places) if self.stopped is not _NAN else []
-        return [place for index, place in enumerate(self.places) if GivenNumber(index) in self.outcomes]
+            return [self.places[number] for number in self.values] if self.stopped is not _NAN else []
+        return [self.places[number] for number in self.values if GivenNumber(number) in self.outcomes]
+
+
+def _place_of(order: int, name: str = "", lines: Lines | None = None) -> NumberSource:
+    """The place of the number that a call reads behind so many others."""
+    return NumberSource(READ, None, order, name, lines)

@@ -11,7 +11,7 @@ from ...base import bits_of
 from .operations import Value, assemble, results_of
 
 NUMBER = "number"
-"""Begins the edge along which any number leads, with how many such were read before."""
+"""Begins the edge of a number that changes: how many such were read before, and the way that calls go."""
 
 
 class Raised:

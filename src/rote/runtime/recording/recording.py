@@ -18,7 +18,7 @@ from ..autograd import Backward, Occupancy
 from ..autograd.graph import ParameterAliases
 from ..backends.protocol import Segment, Session
 from ..memory import Holding
-from ..numbers import Computation, NumberSource, TrackedNumbers
+from ..numbers import Computation, NumberSource, Path, TrackedNumbers
 from ..program import (
     OTHER,
     GradientEffect,
@@ -43,8 +43,10 @@ from .inputs import RecordingMemory
 from .tiers import Tiers
 from .tree import Branch, Island, Known, Node
 
-MOST_STRAYS = 3
-"""Calls that leave a recording which computes numbers until these are conditions again."""
+MOST_CHECKS = 3
+"""Calls to be checked that go another way, until the numbers of a recording are conditions again."""
+MOST_FOLLOWED = 3
+"""Calls that are followed after such a call, until one goes that way. Ways may take turns."""
 
 
 class Recording:
@@ -75,7 +77,6 @@ class Recording:
         keeps_graph: A way through it may have results that require grad.
         trusts: Its calls ran code of which it is only said what it does.
         computation: What it computes from numbers that change; None if it depends on none.
-        is_checked: A call whose numbers were not followed did what the computation says.
     """
 
     def __init__(
@@ -108,9 +109,9 @@ class Recording:
         self.regulars = Regulars()
         self.written_out: dict[Output, None] = {}
         self.facts: tuple[InputFacts, ...] = ()
-        self.keeps_graph = self.trusts = self.is_checked = False
+        self.keeps_graph = self.trusts = False
         self.computation: Computation | None = None
-        self._strays = 0
+        self._vain_checks = self._to_follow = 0
         self._released: list[Callable[[], None]] = []
 
     def sibling(self, spots: Iterable[Spot]) -> Recording:
@@ -126,7 +127,7 @@ class Recording:
             self.estimate,
         )
         other.written_out.update(self.written_out)
-        other.trusts, other.computation, other.is_checked = self.trusts, self.computation, self.is_checked
+        other.trusts, other.computation = self.trusts, self.computation
         return other
 
     # ------------------------------------------------------------------ what calls teach
@@ -155,9 +156,11 @@ class Recording:
         """These arguments share memory with state, and have to be used where they lie."""
         self.bound = spots
 
-    def compute(self, computation: Computation) -> None:
+    def compute(self, computation: Computation, *, new: bool) -> None:
         """Calls find numbers that change; replays compute from them what the last call did."""
         self.computation = computation
+        self._vain_checks *= not new
+        self._to_follow = 0 if new else max(self._to_follow - 1, 0)
 
     @property
     def captures_numbers(self) -> bool:
@@ -170,32 +173,44 @@ class Recording:
             ]
         )
 
-    def count_stray(self) -> None:
-        """A call may have left the way that its numbers belong to."""
-        self._strays += 1
-
-    @property
-    def strays_often(self) -> bool:
-        """Whether that has happened too often."""
-        return self._strays > MOST_STRAYS
-
     def places(self) -> tuple[NumberSource, ...]:
         """Where its calls find numbers that change."""
         return self.computation.places if self.computation is not None else ()
 
-    def check(self) -> None:
-        """A call did what the computation says, without being followed."""
-        self.is_checked, self._strays = True, 0
+    def is_checked(self, path: Path = ()) -> bool:
+        """Whether calls that begin so do what is computed, if anything is: one that was not followed did."""
+        return self.computation is None or self.computation.is_checked(path)
+
+    def check(self, path: Path) -> None:
+        """A call that was not followed went a way, and did what the computation says."""
+        if self.computation is not None:
+            self.computation.check(path)
+        self._vain_checks = self._to_follow = 0
+
+    @property
+    def checks_next(self) -> bool:
+        """Whether the next call is not to be followed. Some are after one that went a new way."""
+        return not self._to_follow
+
+    def begin_check(self) -> None:
+        """A call is not followed."""
+        self._vain_checks += 1
+        self._to_follow = MOST_FOLLOWED
+
+    @property
+    def checks_in_vain(self) -> bool:
+        """Whether too many calls that were to be checked went new ways, although no others do."""
+        return self._vain_checks > MOST_CHECKS
 
     def follow_numbers(self, *, follows: bool) -> TrackedNumbers | None:
         """The numbers that change, in another call."""
         computation = self.computation
         if computation is None:
             return None
-        places, known = computation.places, None if follows else computation
+        places = computation.places
         slots = frozenset([each.address for each in places if each.kind and each.lines is None])
         leaves = frozenset([each.key for each in places if not each.kind])
-        return TrackedNumbers(slots, leaves, computation.reading, known)
+        return TrackedNumbers(slots, leaves, computation.reading, computation, follows=follows)
 
     def take_numbers(self, call: Call) -> bool:
         """Compute what a call needs of its numbers; whether it answers a call with those."""

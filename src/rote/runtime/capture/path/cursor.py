@@ -18,6 +18,7 @@ from ....base import InternalError, MisuseError
 from ....hazards import rules
 from ....hazards.rules import Reason, reason
 from ...backends.protocol import OWNING, Aliases
+from ...numbers import Path
 from ...program import GradientWatch, Operation, StorageTable, first_difference
 from ...program import operations as ops
 from ...recording import Node
@@ -125,6 +126,11 @@ class Cursor:
         return self.tape
 
     @property
+    def way(self) -> Path:
+        """The edges along which the call has come here."""
+        return tuple(self.path)
+
+    @property
     def aliases(self) -> Aliases:
         """How the recording holds tensors that it did not make."""
         return self.tape.aliases if self.tape is not None else OWNING
@@ -210,8 +216,8 @@ class Cursor:
             )
         return was
 
-    def enter(self, value: Any) -> None:
-        """Go along an edge, making it if it is new."""
+    def enter(self, value: Any, out: Any = None) -> None:
+        """Go along the edge of what was read, making it if it is new."""
         if len(self.nodes) == 1 and self._watch is not None:
             watch = self._watch()
             self.left = watch is not None and watch.have_left()
@@ -219,7 +225,7 @@ class Cursor:
         if child is None:
             known = self.node.edges and self.difference is None and not self.blockers
             if known and self.unseen is None:
-                self.unseen = UnseenValue.of(self.node, self.node.operations[self.index - 1], value)
+                self.unseen = UnseenValue.of(self.node, self.node.operations[self.index - 1], value, out)
             child = self.node.edges[value] = Node()
         self.path.append(value)
         self.node, self.index = child, 0

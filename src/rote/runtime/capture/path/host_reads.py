@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from ....base import Lines, running_lines
 from ....hazards import rules
 from ....hazards.rules import Rule
-from ...numbers import TrackedNumbers
+from ...numbers import NumberRead, TrackedNumbers
 from ...program import NUMBER, Generators, Operation, Token, edge_of, result_along, value_of
 from .cursor import Cursor, Mode
 from .follower import Follower
@@ -31,8 +32,6 @@ class HostReads:
         self._cursor = cursor
         self._follower = follower
         self._generators = generators
-        # Of recorded reads, how many numbers that change were read before.
-        self._orders: list[int | None] = []
 
     def branch(
         self,
@@ -59,19 +58,22 @@ class HostReads:
         recording = cursor.mode is Mode.RECORD
         if recording:
             rule = rule or (rules.DYNAMIC_SHAPE if shaped else rules.HOST_READ)
-            order = len(self._orders)
-            edge = partial(_edge_again, self._numbers, self._orders, order, shaped)
-            self._orders.append(None)
+            reader: list[_ReadAgain] = []
+            edge = partial(_edge_again, reader, shaped)
             out = cursor.recorder.branch(cursor, operation, run, keep(), rule.code, edge)
             self._generators.catch_up()
             value, parts = self._edge(operation, out, shaped)
-            self._orders[order] = value[1] if value[0] == NUMBER else None
+            if value[0] == NUMBER and self._numbers is not None:
+                order = value[1]
+                reader.append(
+                    _ReadAgain(order, self._numbers.reader(NumberRead(cursor.way, order, value[2])))
+                )
         else:
             out = run()
             value, parts = self._edge(operation, out, shaped)
         if not cursor.blockers:
             cursor.node.complete = True
-        cursor.enter(value)
+        cursor.enter(value, out)
         node = cursor.node
         node.arrived = self._arrived(parts, operation)
         if not recording:
@@ -89,9 +91,11 @@ class HostReads:
         if operation.name == _ITEM and type(out) in (int, float):
             self.lines[lines := running_lines()] = None
             numbers = self._numbers
-            order = numbers.reads(operation.name, lines, out) if numbers is not None else None
-            if order is not None:
-                return (NUMBER, order), []
+            read = (
+                numbers.reads(operation.name, lines, out, self._cursor.way) if numbers is not None else None
+            )
+            if read is not None:
+                return (NUMBER, read.order, read.way), []
         return edge_of(out, shaped)
 
     def _follow(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
@@ -100,13 +104,14 @@ class HostReads:
         cursor.index += 1
         if not path:
             return self._leave(operation, run, shaped=shaped)
-        value = path.pop(0)
+        value, way = path.pop(0), cursor.way
         cursor.enter(value)
         tensors = list(cursor.node.arrivals)
         for tensor in tensors:
             cursor.storages.result(tensor, operation.name, operation.site)
         if value[0] == NUMBER and self._numbers is not None:
-            out = self._numbers.read_again(operation.name, running_lines(), value[1])
+            read = NumberRead(way, value[1], value[2])
+            out = self._numbers.read_again(operation.name, running_lines(), read)
         else:
             out = result_along(value, tensors) if shaped else value_of(value)
         cursor.check_stop()
@@ -117,10 +122,8 @@ class HostReads:
     def _leave(self, operation: Operation, run: Callable[[], Any], *, shaped: bool) -> Any:
         """Leave the path at its last branch, whose value is read now."""
         out = run()
-        if operation.name == _ITEM and type(out) in (int, float):
-            self.lines[running_lines()] = None
-        value, parts = edge_of(out, shaped)
-        self._cursor.enter(value)
+        value, parts = self._edge(operation, out, shaped)
+        self._cursor.enter(value, out)
         self._cursor.node.arrived = self._arrived(parts, operation)
         self._cursor.go_on([tensor.detach() for tensor in parts] if shaped else None)
         return out
@@ -131,11 +134,21 @@ class HostReads:
         return tuple([result(tensor, operation.name, operation.site) for tensor in parts])
 
 
-def _edge_again(
-    numbers: TrackedNumbers | None, orders: list[int | None], place: int, shaped: bool, out: Any
-) -> tuple[Any, list[torch.Tensor]]:
-    """The edge along which a replay goes on. It outlives the call, and holds nothing of it."""
-    order = orders[place]
-    if order is not None and numbers is not None and numbers.goes_on(order, out):
-        return (NUMBER, order), []
+@dataclass(frozen=True)
+class _ReadAgain:
+    """What a replay does with a number that changes.
+
+    Attributes:
+        order: How many such were read before.
+        way: On which way the call goes on.
+    """
+
+    order: int
+    way: Callable[[Any], int]
+
+
+def _edge_again(reader: list[_ReadAgain], shaped: bool, out: Any) -> tuple[Any, list[torch.Tensor]]:
+    """The edge along which a replay goes on; ``reader`` is empty if that depends on the value."""
+    for each in reader:
+        return (NUMBER, each.order, each.way(out)), []
     return edge_of(out, shaped)

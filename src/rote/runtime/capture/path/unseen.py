@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ....base import cut
 from ....hazards import rules
 from ....hazards.rules import Reason, reason
-from ...program import Operation, Raised, Value, value_of
+from ...program import NUMBER, Operation, Raised, Value, value_of
 from ...recording import Node
 
 SHOWN = 3
@@ -46,6 +46,7 @@ class UnseenValue(NamedTuple):
         more: How many other values it had.
         excess: The reason for too many values, where it is a known one.
         remedy: What to write instead, if the reason is unknown.
+        is_float: The value is a float.
     """
 
     read: Operation
@@ -54,17 +55,19 @@ class UnseenValue(NamedTuple):
     more: int
     excess: Reason | None
     remedy: str
+    is_float: bool
 
     @classmethod
-    def of(cls, node: Node, read: Operation, edge: Any) -> UnseenValue:
+    def of(cls, node: Node, read: Operation, edge: Any, out: Any) -> UnseenValue:
         """Note a value before it gets an edge."""
-        last = list(node.edges)[-SHOWN:]
-        before = tuple(_shown(edge) for edge in reversed(last))
-        more = len(node.edges) - len(last)
-        value = value_of(edge)
+        valued = [known for known in node.edges if known[0] != NUMBER][-SHOWN:]
+        before = tuple(_shown(known) for known in reversed(valued))
+        more = len(node.edges) - len(valued)
+        value = out if edge[0] == NUMBER else value_of(edge)
         number = type(value) is int and "[" in read.site.text  # it may be an index
         remedy = CHECKED if isinstance(value, Raised) else REMEDY + INDEX * number
-        return cls(read, _shown(edge), before, more, node.excess, remedy)
+        shown = _text_of(value) if edge[0] == NUMBER else _shown(edge)
+        return cls(read, shown, before, more, node.excess, remedy, type(value) is float)
 
     @property
     def known(self) -> int:
@@ -85,6 +88,8 @@ class UnseenValue(NamedTuple):
         return reason(rules.TOO_MANY_PATHS, text, self.read.site)
 
     def _met(self) -> str:
+        if not self.before:
+            return f"before: {self.more} other ways"
         others = f" and {self.more} more" if self.more else ""
         return f"before: {', '.join(self.before)}{others}"
 
@@ -95,10 +100,17 @@ class UnseenValue(NamedTuple):
 def _shown(edge: Any) -> str:
     """A value or shapes, for people."""
     value: Any = value_of(edge)
-    if edge[0] == "shape":
-        text = ", ".join(repr(p.value) if isinstance(p, Value) else f"shape {list(p[0])}" for p in value)
-    elif isinstance(value, float):
-        text = f"{value:.6g}"
-    else:
-        text = repr(value.thaw() if hasattr(value, "thaw") else value)  # lists are frozen
-    return cut(text, WIDEST)
+    if edge[0] != "shape":
+        return _text_of(value)
+    return cut(
+        ", ".join(repr(p.value) if isinstance(p, Value) else f"shape {list(p[0])}" for p in value), WIDEST
+    )
+
+
+def _text_of(value: Any) -> str:
+    text = (
+        f"{value:.6g}"
+        if isinstance(value, float)
+        else repr(value.thaw() if hasattr(value, "thaw") else value)
+    )
+    return cut(text, WIDEST)  # lists are frozen

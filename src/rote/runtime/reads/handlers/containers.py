@@ -65,6 +65,7 @@ _WITH_ADDRESS = frozenset(
 )
 """Methods that write an object as its class and its address."""
 _HASHED = (dict, set, frozenset)
+_NUMBERS = frozenset({int, float})
 _BESIDE_MEMBERS = {defaultdict: "default_factory", deque: "maxlen"}
 """Attributes of containers besides their members."""
 _MANY = 4096
@@ -175,7 +176,18 @@ def member(trace: Trace, value: Any, key: Any) -> None:
 
 
 def contains(trace: Trace, key: Any, value: Any) -> None:
-    """Note ``key in value``."""
+    """Note ``key in value``: of a number in a dict nobody asks which it is."""
+    value = trace.behind(value)
+    plain = type(value) is dict and trace.kinds[type(key)] == PLAIN
+    if plain and trace.has(value) and type(dict.get(value, key)) in _NUMBERS:
+        _as_key(trace, key)
+        trace.present(value, key, f"[{key!r}]")
+    else:
+        looks_up(trace, key, value)
+
+
+def looks_up(trace: Trace, key: Any, value: Any) -> None:
+    """Note a search for a key in a container, which gives what lies there."""
     value = trace.behind(value)
     _as_key(trace, key)
     what = trace.kinds[type(value)]

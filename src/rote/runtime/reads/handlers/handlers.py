@@ -46,6 +46,7 @@ from .containers import (
     iterate,
     length,
     looked_up,
+    looks_up,
     merged,
     refuse_identity,
     same,
@@ -138,8 +139,10 @@ def _store_as_object(trace: Trace, function: Any, args: tuple[Any, ...], kwargs:
 
 
 def _set_default(trace: Trace, key: Any, value: Any) -> None:
-    contains(trace, key, value)
-    store_item(trace, None, value, key)
+    looks_up(trace, key, value)
+    there = type(value) is dict and trace.kinds[type(key)] == PLAIN and dict.__contains__(value, key)
+    if not there:
+        store_item(trace, None, value, key)
 
 
 def _hashed(trace: Trace, value: Any) -> None:
@@ -600,7 +603,8 @@ _BY_WORD: dict[str, Handler] = {
     "iter": _iter,
     "iterate": _of_pairs,
     "json_encoder": _json_encoder,
-    "key": _member(contains),
+    "has_key": _member(contains),
+    "key": _member(looks_up),
     "length": _len,
     "length_hint": _length_hint,
     "methodcaller": _methodcaller,

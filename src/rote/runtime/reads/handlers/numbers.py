@@ -106,9 +106,10 @@ _MOVES: Mapping[Any, Container[int]] = {
     OrderedDict.items: _NOTHING, OrderedDict.keys: _NOTHING, OrderedDict.copy: _NOTHING, deque.append:
     frozenset({1}), _ABSTRACT.__globals__["_abc_instancecheck"]: frozenset({1}),
     _ABSTRACT.__globals__["_abc_subclasscheck"]: _NOTHING,
-    slice: _EVERY, partial: _EVERY, itertools.repeat: frozenset({0}), ContextVar.get: frozenset({1}),
-    ContextVar.set: frozenset({1}), deque.appendleft: frozenset({1}), deque.pop: _NOTHING, deque.popleft:
-    _NOTHING, deque.clear: _NOTHING, deque.copy: _NOTHING, deque.reverse: _NOTHING, deque.rotate: _NOTHING,
+    list.__getitem__: _NOTHING, slice: _EVERY, partial: _EVERY, itertools.repeat: frozenset({0}),
+    ContextVar.get: frozenset({1}), ContextVar.set: frozenset({1}), deque.appendleft: frozenset({1}),
+    deque.pop: _NOTHING, deque.popleft: _NOTHING, deque.clear: _NOTHING,
+    deque.copy: _NOTHING, deque.reverse: _NOTHING, deque.rotate: _NOTHING,
     dict.popitem: _NOTHING, OrderedDict.popitem: _NOTHING, OrderedDict.pop: frozenset({2}),
     OrderedDict.clear: _NOTHING, OrderedDict.setdefault: frozenset({2}), OrderedDict.move_to_end: _NOTHING,
     set.copy: _NOTHING, set.clear: _NOTHING, set.pop: _NOTHING, frozenset.copy: _NOTHING,
@@ -117,6 +118,11 @@ _MOVES: Mapping[Any, Container[int]] = {
     dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
+_GIVES: Mapping[Any, int] = {
+    getattr: 1, hasattr: 1, dict.get: 1, dict.setdefault: 1, dict.__getitem__: 1, dict.__contains__: 1,
+    list.__getitem__: 1, object.__getattribute__: 1,
+}  # fmt: skip
+"""Functions that give what lies in a slot, or say that something does, with the place of its key."""
 _ITERATES = frozenset({
     list, tuple, zip, enumerate, iter, next, reversed, list.extend, deque, deque.extend, deque.extendleft,
     *_OF_ITERTOOLS,
@@ -140,10 +146,6 @@ _SLOTS_OF_C = frozenset({
     "__init__",
 })  # fmt: skip
 """Methods whose result C hands on as it is."""
-
-_LOOKS_AWAY = frozenset({"enter", "leaving", "_never", "_no_check"})
-"""Functions of rote's that look at no argument: they tell the code of a wrapper what to call, or stand for
-checks that would refuse a capture."""
 
 Handler = Callable[..., None]
 
@@ -210,7 +212,9 @@ class TrackingNotes:
         kind, _, operator = name.partition(" ")
         if kind in ("LOAD_ATTR", "BINARY_SUBSCR", "LOAD_GLOBAL", "LOAD_DEREF"):
             return self._read
-        if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX", "IS_OP"):
+        if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
+            return self._given
+        if kind == "IS_OP":
             return partial(self._computed, "")
         if kind == "BINARY_OP" and operator.removeprefix("INPLACE_") in BINARY:
             return partial(self._computed, operator.removeprefix("INPLACE_"))
@@ -226,6 +230,19 @@ class TrackingNotes:
         if numbers is None or found is None or found[1] is not value:
             return value
         return numbers.take(*found)
+
+    def _given(self, value: Any) -> Any:
+        """What a call has given: what lies in a slot, or that there is something, or what it has computed."""
+        numbers = self._numbers()
+        found = numbers.take_pending() if numbers is not None else None
+        if numbers is None or found is None:
+            return self._computed("", value)
+        if found[1] is value:
+            return numbers.take(*found)
+        numbers.take(*found) if value is True else numbers.stop(
+            "a function has read a number, and gives another"
+        )
+        return value
 
     def _computed(self, function: str, value: Any) -> Any:
         if type(value) not in _NUMBERS:
@@ -305,8 +322,14 @@ def _item(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], owne
         go_on()
         return
     numbers.pin_inside(key)
-    numbers.expect(key)
+    numbers.expect(_index(owner, key))
     go_on()
+
+
+def _index(owner: Any, key: Any) -> Any:
+    """The key of a slot: members of lists are counted from the first one."""
+    counted = type(key) is int and key < 0 and issubclass(type(owner), (list, tuple))
+    return key + len(owner) if counted else key
 
 
 def _store_item(
@@ -476,11 +499,11 @@ def _call(
 def _into_python(
     trace: Trace, numbers: TrackedNumbers, function: FunctionType, args: tuple[Any, ...]
 ) -> None:
-    """Python code is called: it is followed, or it sees what it likes."""
+    """Python code is called: it is followed, or it sees what it likes; rote's own sees what it is given."""
     code = function.__code__
     if trace.swaps.is_tracking(code):
         return
-    if identity(code) in PASSES_ON or (is_own(code.co_filename) and code.co_name in _LOOKS_AWAY):
+    if identity(code) in PASSES_ON or is_own(code.co_filename):
         numbers.pin_inside(*args)
     else:
         numbers.stop(f"{function.__qualname__} is not followed")
@@ -540,6 +563,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _into_c(trace, numbers, _MADE_AS[function], args[1:], named)
     elif function in _MOVES:
         moved = _MOVES[function]
+        if function in _GIVES and len(args) > _GIVES[function]:
+            numbers.expect(_index(args[0], args[_GIVES[function]]))
         numbers.pin(*[each for place, each in enumerate(args) if place not in moved])
     elif function in _HASHES:  # an object's own methods say what they look at
         numbers.pin_inside(*args)

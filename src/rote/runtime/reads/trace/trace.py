@@ -144,7 +144,7 @@ _COMPARED_BYTES = 1 << 24
 _OURS = f"{__name__.partition('.')[0]}."
 _FROM_TEXT = "<string>"
 """The file of code that was made of text, as the methods of named tuples are."""
-_ABSENT = Content(False)
+_ABSENT, _PRESENT = Content(False), Content(True)
 _COUNTERS = frozenset({"next_id"})
 """Counters that number PyTorch's hook handles; the value makes no difference."""
 OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
@@ -606,6 +606,12 @@ class Trace:
         if self._traits[type(owner)] & COMPILES:  # operators
             return
         self.read(DEFINED, container, key, _ABSENT, suffix, owner)
+
+    def present(self, container: Any, key: Any, suffix: str) -> None:
+        """Note that there is something, whatever it is, unless the call has put it there or has read it."""
+        address = address_of(ITEM, container, key)
+        if address not in self._written and address not in self._reads:
+            self.read(DEFINED, container, key, _PRESENT, suffix)
 
     def makes_class(self, bases: tuple[Any, ...]) -> None:
         """A class is about to be made; those that the first base has by now were there before.

@@ -1,0 +1,224 @@
+"""A number that the host reads decides how a call goes on: each way is recorded, whatever the number is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import rote
+
+COMPUTES = pytest.mark.parametrize("device", ["cpu"], indirect=True)
+CALLS = 70
+
+
+def _signs(x: Tensor, y: Tensor, state: Any) -> Any:
+    n = x.sum().item()
+    return y * n if n > 0 else (y - 1) * (n * n)
+
+
+def _nested(x: Tensor, y: Tensor, state: Any) -> Any:
+    n = x.sum().item()
+    if n > 0.5:
+        return y * 2 if n > 1.5 else y * n + 1
+    return y - n
+
+
+def _one_behind_another(x: Tensor, y: Tensor, state: Any) -> Any:
+    first = x.sum().item()
+    y = y * first if first > 0 else y.abs()
+    second = y.mean().item()
+    return y + second if second > first else y - 2 * second
+
+
+def _stops_early(x: Tensor, y: Tensor, state: Any) -> Any:
+    for number in range(4):
+        y = y * 0.5 + x.mean()
+        error = y.abs().max().item()
+        if error < 0.4:
+            return y, number
+    return y, -1
+
+
+def _takes_a_step_or_not(x: Tensor, y: Tensor, state: Any) -> Any:
+    norm = float(y.norm())
+    if norm > state.bound:
+        y = y * (state.bound / norm)
+    state.total.add_(y)
+    return state.total.clone(), norm
+
+
+def _flag_and_number(x: Tensor, y: Tensor, state: Any) -> Any:
+    if bool((x > 0).all()):
+        return y * x.sum().item()
+    return y + x.max().item() if x.max().item() > 0.7 else y
+
+
+def _with_an_argument(x: Tensor, y: Tensor, state: Any, rate: float) -> Any:
+    loss = (x * rate).sum().item()
+    if loss > rate:
+        return y * loss
+    return y * rate
+
+
+def _writes_outside(x: Tensor, y: Tensor, state: Any) -> Any:
+    n = x.sum().item()
+    if n > 0:
+        state.total.mul_(n)
+    else:
+        state.total.add_(1)
+    return state.total * y
+
+
+def _lowers_a_rate(x: Tensor, y: Tensor, state: Any) -> Any:
+    n = x.sum().item()
+    if n > 1:
+        state.rate = state.rate * 0.99
+    return y * state.rate
+
+
+def _takes_turns(x: Tensor, y: Tensor, state: Any) -> Any:
+    n = state.count.item()
+    state.count += 1
+    if n % 2:
+        return y
+    state.total.lerp_(y, 1 / (1 + n))
+    return state.total + n
+
+
+def _ints(x: Tensor, y: Tensor, state: Any) -> Any:
+    k = int((x > 0).sum())
+    return y * k if k >= 2 else y - k
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    each.__name__[1:].replace("_", " "): each
+    for each in (
+        _signs,
+        _nested,
+        _one_behind_another,
+        _stops_early,
+        _takes_a_step_or_not,
+        _flag_and_number,
+        _with_an_argument,
+        _writes_outside,
+        _lowers_a_rate,
+        _ints,
+        _takes_turns,
+    )
+}
+
+
+def _state(device: torch.device) -> Any:
+    return SimpleNamespace(
+        bound=1.6, rate=0.5, total=torch.ones(3, device=device), count=torch.tensor(0, device=device)
+    )
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, tuple):
+        return all(_same(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, Tensor):
+        return torch.equal(left, right)
+    return type(left) is type(right) and repr(left) == repr(right)
+
+
+def _calls(program: Callable[..., Any], device: torch.device, seed: int) -> int:
+    """Call a program plain and graphed; how many of the last calls were replayed."""
+    numbers, plain, graphed = random.Random(seed), _state(device), _state(device)
+    act, generator = rote.graph(program, keep=True), torch.Generator().manual_seed(seed)
+    early = 0
+    for call in range(CALLS):
+        x, y = torch.randn(3, generator=generator).to(device), torch.randn(3, generator=generator).to(device)
+        more = (numbers.uniform(0.1, 2.0),) if program is _with_an_argument else ()
+        expected, got = program(x, y, plain, *more), act(x, y, graphed, *more)
+        assert _same(expected, got), call
+        assert torch.equal(plain.total, graphed.total), call
+        assert plain.rate == graphed.rate
+        if call == CALLS // 2:
+            early = act.report().replayed
+    return act.report().replayed - early
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_way_is_recorded(name: str, device: torch.device) -> None:
+    assert _calls(PROGRAMS[name], device, 1) >= CALLS // 4
+
+
+_READS = (
+    "x.sum().item()",
+    "float(y.max())",
+    "int((x > 0).sum())",
+    "y.mean().item()",
+    "state.total[0].item()",
+)
+_ASKS = (
+    "{n} > 0.3",
+    "{n} * 2 < 1",
+    "0 < {n} < 1",
+    "{n} >= {m}",
+    "abs({n}) > 0.5",
+    "not {n} > -0.2",
+    "{n} == 1",
+)
+_DOES = (
+    "y = y * {n}", "y = y + x", "y = torch.full_like(y, {n}) - y", "state.total.mul_(0.5).add_({n} * 0.01)",
+    "y = y.clamp(max=abs({n}) + 0.1)", "return y * {n}", "return y, {n}", "state.rate = {n} * 0.5",
+    "y = y * state.rate", "y = y / (1 + {n} * {n})", "pass",
+)  # fmt: skip
+
+
+def _made(seed: int) -> Callable[..., Any]:
+    """A program that reads numbers, asks and goes on in many ways."""
+    dice, lines, known = random.Random(seed), ["def program(x, y, state):", " n0 = 0.25"], 1
+
+    def some() -> str:
+        return f"n{dice.randrange(known)}"
+
+    def block(depth: int) -> None:
+        nonlocal known
+        for _ in range(dice.randint(1, 3)):
+            kind = dice.random()
+            if kind < 0.35:
+                lines.append(" " * depth + f"n{known} = {dice.choice(_READS)}")
+                known += 1
+            elif kind < 0.65 and depth < 4:
+                was = known
+                lines.append(" " * depth + f"if {dice.choice(_ASKS).format(n=some(), m=some())}:")
+                block(depth + 1)
+                known = was
+                lines.append(" " * depth + "else:")
+                block(depth + 1)
+                known = was
+            else:
+                lines.append(" " * depth + dice.choice(_DOES).format(n=some()))
+
+    block(1)
+    lines.append(f" return y * {some()}, {some()}")
+    scope: dict[str, Any] = {"torch": torch}
+    exec("\n".join(lines), scope)
+    return scope["program"]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_programs(seed: int, device: torch.device) -> None:
+    _calls(_made(seed), device, seed)
+
+
+def test_too_many_ways_are_left_alone(device: torch.device) -> None:
+    def counts(x: Tensor) -> Tensor:
+        n, steps = x.item(), 0
+        while n > 0:
+            n, steps = n - 1, steps + 1
+        return x * steps
+
+    act = rote.graph(counts)
+    for number in range(90):
+        x = torch.tensor(float(number % 30), device=device)
+        assert torch.equal(act(x), counts(x))
+    assert any(why.code == "RT304" for why in act.report().reasons)
