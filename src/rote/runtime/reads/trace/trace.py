@@ -551,7 +551,11 @@ class Trace:
     def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
         """Whether a slot has a number that changes from call to call; each read of it is noted then."""
         numbers, where = self.numbers, identity(container)
-        if numbers is None or (kind, where, key) not in numbers.wanted or where in self.anchored:
+        if (
+            numbers is None
+            or address_of(kind, container, key) not in numbers.wanted
+            or where in self.anchored
+        ):
             return False
         if not numbers.takes(kind, container, key, value, self.name(owner, suffix)):
             return False
@@ -970,9 +974,10 @@ class Trace:
         effects = tuple(self._effects())
         for each in self._replaced:
             self._carry(*each)
+        found = self._reads.values()
         # What the call has made may be gone, and its identity another's.
-        pinned = frozenset(self._pinned & self.outside.keys())
-        reads = Reads({address: self._kept(read) for address, read in self._reads.items()}, pinned)
+        pinned = self._pinned & self.outside.keys()
+        reads = Reads.of(map(self._kept, found) if self.anchored else found, pinned)
         unseen, late = tuple(self._unseen.values()), tuple(self._late.values())
         output, missing = tuple(self._output), tuple(self.given.missing)
         scripts = tuple(self._scripts.values())
@@ -1146,7 +1151,7 @@ class Trace:
 
     def _kept(self, read: Read) -> Read:
         """What was read, with the object in the form in which it is kept."""
-        if not self.anchored or identity(read.container) not in self.anchored:
+        if identity(read.container) not in self.anchored:
             return read
         return read._replace(container=Argument(read.container))
 
