@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ....base import InternalError
 from ...pytorch import is_worker
+from ...state import our_profiler, set_profile
 from ..bytecode import copied
 from ..table import lookup
 from ..trace import CONTAINERS, Trace
@@ -213,7 +214,14 @@ class Notes:
         function, trace = which(), self._traces[_thread()]
         if function is None:
             raise InternalError("a function runs that is gone")
-        chosen = self._take(handler, trace, function, code, *given) if trace is not None else None
+        profiler = our_profiler()
+        if profiler is not None:  # what is compiled in there would be told, too
+            set_profile(None)
+        try:
+            chosen = self._take(handler, trace, function, code, *given) if trace is not None else None
+        finally:
+            if profiler is not None:
+                set_profile(profiler)
         return copied(function, code) if chosen is None else chosen
 
     def _note(self, row: _Row) -> Callable[..., None]:
