@@ -12,8 +12,8 @@ from ..base import Site
 from ..hazards import rules
 from ..hazards.rules import Rule, Severity
 from ..runtime.autograd.graph import line_that_advances, line_that_calls, line_that_changes
-from ..runtime.capture import HostRandom
 from ..runtime.engine import NEXT
+from ..runtime.numbers import HostRandom
 from ..runtime.objects import TensorMark, mark
 from ..runtime.operators import short
 from ..runtime.program import Number, Operand

@@ -24,7 +24,7 @@ from ..base import EnvironmentError_, MisuseError, Site, is_internal, traceback_
 from ..hazards import rules
 from ..hazards.rules import Finding, Remark
 from ..runtime.arguments import Spec, flatten, leaves_of, paths, unflatten
-from ..runtime.capture import HostRandom
+from ..runtime.numbers import HostRandom
 from ..runtime.state import Difference, Snapshot
 from .comments import LinesRan, remarks
 from .compare import COUNTING, EXPLAINING, Comparison, differences, differing

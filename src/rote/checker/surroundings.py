@@ -10,7 +10,7 @@ import torch
 from ..hazards import rules
 from ..hazards.rules import Rule, Severity
 from ..runtime.arguments import Spec, containers, explain_ambient, flatten, read_ambient
-from ..runtime.capture import HostRandom
+from ..runtime.numbers import HostRandom
 from ..runtime.reads.trace import PLAIN_TYPES
 
 AGAIN = "replays of rote do that again, a graph captured by hand does not"

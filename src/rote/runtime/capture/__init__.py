@@ -2,6 +2,6 @@
 
 from .blame import out_of_memory
 from .optimizers import count_reason, rate_reason, stepping
-from .run import HostRandom, Observation, OpenCapture, Plan, TracedCall, TraceHooks, parameters_of
+from .run import Observation, OpenCapture, Plan, TracedCall, TraceHooks, parameters_of
 from .stores import without_copies
 from .tracer import Tracer

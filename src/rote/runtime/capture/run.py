@@ -7,14 +7,12 @@ no operation is known to be at fault, the rest of the call runs eagerly.
 
 from __future__ import annotations
 
-import random
 import weakref
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
 import torch
 
 from ...base import InternalError, Lines, Site, on_a_fresh_stack
@@ -317,6 +315,7 @@ class TracedCall:
         given = call.given_with(self._leaves) if at_home else call.rebuild(list(self._leaves))
         self._hooks.take(call, given)
         call.put_carried(given)
+        put = call.put_numbers(self._leaves) if at_home else []
         try:
             with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
                 return on_a_fresh_stack(self._function, given[0], given[1])
@@ -326,6 +325,7 @@ class TracedCall:
             self._user_error(error, tracer.cursor)
             raise
         finally:
+            call.take_numbers_back(put)
             call.take_back(given)
 
     def _user_error(self, error: BaseException, cursor: Cursor) -> None:
@@ -496,20 +496,6 @@ class TracedCall:
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor)]
-
-
-@dataclass(frozen=True)
-class HostRandom:
-    """The state of the host's random generators, which shows whether a call used them."""
-
-    python: Any
-    array: Any
-
-    @classmethod
-    def read(cls) -> HostRandom:
-        """Read Python's and numpy's global generators."""
-        legacy: Any = numpy.random.get_state(legacy=True)
-        return cls(random.getstate(), (legacy[1].tobytes(), legacy[2]))
 
 
 def parameters_of(call: Call) -> dict[int, tuple[str, torch.Tensor]]:

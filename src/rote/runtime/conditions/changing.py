@@ -35,6 +35,7 @@ class ChangingNumbers:
         self.news = 0
         self._lines: dict[Site, None] = {}
         self._fixed_lines: set[Lines] = set()
+        self._draws = False
 
     def note(self, guard: Guard) -> None:
         """A guard does not hold: its slots that have held more than a few numbers, all of one type."""
@@ -76,14 +77,20 @@ class ChangingNumbers:
             if line in self._lines and line not in followed.lines and each not in self._fixed_lines:
                 self.news += 1
 
+    def follow_draws(self) -> None:
+        """Calls draw from the host's generators."""
+        if not self._draws:
+            self._draws, self._tries = True, 0
+            self.news += 1
+
     def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
         """What is followed in the next call; None if nothing is."""
-        if self._tries >= TRIES or not (self._slots or leaves or self._lines):
+        if self._tries >= TRIES or not (self._slots or leaves or self._lines or self._draws):
             self.fixed_leaves.update(leaves)
             return None
         self._tries += 1
         reading = ReadingLines(frozenset(self._lines), frozenset(self._fixed_lines))
-        return TrackedNumbers(frozenset(self._slots), leaves, reading)
+        return TrackedNumbers(frozenset(self._slots), leaves, reading, draws=self._draws)
 
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""

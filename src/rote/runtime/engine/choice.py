@@ -51,7 +51,7 @@ class Choice:
                 for position, recording in enumerate(self._recordings):
                     if bool(recording.spots) is not in_place or recording.busy:
                         continue
-                    if not (recording.fits(call) and holds(recording) and recording.take_numbers(call)):
+                    if not (recording.fits(call) and holds(recording) and recording.answers(call)):
                         continue
                     if holds is Recording.holds or recording.fits(call):  # other objects may be arguments
                         if position:

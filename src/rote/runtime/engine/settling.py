@@ -15,9 +15,9 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
-from ..capture import HostRandom, Observation, Plan, parameters_of
+from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
-from ..numbers import FEW, NO_LINES, Computation
+from ..numbers import FEW, NO_LINES, Computation, HostRandom
 from ..program import (
     AGAIN,
     EAGER,
@@ -128,7 +128,7 @@ class Settling:
         self._effects, self._effects_key, gradients = steadiness.gradient_reasons(
             observed, watch, list(self._key.executed.globals), site
         )
-        found = steadiness.random_reasons(dice, self._noted, site)  # what is drawn from changes, too
+        found = steadiness.random_reasons(dice, self._plan.numbers, self._noted, site)
         found = found or steadiness.state_reasons(changes, list(self._key.executed.globals), site)
         found = found or steadiness.effect_reasons(self._noted.effects, site)
         found += steadiness.unknown_reasons(self._noted, site, recorded=self._plan.capture is not None)
@@ -165,6 +165,8 @@ class Settling:
         changing = self._key.changing
         changing.leave([each.address for each in self._noted.effects if each.number])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
+        if any([why.code == rules.HOST_RANDOM.code for why in found]):
+            changing.follow_draws()
         unseen = self._observed.unseen
         numbers = self._plan.numbers
         often = unseen is not None and (

@@ -25,10 +25,10 @@ from ...hazards.rules import Reason, reason
 from ..arguments import OPAQUE, Call, describe_key, device_of
 from ..autograd.graph import GradientWalk
 from ..backends.protocol import Backend, Lock, ResultSizeError, unwaited
-from ..capture import HostRandom, Observation, Plan, TracedCall, TraceHooks
+from ..capture import Observation, Plan, TracedCall, TraceHooks
 from ..conditions import ChangingNumbers, named_in, reached, tensors_by_memory
 from ..memory import Holding
-from ..numbers import TrackedNumbers
+from ..numbers import HostRandom, TrackedNumbers
 from ..optimize import Before, improve
 from ..program import (
     EAGER,
@@ -204,6 +204,7 @@ class Specialization:
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)
+        recording.put_draws_back()  # a shorter way that was left here may have drawn
         if not recording.take_numbers(call):
             raise InternalError(f"{self.name}: numbers have changed while a call began")
         due = recording.replays + 1 >= recording.tiers.due
@@ -214,6 +215,7 @@ class Specialization:
         except BaseException as error:  # what was written before stays written, as in eager
             inputs.copy_back(call.leaves)
             recording.give_generators(call)
+            recording.put_draws_back()
             try:
                 why = raised(recording, backend, error, user_site(caller))
             finally:
@@ -262,6 +264,7 @@ class Specialization:
         """The host read a value that leads nowhere recorded: run Python from there."""
         self.counts.lessons += 1
         recording.stray()
+        recording.put_draws_back()
         recording.gradients.put_back()
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
         known = child is not None and child.seen >= self.limits.warmup and child.complete

@@ -22,7 +22,8 @@ from ..autograd.graph import (
     line_that_changes,
     line_that_reads,
 )
-from ..capture import HostRandom, Observation, parameters_of
+from ..capture import Observation, parameters_of
+from ..numbers import HostRandom, TrackedNumbers
 from ..objects import is_found
 from ..program import (
     NEW,
@@ -153,9 +154,13 @@ def written_arrays(outcome: Observation) -> set[int]:
     return {storages.externals[number].data_ptr() for number in written}
 
 
-def random_reasons(before: HostRandom, noted: Noted, caller: Site) -> list[Reason]:
-    """Use of Python's or numpy's global generators."""
+def random_reasons(
+    before: HostRandom, numbers: TrackedNumbers | None, noted: Noted, caller: Site
+) -> list[Reason]:
+    """Use of Python's or numpy's global generators, but for numbers that replays draw as well."""
     now, site = HostRandom.read(), noted.draws or caller
+    if numbers is not None and numbers.drawn:
+        before = before.behind(numbers.drawn)
     found: list[Reason] = []
     if now.python != before.python:
         found.append(reason(rules.HOST_RANDOM, "the call drew from Python's random module", site))

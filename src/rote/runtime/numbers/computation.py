@@ -17,10 +17,13 @@ from typing import Any
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
+from .draws import Draw, HostRandom
 from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
 
 READ = "read"
 """The kind of a place that is a read of a tensor's value."""
+DRAWN = "drawn"
+"""The kind of a place that is a draw from a generator of the host."""
 _DIRECT = frozenset({dict, list})
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 """Integers that an operation takes."""
@@ -32,8 +35,8 @@ class NumberSource:
 
     Attributes:
         kind: The kind of a slot of Python state; empty for an argument, :data:`READ` for a tensor's value.
-        container: What it lies in.
-        key: Under which key; the number of an argument leaf; how many numbers were read before.
+        container: What it lies in; what is drawn.
+        key: Under which key; the number of an argument leaf; how many numbers were read or drawn before.
         name: What the user would write.
         lines: What reads it, if it is a tensor's value.
     """
@@ -47,12 +50,15 @@ class NumberSource:
     @property
     def address(self) -> tuple[str, int, Any]:
         """Which place it is, as long as the container lives."""
-        return address_of(self.kind, self.container, self.key)
+        container = None if self.kind == DRAWN else self.container
+        return address_of(self.kind, container, self.key)
 
     def read(self, leaves: Sequence[Any]) -> Any:
         """What lies there; None if nothing does."""
         if not self.kind:
             return leaves[self.key]
+        if self.kind == DRAWN:
+            return self.container.now()
         try:
             if self.kind == ITEM and type(self.container) in _DIRECT:
                 return self.container[self.key]
@@ -136,6 +142,7 @@ class Computation:
         places: Where numbers are found.
         cells: The numbers that a replay has to compute.
         taken: Which of the reads at a position are at one that changes.
+        draws: What calls draw from the host's generators, in order.
     """
 
     def __init__(self, reading: ReadingLines) -> None:
@@ -149,6 +156,8 @@ class Computation:
         self._start = _Stage()
         self._ways: dict[Path, list[_Stage]] = {}
         self._checked: set[Path] = set()
+        self.draws: tuple[Draw, ...] = ()
+        self._dice: HostRandom | None = None
 
     def learn(self, call: FollowedCall) -> None:
         """A call has gone a way, maybe one that is known."""
@@ -158,6 +167,7 @@ class Computation:
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
         self.taken |= call.taken
+        self.draws = tuple([place.container for place in call.places if place.kind == DRAWN])
         stages = [self._start]
         for read in call.reads:
             ways = self._ways.setdefault(read.path, [])
@@ -184,9 +194,20 @@ class Computation:
     def take(self, leaves: Sequence[Any]) -> bool:
         """A call begins: compute what can be; whether the recording answers it."""
         given = self._given
+        if self.draws:
+            self._dice = HostRandom.read()
         for number, place in self._found:
             given[number] = place.read(leaves)
-        return self._start.run(given)
+        answers = self._start.run(given)
+        if not answers:
+            self.put_back()
+        return answers
+
+    def put_back(self) -> None:
+        """What was drawn last is drawn again."""
+        if self._dice is not None:
+            self._dice.put_back()
+            self._dice = None
 
     def reader(self, path: Path, order: int) -> Callable[[Any], int]:
         """A function for a read, which says on which way to go on, and computes what depends on the number.

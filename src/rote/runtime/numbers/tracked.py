@@ -17,7 +17,7 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..state import address_of
 from .computation import (
+    DRAWN,
     NO_LINES,
     READ,
     Computation,
@@ -34,6 +35,7 @@ from .computation import (
     Path,
     ReadingLines,
 )
+from .draws import Draw
 from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
 from .fresh import fresh
 from .parts import is_data, parts_of
@@ -79,6 +81,7 @@ class TrackedNumbers:
         computation: What earlier calls have computed.
         follows: Numbers are followed. Else they run as they are, to do what earlier calls have computed;
             slots are left out of what the call reads all the same.
+        draws: Numbers that are drawn from the host's generators are followed, too.
 
     Attributes:
         places: Where numbers come from, in this call and in earlier ones.
@@ -96,6 +99,7 @@ class TrackedNumbers:
         computation: Computation | None = None,
         *,
         follows: bool = True,
+        draws: bool = False,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
         self._computation = computation if computation is not None else Computation(reading)
@@ -112,6 +116,10 @@ class TrackedNumbers:
         self.cells: dict[Expression, NumberCell] = {}
         self.stopped: str | None = None
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
+        self.draws = draws
+        self._draws: list[Draw] = []
+        self.drawing: tuple[Draw, Any] | None = None  # what is drawn now, and the frame that does it
+        self._branched = False
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
@@ -275,6 +283,31 @@ class TrackedNumbers:
         self.cells[expression] = cell
         return Computed(expression, cell)
 
+    # ------------------------------------------------------------------ numbers that are drawn
+
+    def draw_next(self, draw: Draw, frame: Any) -> None:
+        """A function is called that draws a number; what it runs is its own."""
+        if self.draws and not self._branched:
+            self.drawing = draw, frame
+
+    def take_drawn(self, value: Any) -> Any:
+        """The function has given a number: the object for it."""
+        drawing, self.drawing = self.drawing, None
+        if drawing is None or type(value) not in _KINDS or self.stopped is not None:
+            return value
+        order = len(self._draws)
+        self._draws.append(drawing[0])
+        return self.take(NumberSource(DRAWN, drawing[0], order, f"{drawing[0].name}()"), value)
+
+    @property
+    def drawn(self) -> Sequence[Draw]:
+        """What the call draws that replays draw as well."""
+        return self._draws if self.follows else self._computation.draws
+
+    def branch(self) -> None:
+        """The host reads a value. Draws behind that are not followed, as other ways may draw otherwise."""
+        self._branched = True
+
     # ------------------------------------------------------------------ numbers that are read
 
     def reads(self, operation: str, lines: Lines, value: Any, path: Path) -> NumberRead | None:
@@ -307,8 +340,9 @@ class TrackedNumbers:
 
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
-        self._taken = 0
+        self._taken, self._branched, self.drawing = 0, False, None
         self._reads.clear()
+        self._draws.clear()
         self._next = None
         self._pending = self._operands = self._expected = None
         self.take_owed()

@@ -210,7 +210,21 @@ class Recording:
         places = computation.places
         slots = frozenset([each.address for each in places if each.kind and each.lines is None])
         leaves = frozenset([each.key for each in places if not each.kind])
-        return TrackedNumbers(slots, leaves, computation.reading, computation, follows=follows)
+        draws = bool(computation.draws)
+        reading = computation.reading
+        return TrackedNumbers(slots, leaves, reading, computation, follows=follows, draws=draws)
+
+    def answers(self, call: Call) -> bool:
+        """Whether it answers a call with its numbers. What is drawn for that is drawn again."""
+        found = self.take_numbers(call)
+        if found:
+            self.put_draws_back()
+        return found
+
+    def put_draws_back(self) -> None:
+        """The call that has just begun draws its numbers itself."""
+        if self.computation is not None:
+            self.computation.put_back()
 
     def take_numbers(self, call: Call) -> bool:
         """Compute what a call needs of its numbers; whether it answers a call with those."""

@@ -242,11 +242,11 @@ class ReplayWriter:
         if self._stands is not None and (recording.accesses.generators or self._stands.several_on_devices):
             source.refuse(f"{name}.draws_from({self._generators()})")
         self._guard.write(source)
-        if recording.computation is not None:
-            source.refuse(f"not {constant(recording.computation.take)}({self._leaves()})")
         source.line(f"if {name}.replays >= {name}.due:")  # to be measured
         source.line(f"    {self._counts}.due = True")
         source.line("    return NOT_MINE")
+        if recording.computation is not None:  # the last one: it may have drawn numbers
+            source.refuse(f"not {constant(recording.computation.take)}({self._leaves()})")
 
     def _switches(self) -> None:
         """Modes and switches that decide what the callable would compute, and hooks on what it would save."""

@@ -52,6 +52,8 @@ class HostReads:
             rule: Why it cannot be captured, if not for the usual reason.
         """
         cursor = self._cursor
+        if self._numbers is not None:
+            self._numbers.branch()
         if cursor.mode is Mode.FOLLOW:
             return self._follow(operation, run, shaped=shaped)
         cursor.meet(operation)

@@ -45,7 +45,7 @@ from weakref import ReferenceType
 import torch
 
 from ....base import identity, is_own
-from ...numbers import BINARY, CALLED, COMPARED, UNARY, TrackedNumbers, is_data
+from ...numbers import BINARY, CALLED, COMPARED, UNARY, Draw, TrackedNumbers, is_data
 from ...objects import is_of_pybind
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
@@ -183,6 +183,11 @@ class TrackingNotes:
                 _identified(numbers, given[1], given[2:])
             original(*given)
         elif not numbers.at_work:  # else a note runs code of the standard library that is instrumented, too
+            if numbers.drawing is not None:
+                if _is_below(numbers.drawing[1]) and trace.frame() is not numbers.drawing[1]:
+                    original(*given)
+                    return
+                numbers.drawing = None
             if numbers.owed and not _is_below(numbers.owed_in):
                 numbers.settle_owed()
             numbers.forget_pending()
@@ -232,8 +237,12 @@ class TrackingNotes:
         return numbers.take(*found)
 
     def _given(self, value: Any) -> Any:
-        """What a call has given: what lies in a slot, or that there is something, or what it has computed."""
+        """What a call has given: what lies in a slot, that something does, what is drawn, or computed."""
         numbers = self._numbers()
+        if numbers is not None and numbers.drawing is not None:
+            trace = self._trace()
+            here = trace is not None and trace.frame() is numbers.drawing[1]
+            return numbers.take_drawn(value) if here else value
         found = numbers.take_pending() if numbers is not None else None
         if numbers is None or found is None:
             return self._computed("", value)
@@ -465,6 +474,12 @@ def _call(
     go_on: Callable[[], None],
 ) -> None:
     """Something is called; the last ones of the arguments are named."""
+    draw = Draw.of(function, args) if numbers.draws and not named else None
+    if draw is not None:
+        numbers.pin(*args)
+        numbers.draw_next(draw, trace.frame())
+        go_on()
+        return
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)
     if is_of_pybind(function) and not isinstance(function, _C_FUNCTIONS):

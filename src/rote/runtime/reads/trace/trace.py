@@ -875,6 +875,8 @@ class Trace:
         A call that leaves the generator as it was is right where it is that.
         """
         self._draws = self._draws or self._site()
+        if self.numbers is not None and self.numbers.draws:
+            return  # replays draw as well
         self.find(generator, None, f"the generator of {type(generator).__module__.partition('.')[0]}")
         self._read_held(generator)
 

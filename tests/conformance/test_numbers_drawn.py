@@ -1,0 +1,154 @@
+"""Numbers that a call draws from Python's and numpy's generators: replays draw them as the call would."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import rote
+
+CALLS = 50
+
+
+def a_factor(s: Any, x: Tensor) -> Tensor:
+    return x * random.random()
+
+
+def between(s: Any, x: Tensor) -> Tensor:
+    return x + random.uniform(-1.0, 2.0)
+
+
+def an_integer(s: Any, x: Tensor) -> Tensor:
+    return x * random.randint(0, 1000)
+
+
+def several(s: Any, x: Tensor) -> Tensor:
+    first, second = random.normalvariate(0, 1), random.random()
+    return x * first - second * np.random.rand()
+
+
+def of_numpy(s: Any, x: Tensor) -> Tensor:
+    return x * np.random.uniform(0.5, 1.5) + np.random.randint(3, 90)
+
+
+def a_coin(s: Any, x: Tensor) -> Tensor:
+    return x * 2 if random.random() < 0.5 else x - 1
+
+
+def a_coin_and_more(s: Any, x: Tensor) -> Tensor:
+    if np.random.rand() < 0.5:
+        x = x * random.random()
+    return x + 1
+
+
+def a_falling_share(s: Any, x: Tensor) -> Tensor:
+    s.share *= 0.99
+    return x * 3 if random.random() < s.share else x / 2
+
+
+def a_result(s: Any, x: Tensor) -> tuple[Tensor, float]:
+    drawn = random.random()
+    return x * 2, drawn
+
+
+def kept(s: Any, x: Tensor) -> Tensor:
+    s.last = np.random.randn()
+    return x * s.last
+
+
+def behind_a_read(s: Any, x: Tensor) -> Tensor:
+    if x.sum().item() > 0:
+        return x * random.random()
+    return x
+
+
+def before_a_read(s: Any, x: Tensor) -> Tensor:
+    factor = random.random()
+    return x * factor if x.sum().item() > 0 else x - factor
+
+
+def an_array(s: Any, x: Tensor) -> Tensor:
+    return x * float(np.random.rand(3).sum())
+
+
+def a_choice(s: Any, x: Tensor) -> Tensor:
+    return x * random.choice([1, 2, 3])
+
+
+def a_second_number(s: Any, x: Tensor) -> Tensor:
+    return x * random.gauss(0, 1)
+
+
+def in_order(s: Any, x: Tensor) -> Tensor:
+    order = [0, 1, 2]
+    random.shuffle(order)
+    return x[torch.tensor(order, device=x.device)]
+
+
+def seeded(s: Any, x: Tensor) -> Tensor:
+    random.seed(s.share)
+    return x * random.random()
+
+
+def own_generator(s: Any, x: Tensor) -> Tensor:
+    return x * s.dice.random()
+
+
+REPLAYED = (
+    a_factor, between, an_integer, several, of_numpy, a_coin, a_coin_and_more, a_falling_share, a_result,
+    kept, before_a_read,
+)  # fmt: skip
+OTHERS = (behind_a_read, an_array, a_choice, a_second_number, in_order, seeded, own_generator)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple):
+        return torch.equal(one[0], other[0]) and one[1:] == other[1:]
+    return torch.equal(one, other)
+
+
+def _states() -> tuple[Any, Any]:
+    return random.getstate(), np.random.get_state()
+
+
+def _set(states: tuple[Any, Any]) -> None:
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+
+
+def _run(program: Callable[[Any, Tensor], Any], device: torch.device) -> int:
+    """Call a program plain and graphed; how many of the last calls were replayed."""
+    plain, graphed = (SimpleNamespace(share=0.9, last=0.0, dice=random.Random(1)) for _ in range(2))
+    act = rote.graph(lambda x: program(graphed, x), keep=True)
+    outside, dice, early = _states(), random.Random(3), 0
+    try:
+        random.seed(5)
+        np.random.seed(5)
+        for call in range(CALLS):
+            x, begun = torch.full((3,), dice.uniform(-1, 1), device=device), _states()
+            expected, left = program(plain, x), _states()
+            _set(begun)
+            assert _equal(act(x), expected), call
+            assert repr(_states()) == repr(left), call
+            assert (plain.share, plain.last) == (graphed.share, graphed.last)
+            early = act.report().replayed if call == CALLS // 2 else early
+    finally:
+        _set(outside)
+    return act.report().replayed - early
+
+
+@pytest.mark.parametrize("program", REPLAYED, ids=lambda each: each.__name__)
+def test_it_is_replayed(program: Callable[[Any, Tensor], Any], device: torch.device) -> None:
+    assert _run(program, device) >= CALLS // 4
+
+
+@pytest.mark.parametrize("program", OTHERS, ids=lambda each: each.__name__)
+def test_it_is_right(program: Callable[[Any, Tensor], Any], device: torch.device) -> None:
+    _run(program, device)
