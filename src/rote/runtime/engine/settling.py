@@ -125,7 +125,7 @@ class Settling:
         observed, site = self._observed, self._site
         changes = self._changes(held=held)
         if self._after is not None:
-            watch.name(self._after.names_of_tensors())
+            watch.name(self._after.names_of_tensors(watch.met))
         self._effects, self._effects_key, gradients = steadiness.gradient_reasons(
             observed, watch, list(self._key.executed.globals), site
         )
