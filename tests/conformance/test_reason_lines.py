@@ -23,8 +23,6 @@ from torch import nn
 import rote
 
 CALLS = 20
-TRIES = 4
-"""Calls whose numbers are followed in vain say other things."""
 TOTAL = 0
 SEEN = set()
 KEPT = []
@@ -273,9 +271,9 @@ def cache(net):
 
 def drawn(net):
     def draw():
-        return random.choice([0.25, 0.5, 0.75])  # here
+        return random.uniform(0, 1)  # here
 
-    return lambda x: x * draw()
+    return lambda x: x * draw() if x.sum() > 0 else x  # what is drawn behind a read is not followed
 
 
 def drawn_by_numpy(net):
@@ -389,7 +387,7 @@ def test_the_line_and_the_words(device, caplog, program, code, words):
     top, *others = g.report().reasons
     assert (top.code, top.where) == (code, marked(program)), g.explain()
     assert words in top.message and top.remedy, g.explain()
-    assert top.count >= CALLS - TRIES and not top.warm_up
+    assert top.count >= CALLS and not top.warm_up
     caller = test_the_line_and_the_words.__code__
     lines = range(caller.co_firstlineno, caller.co_firstlineno + 30)
     loops = {f"tests/conformance/test_reason_lines.py:{line}" for line in lines}
