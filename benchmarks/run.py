@@ -33,6 +33,7 @@ CASES = (
     "host_decoder",
     "soak",
     "unsettled",
+    "plans",
     "compiled",
     "attention",
     "tiers",

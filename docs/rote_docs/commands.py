@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -15,7 +16,17 @@ def sections() -> str:
     found: dict[str, Any] = getattr(group, "commands", {})
     if not found:
         return "There is no command yet besides `rote --help` and `rote --version`."
-    return "\n\n".join(_section(command, name) for name, command in sorted(found.items()))
+    return "\n\n".join(_section(command, name) for name, command in _each(found))
+
+
+def _each(found: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """All commands with their names, those of groups behind the group's."""
+    for name, command in sorted(found.items()):
+        inner: dict[str, Any] | None = getattr(command, "commands", None)
+        if inner is None:
+            yield f"{before}{name}", command
+        else:
+            yield from _each(inner, f"{before}{name} ")
 
 
 def _section(command: Any, name: str) -> str:

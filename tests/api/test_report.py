@@ -157,6 +157,7 @@ def test_json():
         "reasons": [{"code": "RT1", "message": "m", "where": "a.py:1", "remedy": "r.", "count": 2,
                      "warm_up": False}],
         "budget": None, "output": [{"what": "print", "where": "a.py:7"}], "kernels": "", "parts": [],
+        "plan": None,
     }  # fmt: skip
 
 

@@ -544,6 +544,48 @@ def test_an_owner_that_is_gone(device):
     assert g.report().replayed >= CALLS - WARM, g.explain()
 
 
+def scaling(w):
+    return lambda x: x * w
+
+
+def owning(**attributes):
+    owner = Inner()
+    vars(owner).update(attributes)
+    return owner
+
+
+REPLACED = {
+    "attribute": (
+        lambda w: owning(w=w), lambda owner, x: x * owner.w, lambda owner, w: setattr(owner, "w", w),
+    ),
+    "item": (
+        lambda w: owning(d={"w": w}), lambda owner, x: x * owner.d["w"],
+        lambda owner, w: owner.d.update(w=w),
+    ),
+    "closure": (
+        scaling, lambda owner, x: owner(x),
+        lambda owner, w: setattr(owner.__closure__[0], "cell_contents", w),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", REPLACED)
+def test_another_owner_that_reads_the_same(device, place):
+    """It lies in the place of the one with the slot, which is carried: its own slot is another one."""
+    make, use, put = REPLACED[place]
+    box, gone = types.SimpleNamespace(owner=make(torch.rand(4, device=device))), []
+    graphed = rote.graph(lambda x: use(box.owner, x), keep=True)
+    for n in range(60):
+        if n % 20 == 19:
+            gone.append(box.owner)
+            box.owner = make(torch.rand(4, device=device))
+        elif n % 2 == 0:
+            put(box.owner, torch.rand(4, device=device))
+        x = torch.rand(2, 4, device=device)
+        assert torch.equal(graphed(x), use(box.owner, x))
+    assert graphed.report().replayed
+
+
 def test_two_callables_over_one_state(device):
     m, n = Module(), Module()
     m.s = n.s = torch.zeros(2, 4, device=device)

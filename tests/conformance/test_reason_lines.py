@@ -127,7 +127,7 @@ def tensor_in_a_list(net):
 
 def item(net):
     def fn(x):
-        net.table["k"] = net.table.get("k", 0) + 1  # here
+        net.table["k"] = net.table.get("k", "") + "x"  # here
         return x * 2
 
     return fn
@@ -176,7 +176,7 @@ def hook(net):
 
 def hook_that_counts(net):
     def keep(module, given, result):
-        module.calls = getattr(module, "calls", 0) + 1  # here
+        module.calls = getattr(module, "calls", "") + "x"  # here
 
     net.inner.register_forward_hook(keep)
     return lambda x: net.inner(x)
@@ -273,13 +273,13 @@ def drawn(net):
     def draw():
         return random.uniform(0, 1)  # here
 
-    return lambda x: x * draw()
+    return lambda x: x * draw() if x.sum() > 0 else x  # what is drawn behind a read is not followed
 
 
 def drawn_by_numpy(net):
     def fn(x):
         y = x + 1
-        return y * numpy.random.rand()  # here
+        return y * numpy.random.rand(2).sum().item()  # here
 
     return fn
 

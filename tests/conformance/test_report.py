@@ -54,7 +54,7 @@ def test_json(used):
     assert set(data) == {
         "name", "calls", "replayed", "eager", "recorded", "backwards", "backwards_replayed",
         "backwards_verified", "verified", "recordings", "reasons", "budget",
-        "output", "kernels", "parts",
+        "output", "kernels", "parts", "plan",
     }  # fmt: skip
     assert set(data["recordings"][0]) == {
         "key", "segments", "operations", "paths", "islands", "bytes_held", "replays", "estimate", "evictions",

@@ -42,7 +42,8 @@ def options_of(command: str) -> set[str]:
     app = importlib.import_module("rote.cli.app").app
     commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
     assert command in commands, f"there is no command rote {command}"
-    return {name for param in commands[command].params for name in (*param.opts, *param.secondary_opts)}
+    found = [commands[command], *getattr(commands[command], "commands", {}).values()]
+    return {name for each in found for param in each.params for name in (*param.opts, *param.secondary_opts)}
 
 
 class Block(NamedTuple):

@@ -24,6 +24,15 @@ def name_of(function: Any) -> str:
     return f"{type(owner).__name__}.{function.__name__}" if owner is not None else str(name)
 
 
+def lasting_name(function: Any) -> str:
+    """A name that is the same in all processes, and another one for other functions of one module."""
+    target: Any = inspect.unwrap(getattr(function, "__func__", function))
+    kind: Any = target if isinstance(getattr(target, "__qualname__", None), str) else type(target)
+    code = getattr(target, "__code__", None)
+    line = f":{code.co_firstlineno}" if code is not None and "<" in kind.__qualname__ else ""
+    return f"{name_of(function)} {kind.__module__}.{kind.__qualname__}{line}"
+
+
 def dress(wrapper: Any, function: Any) -> None:
     """Give a wrapper the names and the docstring of the callable, as far as there are any."""
     for name in functools.WRAPPER_ASSIGNMENTS:

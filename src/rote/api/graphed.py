@@ -24,6 +24,7 @@ from ..enclosed import enclose, leave_alone
 from ..hazards import Findings, findings_of, rules
 from ..hazards.rules import Reason, reason
 from ..inspect import CallReport, OutputReport, Report, ShownCallable, explain, page_of, save_trace
+from ..plans import PLANS, PlanStore
 from ..runtime.arguments import (
     NOT_MINE,
     Call,
@@ -35,7 +36,7 @@ from ..runtime.arguments import (
     tracing,
 )
 from ..runtime.backends import PROCESS
-from ..runtime.compiling import COMPILERS
+from ..runtime.compiling import COMPILERS, SHELVES
 from ..runtime.engine import (
     FREE_TRACES,
     WARMING,
@@ -56,7 +57,7 @@ from ..runtime.recording import Recording
 from ..runtime.replay import Counts
 from ..runtime.state import ExecutedCode
 from .bound import BoundWeakly, GraphedMethod, Kept
-from .callables import dress, name_of, place_of, takes_any_keyword
+from .callables import dress, lasting_name, name_of, place_of, takes_any_keyword
 from .compiled import CompiledFrom
 from .exclusion import Exclusion, SizesOf, of_first_tensor
 from .keys import Keys
@@ -131,6 +132,7 @@ class Graphed:
         self._backwards = BackwardLog(self._tally, self._strict, checks, graphs=options.backward)
         self._exclusion = Exclusion(options, sizes_of, keeps_all)
         limits = options.limits(self._account, strict=self._strict)
+        self._plan = self._open_plan(os.fsdecode(options.plans or settings.plans))
         self._ledger = ledger or Ledger(bounded=not limits.keep)
         self._subject = Subject(
             function,
@@ -142,6 +144,7 @@ class Graphed:
             self._ledger,
             ((self._name, function),),
             inputs=compiled.inputs if compiled is not None else None,
+            store=self._plan,
         )
         self._openings = Openings()
         self._keys = Keys(
@@ -160,6 +163,15 @@ class Graphed:
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
         dress(self, function)
         self._built = True
+
+    def _open_plan(self, path: str) -> PlanStore | None:
+        """Where what calls come to is kept, if anywhere."""
+        if not path or not self._enabled:
+            return None
+        directory = PLANS.of(path)
+        if directory.shelf is not None:
+            SHELVES.add(directory.shelf)
+        return PlanStore(directory, lasting_name(self._function), self._options.changed())
 
     # ------------------------------------------------------------------ calling
 
@@ -223,7 +235,8 @@ class Graphed:
         """Whether calls run plainly, and not only since nothing was recorded yet."""
         if self._is_kept_out() or self._keys.any_replays():
             return False
-        return self._counts.calls >= FREE_TRACES or not self._ledger.is_free or self.is_eager()
+        spared = any([entry.earlier.spares for entry in [*self._keys.entries.values()]])
+        return spared or self._counts.calls >= FREE_TRACES or not self._ledger.is_free or self.is_eager()
 
     def _begin_parts(self) -> None:
         """Have modules graphed by themselves from now on."""
@@ -519,6 +532,7 @@ class Graphed:
             for found in self._tally.reports()
             if found.code not in codes
         ]
+        earlier += self._plan.report().reasons if self._plan is not None else ()
         listed = "\n  ".join([*map(str, reasons), *earlier])
         text = f"would not be replayed wholly from graphs (strict mode, call {self._counts.calls} at {site})"
         raise NotReplayedError(f"{self._name} {text}:\n  {listed}", self.findings())
@@ -545,6 +559,7 @@ class Graphed:
                 output=output_reports(self._keys.entries.values()) + self._output_of_parts(),
                 kernels=self._compiled.kernels if self._compiled is not None else "",
                 parts=tuple(self._parts.reports()) if self._parts is not None else (),
+                plan=self._plan.report() if self._plan is not None else None,
             )
 
     def _output_of_parts(self) -> tuple[OutputReport, ...]:
@@ -674,7 +689,7 @@ class Graphed:
         tiers = [each.tiers for each in last.recordings if each.recorded]
         if any([each.idle for one in tiers for each in one.waiting]) and not COMPILERS.get().wait(timeout_s):
             return False
-        settled = last.life.state is State.EAGER or bool(tiers)
+        settled = last.life.state is State.EAGER or last.earlier.spares or bool(tiers)
         return settled and all(others) and all([each.final for each in tiers])
 
     def findings(self) -> Findings:

@@ -26,7 +26,7 @@ from ..runtime.arguments import (
     remedy_of_key,
     told_lengths,
 )
-from ..runtime.engine import Ledger, Specialization, Subject, drop_abandoned
+from ..runtime.engine import Ledger, Specialization, Subject, changing_leaves, drop_abandoned
 from ..runtime.numbers import FEW
 from .options import Options
 from .reasons import ReasonCounts
@@ -101,6 +101,9 @@ class Keys:
 
     def varies(self, call: Call) -> bool:
         """Whether a call without a key differs from several in numbers alone; keys leave these out then."""
+        known = changing_leaves(self._subject.store, call) if not call.changing else ()
+        if self._openings.vary(call.spec, known):
+            return True
         met: dict[int, set[Any]] = {}
         for entry in self.entries.values():
             if entry.computes:

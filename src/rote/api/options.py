@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
@@ -22,6 +23,12 @@ _NUMERICS = ("exact", "near", "plain")
 _COUNTS = {
     "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
 }  # fmt: skip
+
+_APART = frozenset({
+    "enabled", "keep", "max_keys", "parts", "plans", "ranges", "strict", "strict_output", "verify",
+    "verify_tolerance", "warmup",
+})  # fmt: skip
+"""Options that what calls come to does not depend on."""
 
 REMOVED: Mapping[str, str] = {
     "outputs": "results are copies, and there is no other way; leave the option out",
@@ -60,6 +67,7 @@ class OptionKeywords(TypedDict, total=False):
     numerics: Literal["exact", "near", "plain"]
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
     ranges: Literal["off", "profiler", "nvtx"]
+    plans: str | os.PathLike[str] | None
     enabled: bool
 
 
@@ -164,6 +172,10 @@ class Options:
         ranges: Replays stand under the name ``rote: NAME`` in the timelines of other tools: ``"profiler"`` in
             those of ``torch.profiler``, ``"nvtx"`` in Nsight Systems. A range takes the host a few
             microseconds for each replay; ``"off"`` costs nothing.
+        plans: A directory in which what calls come to is kept for later processes: which numbers change, why
+            calls are not replayed, whether the exact tier has won, and its compiled kernels. Recordings are
+            made from what each process observes itself, so a false plan costs time and no result. It is made
+            if it is missing. None for that of ``ROTE_PLANS``, or for none.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -186,6 +198,7 @@ class Options:
     numerics: Literal["exact", "near", "plain"] = "exact"
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
     ranges: Literal["off", "profiler", "nvtx"] = "off"
+    plans: str | os.PathLike[str] | None = None
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -200,6 +213,9 @@ class Options:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{name}={value!r} must be a whole number of at least {least}")
         parse_size(self.budget, "budget")
+        plans: Any = self.plans
+        if plans is not None and (not isinstance(plans, (str, os.PathLike)) or not str(plans)):
+            raise OptionError(f"plans={self.plans!r} must be the path of a directory, or None")
         self._check_operators()
         self._check_sizes()
         tolerance: Any = self.verify_tolerance
@@ -242,6 +258,15 @@ class Options:
             return None, None
         every, tolerance = self.verify, self.verify_tolerance
         return Verifier(every, tolerance), Verifier(every, tolerance)
+
+    def changed(self) -> dict[str, str]:
+        """The options that what calls come to depends on, where they are not as they are by default."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {
+            name: repr(value)
+            for name, (value, default) in values.items()
+            if value != default and name not in _APART
+        }
 
     def limits(self, account: Account, *, strict: bool) -> Limits:
         """The limits of a wrapper's keys; ``strict`` may come from the environment alone.

@@ -25,12 +25,14 @@ class Settings:
         read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
         untried_versions: ``ROTE_UNTRIED_VERSIONS=1``: versions of Python and PyTorch that nobody has tried
             are not refused.
+        plans: ``ROTE_PLANS=DIR``: the directory of plans of wrappers whose options name none; empty for none.
     """
 
     disable: bool = False
     strict: bool = False
     read_words: bool = True
     untried_versions: bool = False
+    plans: str = ""
 
 
 def read_settings() -> Settings:
@@ -40,6 +42,7 @@ def read_settings() -> Settings:
         strict=_flag("ROTE_STRICT"),
         read_words=_flag("ROTE_READ_WORDS", default="1"),
         untried_versions=_flag("ROTE_UNTRIED_VERSIONS"),
+        plans=os.environ.get("ROTE_PLANS", "").strip(),
     )
 
 

@@ -10,6 +10,7 @@ from ..base import __version__
 from .bench import bench
 from .check import check
 from .explain import explain
+from .plans import plans
 from .profile import profile
 from .quantize import quantize
 from .report import report
@@ -47,3 +48,4 @@ app.command()(report)
 app.command()(check)
 app.command()(explain)
 app.command()(serve)
+app.add_typer(plans, name="plans")

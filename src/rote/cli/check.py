@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +12,11 @@ import typer
 from ..base import MisuseError
 from ..checker import LIMIT_S, check_work
 from ..hazards import Findings, baseline, remarks_of_scan, silenced, without_ignored
+from ..hazards.fix import Fix, fix_found
+from ..hazards.fix import fix as fixes_of
+from ..hazards.fix import write as write_fixes
 from ..hazards.rules import Finding, Remark
 from ..hazards.scan import python_files, scanned
-from .fixing import offer_files, offer_found
 from .output import HERE, UNABLE, check_places, told, write
 from .targets import Arg, check_arguments, load
 
@@ -66,12 +69,12 @@ def check(
             return [_trial(name, arg or [], timeout) for name in target]
 
         if fix and static:
-            offer_files([Path(path) for path in target], agreed=yes)
+            _offer_files([Path(path) for path in target], agreed=yes)
         checked = made()
         if fix and not static:
             seen = _all(checked)
             new = seen if known is None or write_baseline else baseline.unknown(known, seen)
-            if offer_found(new, target, agreed=yes):
+            if _offer_found(new, target, agreed=yes):
                 checked = made()
         if write_baseline and known is not None:
             baseline.write(known, _all(checked))
@@ -187,3 +190,47 @@ def _summary(findings: Findings) -> str:
     ran = f" in {number} operation{'s' * (number != 1)}" if number else ""
     early = " before it ended early" if findings.incomplete else ""
     return f"{findings.target}: {', '.join(parts) or 'nothing found'}{ran}{early}"
+
+
+# ------------------------------------------------------------------ --fix
+
+
+def _offer_files(paths: list[Path], *, agreed: bool) -> bool:
+    """Show fixes for the findings of the source scan, and write them if the user agrees."""
+    return _offer(fixes_of(paths), agreed)
+
+
+def _offer_found(findings: Iterable[Finding], targets: Iterable[str], *, agreed: bool) -> bool:
+    """Show fixes for the findings of trials, and write them if the user agrees; True if a file was changed.
+
+    Only files below the working directory and beside the targets are the user's own. Files of installed
+    packages are never changed.
+    """
+    places = (target.rpartition(":")[0] for target in targets)
+    folders = {Path.cwd(), *(Path(place).resolve().parent for place in places if place.endswith(".py"))}
+    return _offer(fix_found(findings, folders), agreed)
+
+
+def _offer(fixes: list[Fix], agreed: bool) -> bool:
+    if not fixes:
+        typer.echo("nothing that can be fixed without a doubt")
+        return False
+    for each in fixes:
+        typer.echo(each.diff, nl=False)
+    number = sum(len(each.findings) for each in fixes)
+    files = "1 file" if len(fixes) == 1 else f"{len(fixes)} files"
+    told = f"{number} {'fix' if number == 1 else 'fixes'} in {files}"
+    if not agreed and not _agrees(told):
+        typer.echo("nothing written")
+        return False
+    written = write_fixes(fixes)
+    typer.echo(f"{told} written" if written == len(fixes) else f"{written} of {len(fixes)} files written")
+    return written > 0
+
+
+def _agrees(told: str) -> bool:
+    try:
+        return typer.confirm(f"Write {told}?")
+    except typer.Abort as error:
+        typer.echo()  # the question stands in a line of its own
+        raise MisuseError("nothing was written, since nobody answered; --yes does not ask") from error

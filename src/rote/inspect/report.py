@@ -8,6 +8,7 @@ from typing import Any
 
 from ..hazards import Findings, finding_at
 from ..hazards.rules import Finding
+from ..plans import PlanReport
 from ..runtime.recording import FusedOperations
 
 
@@ -234,6 +235,7 @@ class Report:
         kernels: Whose kernels compiled code runs: ``"inductor"``, with the compiler's rounding, or
             ``"aten"``, those of eager. Empty for a callable that no compiler made.
         parts: Modules that are graphed in eager calls, those with most time first.
+        plan: What earlier processes have found (``plans=``); None where nothing is kept.
     """
 
     name: str
@@ -251,6 +253,7 @@ class Report:
     output: tuple[OutputReport, ...] = ()
     kernels: str = ""
     parts: tuple[PartReport, ...] = ()
+    plan: PlanReport | None = None
 
     @property
     def bytes_held(self) -> int:

@@ -114,6 +114,7 @@ def explain(report: Report, instances: int = 0) -> str:
     if instances:
         name = report.name.rpartition(".")[2]
         lines.append(f"as a method of {instances} with a report of its own each: instance.{name}.explain()")
+    lines += report.plan.lines() if report.plan is not None else []
     return "\n".join([*lines, *explain_reasons(report.reasons)])
 
 

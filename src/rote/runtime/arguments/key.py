@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -15,9 +16,11 @@ from ...base import Site, bits_of, complex_of, float_bits, float_of
 from ..numbers import NumberSource, TrackedNumbers
 from ..objects import exact
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
+from ..state import lying_in
 from .ambient import Ambient, explain_ambient, read_ambient
 from .bound import assign
 from .leaves import (
+    LeafSlot,
     Spec,
     branch_names,
     containers,
@@ -27,6 +30,7 @@ from .leaves import (
     rebuilt,
     repeated,
     replaceable_in,
+    slots_of_leaves,
     unflatten,
 )
 from .opened import Opening, Openings, address_of, is_default
@@ -85,6 +89,14 @@ class CompiledInput(NamedTuple):
     name: str
     site: Site | None = None
     stays: bool = False
+
+
+class StoodFor(NamedTuple):
+    """What was laid into a slot of the caller's, and what lay there."""
+
+    slot: LeafSlot
+    stands: Any
+    value: Any
 
 
 class Call(NamedTuple):
@@ -178,6 +190,28 @@ class Call(NamedTuple):
 
         held = tuple([placed(each) for each in args])
         return held, *[{name: placed(each) for name, each in table.items()} for table in named]
+
+    def put_numbers(self, leaves: tuple[Any, ...]) -> list[StoodFor]:
+        """Lay what stands for numbers into the caller's containers; returns what was done.
+
+        An equal number is as good, as long as the caller gets its own again.
+        """
+        if all(map(is_, leaves, self.leaves)):
+            return []
+        put: list[StoodFor] = []
+        for slot in slots_of_leaves(self.spec, self.given):
+            if not all([leaves[leaf] is self.leaves[leaf] for leaf in slot.leaves]):
+                stands = unflatten(slot.spec, iter([leaves[leaf] for leaf in slot.leaves]))
+                put.append(StoodFor(slot, stands, lying_in(slot.kind, slot.container, slot.key)))
+                assign(slot.kind, slot.container, slot.key, stands)
+        return put
+
+    def take_numbers_back(self, put: list[StoodFor]) -> None:
+        """Where a container still holds what stood for a number, lay that into it again."""
+        for slot, stands, value in reversed(put):
+            with suppress(LookupError, AttributeError):  # the call has taken it out
+                if lying_in(slot.kind, slot.container, slot.key) is stands:
+                    assign(slot.kind, slot.container, slot.key, value)
 
     def put_carried(self, given: GivenParts) -> None:
         """Lay what is carried into its slots: as it was given, or what stands for it."""
@@ -479,6 +513,7 @@ def changed_numbers(was: Key, call: Call) -> frozenset[int]:
     ):
         return frozenset()
     replaceable = {place for _, places in replaceable_in(now.spec) for place in places}
+    replaceable.update([leaf for each in slots_of_leaves(call.spec, call.given) for leaf in each.leaves])
     found = {
         place for place, (one, other) in enumerate(zip(was.tokens, now.tokens, strict=True)) if one != other
     }

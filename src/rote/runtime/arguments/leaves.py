@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from ..objects import exact, put
+from ..state import ATTRIBUTE, ITEM
 from .bound import Bound
 from .handed import Made
 from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
@@ -201,7 +202,7 @@ def replaceable_in(spec: Spec) -> list[tuple[Spec, range]]:
     """For each argument, by position and then by name, its structure, and the leaves that others can replace.
 
     These are all of an argument that is a leaf or a tuple: an equal tuple is as good. A list or an object is
-    the one that it is, and none of its leaves can be replaced.
+    the one that it is; see :func:`slots_of_leaves`.
     """
     found: list[tuple[Spec, range]] = []
     count = 0
@@ -213,7 +214,51 @@ def replaceable_in(spec: Spec) -> list[tuple[Spec, range]]:
 
 
 def _is_of_tuples(spec: Spec) -> bool:
-    return spec is None or (spec.cls is tuple and all(map(_is_of_tuples, spec.children)))
+    tuples = spec is not None and (spec.cls is tuple or spec.kind == "namedtuple")
+    return spec is None or (tuples and all(map(_is_of_tuples, spec.children)))
+
+
+class LeafSlot(NamedTuple):
+    """Where a leaf, or a tuple of leaves, lies whose container is the caller's.
+
+    Attributes:
+        spec: Its structure.
+        leaves: The numbers of the leaves.
+        kind: Of the slot.
+        container: A list, a dict or an instance of a dataclass.
+        key: What it has there.
+    """
+
+    spec: Spec
+    leaves: range
+    kind: str
+    container: Any
+    key: Any
+
+
+def slots_of_leaves(spec: Spec, given: Sequence[Any]) -> Iterator[LeafSlot]:
+    """The leaves of a call's arguments that lie in containers in which others can be put in their place."""
+    count = 0
+    for part, holder in zip(spec.children, given, strict=True):
+        values = holder if type(holder) is tuple else holder.values()
+        for child, value in zip(part.children, values, strict=True):
+            yield from _slots_in(child, value, count)
+            count += _leaves_in(child)
+
+
+def _slots_in(spec: Spec, value: Any, count: int) -> Iterator[LeafSlot]:
+    if spec is None:
+        return
+    kind = ATTRIBUTE if spec.kind == "dataclass" and not isinstance(value, dict) else ITEM
+    open_to = kind == ATTRIBUTE or type(value) in _WITHOUT_TABLE
+    keys = range(len(spec.children)) if type(spec.names) is int else spec.names
+    for position, (child, key) in enumerate(zip(spec.children, keys, strict=True)):
+        size = _leaves_in(child)
+        if not _is_of_tuples(child):
+            yield from _slots_in(child, _inside(spec, value, position), count)
+        elif open_to:
+            yield LeafSlot(child, range(count, count + size), kind, value, key)
+        count += size
 
 
 def _leaves_in(spec: Spec) -> int:

@@ -45,6 +45,7 @@ from ..program import (
 )
 from ..program import operations as ops
 from ..pytorch import is_wrapped
+from ..state import get_profile, set_profile
 from .composites import COMPOSITES, call_composite
 from .path import (
     PUT,
@@ -141,7 +142,7 @@ class HostDataMode(TorchFunctionMode):
             self._tracer.generators.meet(generator)
         if func in _GIVES_NUMBER and self._numbers is not None:
             return self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
-        if func in _READS_PLACE and self._places is not None:
+        if self._places is not None and func in _READS_PLACE:
             taken = self._take(self._places, func, args, kwargs or {})
             if taken is not None:
                 return taken
@@ -155,21 +156,21 @@ class HostDataMode(TorchFunctionMode):
         if checks and self._put(None, *args):
             return None
         profiler = self._runner.profiler
-        if profiler is None or type(func) not in _IN_C or sys.getprofile() is not profiler:
+        if profiler is None or type(func) not in _IN_C or get_profile() is not profiler:
             return func(*args, **kwargs) if kwargs else func(*args)
-        sys.setprofile(None)  # on the way to the tracer's handler it would be told of PyTorch's own calls
+        set_profile(None)  # on the way to the tracer's handler it would be told of PyTorch's own calls
         if (
             kwargs  # operands of other types may be asked for numbers or elements, by the user's code
             or not _PLAIN.issuperset(map(type, args))
             or self._replaced
             or (torch.is_grad_enabled() and saving_is_hooked())
         ):
-            sys.setprofile(profiler)
+            set_profile(profiler)
             return func(*args, **(kwargs or {}))
         try:
             return func(*args)
         finally:
-            sys.setprofile(profiler)
+            set_profile(profiler)
 
     def _with_numbers(
         self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -315,6 +315,7 @@ class TracedCall:
         given = call.given_with(self._leaves) if at_home else call.rebuild(list(self._leaves))
         self._hooks.take(call, given)
         call.put_carried(given)
+        put = call.put_numbers(self._leaves) if at_home else []
         try:
             with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
                 return on_a_fresh_stack(self._function, given[0], given[1])
@@ -324,6 +325,7 @@ class TracedCall:
             self._user_error(error, tracer.cursor)
             raise
         finally:
+            call.take_numbers_back(put)
             call.take_back(given)
 
     def _user_error(self, error: BaseException, cursor: Cursor) -> None:

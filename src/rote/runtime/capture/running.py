@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from ..operators import Placement, facts_of, rule_of, tensors_of
 from ..program import Operation
 from ..program import operations as ops
 from ..pytorch import Running, is_kept_out
+from ..state import get_profile, set_profile
 from .overloads import Overload
 from .path import Cursor, Mode, RestartError, SegmentTape
 from .stores import without_copies
@@ -40,14 +40,14 @@ class Runner:
     def seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run what may be the user's code in sight of the profiler; see :mod:`..state.executed`."""
         profiler = self.profiler
-        if profiler is None or sys.getprofile() is not None:
+        if profiler is None or get_profile() is not None:
             return call(*args, **kwargs)
-        sys.setprofile(profiler)
+        set_profile(profiler)
         try:
             return call(*args, **kwargs)
         finally:
-            if sys.getprofile() is profiler:
-                sys.setprofile(None)
+            if get_profile() is profiler:
+                set_profile(None)
 
     def run(
         self,

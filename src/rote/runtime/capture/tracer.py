@@ -18,7 +18,6 @@ but when a path is followed they run a second time.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -74,7 +73,7 @@ from ..pytorch import (
     takes_tickets,
     untraced,
 )
-from ..state import our_profiler
+from ..state import get_profile, our_profiler, set_profile
 from .host_tensors import HostTensors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
@@ -171,8 +170,8 @@ class Tracer(DispatchMode):
     ) -> Any:
         profiler = self.runner.profiler
         if profiler is not None:  # first of all, since it is told of every call of a function
-            if sys.getprofile() is profiler:
-                sys.setprofile(None)
+            if get_profile() is profiler:
+                set_profile(None)
             else:  # on another thread, or inside an operation that is seen
                 profiler = None
         try:
@@ -187,7 +186,7 @@ class Tracer(DispatchMode):
             return self.runner.seen(func, *args, **(kwargs or {}))
         finally:
             if profiler is not None:
-                sys.setprofile(profiler)
+                set_profile(profiler)
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         cursor = self.cursor
@@ -498,12 +497,12 @@ class Tracer(DispatchMode):
     def _unprofiled(self) -> Generator[None]:
         profiler = our_profiler()
         if profiler is not None:
-            sys.setprofile(None)
+            set_profile(None)
         try:
             yield
         finally:
             if profiler is not None:
-                sys.setprofile(profiler)
+                set_profile(profiler)
 
     def meet_operator(self, name: str) -> None:
         """The call comes to an operator over Python functions, which is not looked into."""

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...base import CompileSettings, InternalError, read_compile_settings
 from .process import CompileProcess, Outcome
-from .source import CompileFailure, KernelSource
+from .shelf import SHELVES
+from .source import Binary, CompileFailure, KernelSource
 
 _SHORTEST_S, _LONGEST_S = 0.001, 0.02
 _PATIENCE_S = 5.0
@@ -82,7 +83,11 @@ class Compilers:
             for source in sources:
                 mark = object()
                 if self._submitted.setdefault(source, mark) is mark:  # another thread may submit it, too
-                    self._waiting.append(source)
+                    found = SHELVES.find(source)
+                    if found is not None:
+                        self._outcomes[source] = found
+                    else:
+                        self._waiting.append(source)
             self._advance()
         return job
 
@@ -137,6 +142,8 @@ class Compilers:
             return
         for outcome in process.take():
             self._outcomes[outcome.source] = outcome
+            if isinstance(outcome, Binary):
+                SHELVES.keep(outcome)
         if process.ended:
             failed, others = process.left()
             self._outcomes.update({failure.source: failure for failure in failed})

@@ -335,7 +335,7 @@ def _reply(code: bytes, symbol: str, shared_bytes: int = 0) -> Reply:
 
 
 def _cpp(request: Request, order: CompileOrder) -> Reply:
-    command = _command(order.compiler)
+    command = compiler_command(order.compiler)
     source, target = _written(request, order, ".cpp"), _file(request, order, ".so")
     for more in ([NATIVE], []):
         done = subprocess.run(
@@ -354,7 +354,15 @@ def _cpp(request: Request, order: CompileOrder) -> Reply:
     raise RefusedError(f"{command[0]}: {one_line(said)}")
 
 
-def _command(wanted: str) -> list[str]:
+def compiler_command(wanted: str) -> list[str]:
+    """The command of the C++ compiler.
+
+    Args:
+        wanted: The one that the user wants; empty to look for one.
+
+    Raises:
+        RefusedError: There is none.
+    """
     if wanted:
         words = shlex.split(wanted)
         if not words or shutil.which(words[0]) is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ...base import Lines, Site
-from ..numbers import FEW, Fixed, NumberSource, ReadingLines, TrackedNumbers
+from ..numbers import FEW, NO_LINES, Fixed, NumberSource, ReadingLines, TrackedNumbers
 from ..state import Address
 from .guards import Guard
 
@@ -36,6 +37,7 @@ class ChangingNumbers:
         self._lines: dict[Site, None] = {}
         self._fixed_lines: set[Lines] = set()
         self._draws = False
+        self._before: tuple[Any, ...] | None = None  # what was known before something was supposed
 
     def note(self, guard: Guard) -> None:
         """A guard does not hold: its slots that have held more than a few numbers, all of one type."""
@@ -77,6 +79,20 @@ class ChangingNumbers:
             if line in self._lines and line not in followed.lines and each not in self._fixed_lines:
                 self.news += 1
 
+    def suppose(self, slots: Iterable[Address], lines: Iterable[Lines]) -> None:
+        """So it was in another process. Where nothing comes of it in a few calls, it was never said."""
+        before = dict(self._slots), dict(self._lines), set(self._fixed), set(self._fixed_lines)
+        news = self.news
+        self.add(slots)
+        self.read(lines, NO_LINES)
+        if self.news > news and self._before is None:
+            self._before = before
+
+    def _take_back(self) -> None:
+        if self._before is not None:
+            self._slots, self._lines, self._fixed, self._fixed_lines = self._before
+            self._before, self._tries = None, 0
+
     def follow_draws(self) -> None:
         """Calls draw from the host's generators."""
         if not self._draws:
@@ -85,6 +101,8 @@ class ChangingNumbers:
 
     def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
         """What is followed in the next call; None if nothing is."""
+        if self._tries >= TRIES:
+            self._take_back()
         if self._tries >= TRIES or not (self._slots or leaves or self._lines or self._draws):
             self.fixed_leaves.update(leaves)
             return None
@@ -94,7 +112,7 @@ class ChangingNumbers:
 
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""
-        self._tries = 0
+        self._tries, self._before = 0, None
 
     def fix_lines(self, lines: Iterable[Lines]) -> None:
         """What these lines do with a number is not understood: there it is a condition."""

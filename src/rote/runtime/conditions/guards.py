@@ -28,6 +28,7 @@ from ..state import (
     ITEM,
     LOOKED,
     NUMBERS,
+    VARIABLE,
     Address,
     Argument,
     Difference,
@@ -314,6 +315,14 @@ class Guard:
         slots = [entry for entry in self._all_entries if isinstance(entry.value, TensorMark)]
         found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
+
+    def plainly(self, kinds: AbstractSet[type]) -> Iterator[tuple[str, Any]]:
+        """The slots under guard that hold tensors or values of some types: name, and what lies there."""
+        for entry in self._all_entries:
+            known = type(entry.value) in kinds or isinstance(entry.value, TensorMark)
+            of_function = type(entry.key) is str and entry.key.startswith("__")  # defaults, and the like
+            if known and not of_function and entry.kind in (ITEM, ATTRIBUTE, CELL, VARIABLE):
+                yield self._snapshot.name_of(entry), read(entry)
 
     def changed_numbers(self) -> list[tuple[Address, Any, Any]]:
         """The slots that hold another number than they did, of the same type: what they held, and hold."""

@@ -82,6 +82,9 @@ MOST = 32
 LONGEST_REST = 4096
 """Calls that are left alone at most, before one is looked at."""
 
+USUAL_PRICE = 10.0
+"""A traced call in plain calls, where nothing was timed yet."""
+
 REMEMBERED = 256
 """Keys that came once."""
 
@@ -148,7 +151,7 @@ class Ledger:
         self._calls = self._traced = self._in_vain = self._replays = self._unpriced = 0
         self._wrappers = 1
         self._trace_s = self._look_s = self._plain_s = 0.0
-        self._replay_s = 0.0
+        self._replay_s = self._price = 0.0
         self._compared = False
         self._met: OrderedDict[int, None] = OrderedDict()
 
@@ -180,6 +183,7 @@ class Ledger:
         """A call was traced."""
         free = self._is_free()
         surplus = max(seconds - self._plain_s, 0.0)
+        self._price = 0.0
         self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
         self._calls += 1
         self._traced += 1
@@ -220,7 +224,7 @@ class Ledger:
             self._unpriced = 0
 
     def _earn(self, seconds: float) -> None:
-        self._means.earn(seconds, MOST * self._trace_s)
+        self._means.earn(seconds, max(MOST * self._trace_s, self._price * self._plain_s))
 
     # ------------------------------------------------------------------ what follows
 
@@ -247,6 +251,24 @@ class Ledger:
             return False
         del self._met[key]
         return True
+
+    @property
+    def price(self) -> float:
+        """What a traced call has cost, in plain calls; a guess if that is not known."""
+        return self._trace_s / self._plain_s if self.is_priced else USUAL_PRICE
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether both were timed."""
+        return self._plain_s > 0.0 and self._traced > 0
+
+    def pays(self, price: float) -> bool:
+        """Whether plain calls have earned a traced call that costs as much as so many of them.
+
+        Until a call is traced, as much is kept of what they earn.
+        """
+        self._price = max(self._price, price)
+        return not self.bounded or (self._plain_s > 0.0 and self._means.earned_s >= price * self._plain_s)
 
     @property
     def is_free(self) -> bool:

@@ -109,6 +109,7 @@ class Settling:
         if self._observed.failed is not None:
             return self._capture_failed(value, self._observed.failed)
         self._note_changing(found)
+        self._key.earlier.follow(self._read, self._key.changing)
         found += self._judge_numbers(blocked=bool(found), difference=difference)
         if found:
             return self._unsteady(value, found + guards)
@@ -124,7 +125,7 @@ class Settling:
         observed, site = self._observed, self._site
         changes = self._changes(held=held)
         if self._after is not None:
-            watch.name(self._after.names_of_tensors())
+            watch.name(self._after.names_of_tensors(watch.met))
         self._effects, self._effects_key, gradients = steadiness.gradient_reasons(
             observed, watch, list(self._key.executed.globals), site
         )
@@ -472,6 +473,9 @@ class Settling:
         recording.know(self._what_is_known())
         for node in observed.nodes if not self._strayed else ():  # what it has read there nobody knows
             node.seen += 1
+        if plan.capture is None and not self._strayed and key.earlier.compare(recording):
+            for node in observed.nodes:  # an earlier process has seen as many
+                node.seen = max(node.seen, key.limits.warmup)
         self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
         if observed.unseen is not None:
             guards = [*guards, observed.unseen.reason()]

@@ -48,6 +48,7 @@ from ..replay import Counting, HotPath, KeyCounts, Replayed, ReplayWriter, raise
 from ..state import look_again
 from .answer import Answer
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_with
+from .facts import EarlierFacts
 from .guard_reasons import guard_reasons, strict_reasons
 from .opening import Refused, extend, prepare
 from .settling import Settling
@@ -76,6 +77,7 @@ class Specialization:
         self.counts = KeyCounts()
         self.settled = False  # it was recorded
         self._told = False  # that it runs eagerly
+        self._judged = False  # the store has it that nothing comes of it, and what that costs
         self.last_mismatch: Reason | None = None
         self.subject = subject
         self.name = subject.name
@@ -88,6 +90,7 @@ class Specialization:
         self._backend: Backend | None = None
         self._ledger = subject.ledger
         self.changing = ChangingNumbers()
+        self.earlier = EarlierFacts(subject.store, call)
         self.choice = Choice(self.recordings, self.limits, subject.staying)
         self.places: tuple[
             int, ...
@@ -177,7 +180,7 @@ class Specialization:
         elif recording is None and sum(other.busy for other in self.recordings) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
             return Answer(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
-        elif not self._ledger.allows():
+        elif not self._ledger.allows() or self.earlier.spare(self._ledger.pays):
             return self._left_alone()
         elif recording is None:
             recording, found = self.choice.elsewhere(call, user_site(caller))
@@ -187,9 +190,13 @@ class Specialization:
 
     def _left_alone(self) -> Answer:
         """The call would be traced, but the ledger cannot pay for that."""
-        if self._last_reasons:
-            self._tell(self._last_reasons[0])
-        return Answer(PLAINLY, EAGER, [*self._last_reasons, reason(rules.TRACING_COSTS, str(self._ledger))])
+        why = self._last_reasons or self.earlier.reasons
+        if why:
+            self._tell(why[0])
+        if self._last_reasons and not (self.settled or self._judged):
+            self._judged = self._ledger.is_priced
+            self.earlier.end(why[0], self._ledger.price, self.recordings, self.calls, self.executed.globals)
+        return Answer(PLAINLY, EAGER, [*why, reason(rules.TRACING_COSTS, str(self._ledger))])
 
     # ------------------------------------------------------------------ replay
 
@@ -248,10 +255,17 @@ class Specialization:
         for value in path:
             nodes.append(nodes[-1].edges[value])
         improve(recording, nodes, call, before, near=self.limits.near)
-        if self.limits.keep:  # nothing is measured
-            recording.settle_tiers()
+        # Nothing is measured; or it was, and what is made of the kernels is measured again.
+        if self.limits.keep or (self.earlier.exact and recording.tiers.waiting):
+            self.settle_tiers(recording)
         self._ledger.add_work(perf_counter() - began)
         recording.improve_at(recording.tiers.following(recording.replays, recording.root, nodes))
+
+    def settle_tiers(self, recording: Recording) -> None:
+        """What was optimised last stays."""
+        if recording.tiers.open:
+            recording.settle_tiers()
+            self.earlier.keep(self.recordings, self.calls, self.executed.globals)
 
     def _stop_sharing_gradients(self, recording: Recording, call: Call, site: Site) -> Answer:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
@@ -389,8 +403,11 @@ class Specialization:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
         if made is not None and self.limits.exact and not made.captures_numbers:
-            made.improve_at(made.replays + FIRST_TIER)
+            made.improve_at(made.replays + (1 if self.earlier.exact else FIRST_TIER))
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
+        self.earlier.meet(self._last_reasons)
+        if made is not None:
+            self.earlier.keep(self.recordings, self.calls, self.executed.globals)
         return answer
 
     def _still_learning(self, recording: Recording | None, plan: Plan, site: Site) -> list[Reason]:
@@ -565,6 +582,7 @@ class Specialization:
     def give_up(self, event: LifeEvent, why: Reason) -> None:
         """Run this key eagerly from now on, release its recordings and say so once."""
         self.eager_reasons = [why]
+        self.earlier.end(why, self._ledger.price, self.recordings, self.calls, self.executed.globals)
         self.release()
         self.life.happen(event)
         self._tell(why, logging.INFO if event is LifeEvent.LOST else logging.WARNING)  # nothing to be done

@@ -17,6 +17,7 @@ from ..program import BackwardLog
 from ..reads import WATCH, aside
 from ..reads.trace import Aside, Trace
 from ..state import ExecutedCode
+from .facts import FactStore
 from .ledger import Ledger
 
 MAX_WALKS = 4
@@ -74,6 +75,7 @@ class Subject:
         trusted: Storages that it reads and that nobody can replace.
         inputs: What its arguments are, if it is compiled code; such code gets at no tensor that is an
             argument in another way, such as by the module that holds it.
+        store: Where what its keys find is kept for later processes; None if nowhere.
     """
 
     function: Callable[..., Any]
@@ -86,6 +88,7 @@ class Subject:
     roots: tuple[tuple[str, Any], ...]
     trusted: frozenset[int] = frozenset()
     inputs: tuple[CompiledInput, ...] | None = None
+    store: FactStore | None = None
 
     @property
     def staying(self) -> frozenset[int]:
@@ -126,6 +129,7 @@ class Subject:
             inputs=None if self.inputs is None else (),
             name=f"the backward of {self.name}",
             executed=ExecutedCode(),
+            store=None,
             limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True, exact=False, numbers=False),
             roots=roots,
             trusted=frozenset(kept | walk.memory),

@@ -204,7 +204,7 @@ class Umpire:
         if turn is Turn.LOST:
             recording.drop_tiers(_lost(contest))
         elif turn is Turn.NOTHING and contest.figures is not None and not contest.figures.lost:
-            recording.settle_tiers()
+            entry.settle_tiers(recording)
         if turn in (Turn.LOST, Turn.NOTHING):
             recording.improve_at(due if tiers.open else tiers.following(recording.replays, recording.root))
             return NOT_MINE

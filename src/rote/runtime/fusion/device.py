@@ -12,8 +12,9 @@ from weakref import WeakValueDictionary
 import torch
 
 from ...base import RoteError
+from ..arguments import read_switches
 from ..backends.protocol import Backend, LoadedKernel
-from ..compiling import COMPILERS, Binary, Job, KernelSource
+from ..compiling import COMPILERS, SHELVES, Binary, Job, KernelSource
 from .body import Body
 from .cpp import cpp_source
 from .proofs import OperationProof, Signature, is_equal, proof_of
@@ -64,7 +65,7 @@ class DeviceKernels:
             signature = Signature.of(each)
             if signature not in self._verdicts and signature not in found:
                 proof = proof_of(each)
-                if proof is None:
+                if proof is None or self.is_certified(proof):
                     self._verdicts[signature] = None
                 else:
                     found[signature] = proof
@@ -100,6 +101,24 @@ class DeviceKernels:
         """Kernels may calculate an operation, or may not."""
         self._verdicts[proof.signature] = why
 
+    def is_certified(self, proof: OperationProof) -> bool:
+        """Whether an earlier process has proved it, here and with the same tools."""
+        return SHELVES.certifies(self.source_of(proof), self._about(proof))
+
+    def certify(self, proof: OperationProof) -> None:
+        """It is proved by trials; later processes need not do that again."""
+        SHELVES.certify(self.source_of(proof), self._about(proof))
+
+    def source_of(self, proof: OperationProof) -> KernelSource:
+        """The text of the kernel of a proof."""
+        return self.source(proof.written.body, [True] * (len(proof.written.body.reads) + 1))
+
+    def _about(self, proof: OperationProof) -> str:
+        """What PyTorch's side of a proof depends on, besides its build."""
+        device, threads = self._backend.device, torch.get_num_threads()
+        name = "" if self.on_host else torch.cuda.get_device_name(device)
+        return f"{proof.signature!r} {proof.count} {proof.trials} {name} {threads} {read_switches()!r}"
+
     def holds(self, proof: OperationProof, kernel: LoadedKernel, trial: int) -> torch.Tensor:
         """One trial: whether kernel and operator give the same, as a tensor of one truth value."""
         device = self._backend.device
@@ -133,9 +152,7 @@ class KernelRequest:
         self, device: DeviceKernels, sources: Iterable[KernelSource], calculated: Iterable[Fusible]
     ) -> None:
         self._device = device
-        self._proofs = [
-            (proof, device.source(proof.written.body, _aligned(proof))) for proof in device.proofs(calculated)
-        ]
+        self._proofs = [(proof, device.source_of(proof)) for proof in device.proofs(calculated)]
         needed = dict.fromkeys([*sources, *[source for _, source in self._proofs]])
         self._kernels = {each: found for each in needed if (found := device.loaded(each)) is not None}
         missing = [each for each in needed if each not in self._kernels]
@@ -211,13 +228,11 @@ class KernelRequest:
             if last == proof.trials:
                 equal = bool(torch.stack(self._held).all())
                 self._device.decide(proof, None if equal else "a kernel of it gives other bits")
+                if equal:
+                    self._device.certify(proof)
         except Exception as error:  # the operator may not take such operands
             self._device.decide(proof, f"it could not be tried: {type(error).__name__}")
         return last - first
-
-
-def _aligned(proof: OperationProof) -> list[bool]:
-    return [True] * (len(proof.written.body.reads) + 1)
 
 
 class KernelsOfProcess:

@@ -9,6 +9,7 @@ is on a new one. A call that has gone a way has asked all that is asked on it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,8 @@ READ = "read"
 DRAWN = "drawn"
 """The kind of a place that is a draw from a generator of the host."""
 _DIRECT = frozenset({dict, list})
+_PLACE = os.path.join(os.path.dirname(__file__), "<compute>")
+"""The file of generated functions: a frame of one is one of ours."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 """Integers that an operation takes."""
 
@@ -316,7 +319,8 @@ def _compiled(
         filled.append(f"{text.constant(cell.fill)}({name})")
     body = "\n  ".join([*text.lines, *filled, "return True"])
     scope = dict(text.constants)
-    exec(f"def compute(given):\n try:\n  {body}\n except Exception:\n  return False", scope)
+    source = f"def compute(given):\n try:\n  {body}\n except Exception:\n  return False"
+    exec(compile(source, _PLACE, "exec"), scope)
     return scope["compute"]
 
 

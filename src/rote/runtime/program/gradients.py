@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,9 +192,14 @@ class GradientWatch:
 
         return tell
 
+    @property
+    def met(self) -> Collection[int]:
+        """The identities of those that were met."""
+        return self._before.keys()
+
     def name(self, names: Mapping[int, str]) -> None:
         """Note names, by the identity of the tensor."""
-        self._names.update({key: names[key] for key in self._before.keys() & names.keys()})
+        self._names.update(names)
 
     def _named(self) -> list[tuple[str, torch.Tensor, torch.Tensor | None]]:
         names = self._names

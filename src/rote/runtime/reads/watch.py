@@ -13,8 +13,8 @@ from ...base import identity
 from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
 from ..pytorch import untraced
-from .bytecode import Answering, Swaps, Tracking
-from .handlers import HANDLERS, NOTE_NAMES, Notes, TrackingNotes, called, follow_function
+from .bytecode import Answering, Around, Swaps, Tracking
+from .handlers import HANDLERS, NOTE_NAMES, PLAIN_OR_TENSOR, Notes, TrackingNotes, called, follow_function
 from .table import Rows
 from .trace import Aside, Noted, Trace
 
@@ -41,8 +41,8 @@ class Watch:
     def __init__(self) -> None:
         self.answering = Answering()
         self._notes = Notes()
-        tracking = TrackingNotes(self._notes, NOTE_NAMES, self._notes.trace)
-        self._swaps = Swaps(self._notes, Tracking(tracking, tracking.around))
+        tracking = TrackingNotes(self._notes, NOTE_NAMES)
+        self._swaps = Swaps(self._notes, Tracking(tracking, tracking.around), Around(plain=PLAIN_OR_TENSOR))
         self._rows = Rows(HANDLERS, called)
         self._answers = weakref.WeakValueDictionary[Any, Any]()  # what guards ask of compiled code
 

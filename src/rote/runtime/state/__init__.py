@@ -1,6 +1,16 @@
 """Python state, slot by slot: its contents, the reads of calls, and the text of a change."""
 
-from .executed import PASSES_ON, PROFILE, TORCHS_OWN, ExecutedCode, inner_code, mentions_of, our_profiler
+from .executed import (
+    PASSES_ON,
+    PROFILE,
+    TORCHS_OWN,
+    ExecutedCode,
+    get_profile,
+    inner_code,
+    mentions_of,
+    our_profiler,
+    set_profile,
+)
 from .kinds import (
     ASKED,
     ATTRIBUTE,

@@ -52,6 +52,11 @@ TORCHS_OWN = (f"{Path(torch.__file__).parent}/_", f"{Path(numpy.__file__).parent
 PASSES_ON = frozenset({identity(handle_torch_function.__code__)})
 """Identities of code that only calls the handler of a function mode or a tensor subclass, as C does."""
 
+_FROM_TEXT = "<string>"
+"""The file of code that was made of text."""
+_RUNTIME = ".".join(__name__.split(".")[:2]) + "."
+"""What the names of the runtime's modules begin with."""
+
 _SAVING = {
     identity(code): code
     for code in (saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__)
@@ -178,7 +183,8 @@ class ExecutedCode:
         """Note that code was entered; False if a later entry from elsewhere may have to be noted again."""
         if get_ident() != self._thread and not is_worker():
             return False  # another thread runs it
-        if is_own(entered.co_filename) and not entered.co_flags & inspect.CO_GENERATOR:  # most of it
+        own = is_own(entered.co_filename) or (entered.co_filename == _FROM_TEXT and self._is_ours(frame))
+        if own and not entered.co_flags & inspect.CO_GENERATOR:  # most of it
             self._settled[identity(entered)] = entered
             return True
         followed, counts = self.followed, True
@@ -219,6 +225,12 @@ class ExecutedCode:
             if in_backward():
                 self._note_owner(code, frame)
         return counts
+
+    def _is_ours(self, frame: FrameType) -> bool:
+        """Whether code that was made of text is a method of a dataclass or a named tuple of the runtime's."""
+        if str(frame.f_globals.get("__name__", "")).startswith(_RUNTIME):
+            return True
+        return self.followed is not None and self.followed.is_tool(frame.f_code)
 
     def _note_owner(self, code: CodeType, frame: FrameType) -> None:
         """Note code that a backward runs, and its ``self``, which perhaps only C++ refers to."""
@@ -272,7 +284,9 @@ class ExecutedCode:
 
 PROFILE = ExecutedCode._profile  # pyright: ignore[reportPrivateUsage]
 """The function of the bound method that rote sets as a profiler."""
-_get_profile: Callable[[], Any] = functools.partial(sys.getprofile)  # no profiler is called for this
+get_profile: Callable[[], Any] = functools.partial(sys.getprofile)
+set_profile: Callable[[Any], None] = functools.partial(sys.setprofile)
+"""Those of ``sys`` behind ``partial``: no profiler is called for what that calls."""
 
 
 def _take_tool(monitoring: Any) -> int | None:
@@ -293,7 +307,7 @@ def our_profiler() -> Any:
 
     The caller may turn it off with ``sys.setprofile(None)`` while it is the current one.
     """
-    profiler = _get_profile()
+    profiler = get_profile()
     return profiler if type(profiler) is MethodType and profiler.__func__ is PROFILE else None
 
 

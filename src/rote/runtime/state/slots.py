@@ -92,8 +92,11 @@ def look_again(
     """
     snapshot = Snapshot(reads)
     changed: list[tuple[Entry, Difference]] = []
+    met: set[int] = set()
     for address, noted in reads.slots.items():
-        snapshot.training.meet(noted.container)
+        if address[1] not in met:
+            met.add(address[1])
+            snapshot.training.meet(noted.container)
         entry = snapshot.entries[address] = _entry_of(snapshot, noted, executed)
         if noted.kind == CACHED:
             _note_cached(snapshot, entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -60,10 +61,12 @@ class Snapshot:
         """Whether a place is a root without a name."""
         return node >= 0 and self.path(node) == ""
 
-    def names_of_tensors(self) -> dict[int, str]:
-        """The shortest name of each tensor, by the identity of the tensor."""
+    def names_of_tensors(self, which: Collection[int] | None = None) -> dict[int, str]:
+        """The shortest name of each tensor, by its identity; of those with some identities, or of all."""
         found: dict[int, str] = {}
         for entry, tensor in [each for entries in self.tensors.values() for each in entries]:
+            if which is not None and id(tensor) not in which:
+                continue
             name = self.name_of(entry)
             if len(name) <= len(found.get(id(tensor), name)):
                 found[id(tensor)] = name

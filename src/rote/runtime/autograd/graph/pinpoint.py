@@ -49,7 +49,7 @@ def _first(
 ) -> Site | None:
     """The first line found, for the last part of a name before those that it lies in."""
     for wanted in reversed(_parts(_LENGTH.sub("", name))):
-        for code in codes:
+        for code in _mentioning(wanted, codes):
             for find in finds:
                 site = find(code, wanted)
                 if site is not None:
@@ -66,7 +66,7 @@ def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site 
         codes: Code objects that ran.
     """
     names = _parts(owner)
-    for code in codes:
+    for code in _mentioning(method, codes):
         mentioned = -1
         for instruction in dis.get_instructions(code):
             if instruction.argval == method and (not names or _line(instruction) == mentioned):
@@ -85,7 +85,7 @@ def line_that_advances(name: str, codes: Iterable[CodeType]) -> Site | None:
     """
     mentioned: Site | None = None
     for wanted in reversed(_parts(name)):
-        for code in codes:
+        for code in _mentioning(wanted, codes):
             named = -1
             for instruction in dis.get_instructions(code):
                 if instruction.opname in _NAMING and instruction.argval == wanted:
@@ -97,6 +97,19 @@ def line_that_advances(name: str, codes: Iterable[CodeType]) -> Site | None:
         if mentioned is not None:
             return mentioned
     return None
+
+
+def _mentioning(name: str, codes: Iterable[CodeType]) -> list[CodeType]:
+    """Those that mention a name: to take all code apart takes as long as a small call, for each slot."""
+    return [
+        code
+        for code in codes
+        if name in code.co_names
+        or name in code.co_varnames
+        or name in code.co_freevars
+        or name in code.co_cellvars
+        or any([type(each) is str and each == name for each in code.co_consts])
+    ]
 
 
 def _parts(name: str) -> list[str]:

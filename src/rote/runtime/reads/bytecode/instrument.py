@@ -41,6 +41,10 @@ _NAMED = frozenset({
     "delete_name", "imported", "binary", "match_class", "raised",
 })  # fmt: skip
 """Notes that are told the instruction's own argument as well."""
+_OF_OPERANDS = frozenset({
+    "truth", "iterate", "merged", "length", "unary", "binary", "compare", "item", "contains",
+})  # fmt: skip
+"""Notes of one or two operands, of which nothing is told if they are plain."""
 _BOOLEAN = frozenset({"CONTAINS_OP", "IS_OP", "UNARY_NOT", "TO_BOOL"})
 _SINCE_12, _SINCE_13 = sys.version_info >= (3, 12), sys.version_info >= (3, 13)
 _COMPARED_BY = 5 if _SINCE_13 else 4 if _SINCE_12 else 0
@@ -58,9 +62,10 @@ _ITEMS = {"LOAD_ATTR": 1, "LOAD_METHOD": 1, "LOAD_SUPER_ATTR": 3}
 _NONE = frozenset[int]()
 _PRECALLS = not _SINCE_12
 _LOAD_CELL = opmap["LOAD_FAST" if _SINCE_13 else "LOAD_CLOSURE"]
-_LOAD_CONST, _LOAD_ATTR, _COPY, _SWAP, _NOP = (
-    opmap[name] for name in ("LOAD_CONST", "LOAD_ATTR", "COPY", "SWAP", "NOP")
+_LOAD_CONST, _LOAD_ATTR, _COPY, _SWAP, _NOP, _CONTAINS = (
+    opmap[name] for name in ("LOAD_CONST", "LOAD_ATTR", "COPY", "SWAP", "NOP", "CONTAINS_OP")
 )
+_JUMP = opmap["POP_JUMP_IF_FALSE" if _SINCE_12 else "POP_JUMP_FORWARD_IF_FALSE"]
 _EMPTY, _POP = write(opmap["PUSH_NULL"]), write(opmap["POP_TOP"])
 _MORE_STACK = 8
 _WITH_SPEC = 4
@@ -78,20 +83,24 @@ class Around:
         before: By the name of an instruction and that of its code, what is told the topmost value before it.
         behind: By the name of an instruction, with its operator if it has one (``COMPARE_OP <``), what is
             given the value that it leaves, and gives another for it.
+        plain: Types of which notes of operands say nothing; if all operands are of one, none is called.
+        changed: Types of values that may get another behind an instruction.
     """
 
     before: Callable[[str, str], Callable[[Any], Any] | None] = lambda name, code: None
     behind: Callable[[str], Callable[[Any], Any] | None] = lambda name: None
+    plain: frozenset[type] = frozenset()
+    changed: frozenset[type] = frozenset()
 
 
-_NOTES_ALONE = Around()
+NOTES_ALONE = Around()
 
 
 class OpaqueError(Exception):
     """Code that is not followed: the message names the opcode."""
 
 
-def instrument(code: CodeType, notes: Any, around: Around = _NOTES_ALONE) -> CodeType:
+def instrument(code: CodeType, notes: Any, around: Around = NOTES_ALONE) -> CodeType:
     """Make code that calls notes: an object with a method for each note of :data:`.opcodes.NOTED`.
 
     Args:
@@ -182,8 +191,11 @@ class _Writer:
         self.stack.most_copied = max(self.stack.most_copied, 1)
         swap = write(_SWAP, 2)
         if _CALLABLE_FIRST:
-            return self._load(function) + swap + _EMPTY + swap + _call(1)
-        return self._load(function) + swap + _EMPTY + write(_SWAP, 3) + swap + _call(1)
+            text = self._load(function) + swap + _EMPTY + swap + _call(1)
+        else:
+            text = self._load(function) + swap + _EMPTY + write(_SWAP, 3) + swap + _call(1)
+        changed = self._around.changed
+        return self._is_one_of(changed, 1) + _over(text) + text if changed else text
 
     def _note(self, each: Instruction, noted: NotedOpcode, held: list[Instruction]) -> bytes:
         """The instructions of one note."""
@@ -210,7 +222,19 @@ class _Writer:
             text += write(_COPY, depth + pushed - nearer)
         count += items
         self.stack.most_copied = max(self.stack.most_copied, count)
-        return text + _call(count) + _POP
+        text += _call(count) + _POP
+        plain = self._around.plain if note in _OF_OPERANDS else None
+        if not plain:
+            return text
+        guard = self._is_one_of(plain, 1, absent=True) + _over(text)
+        if items > 1:
+            guard = self._is_one_of(plain, items) + _over(guard) + guard
+        return guard + text
+
+    def _is_one_of(self, types: frozenset[type], depth: int, *, absent: bool = False) -> bytes:
+        """Push whether the type of an item is one of these types, or is none of them."""
+        asks = self._callable(type) + write(_COPY, depth + 2) + _call(1)
+        return asks + self._load(types) + write(_CONTAINS, int(absent))
 
     def _operands(
         self, each: Instruction, noted: NotedOpcode, held: list[Instruction]
@@ -273,6 +297,11 @@ class _Writer:
 def _call(count: int) -> bytes:
     """Call what was pushed, with so many arguments."""
     return (write(opmap["PRECALL"], count) if _PRECALLS else b"") + write(opmap["CALL"], count)
+
+
+def _over(text: bytes) -> bytes:
+    """Go over some instructions if what was pushed is false."""
+    return write(_JUMP, len(text) // 2)
 
 
 def _intrinsic(argument: int) -> NotedOpcode | None:

@@ -70,7 +70,7 @@ def instructions_of(code: CodeType) -> list[Instruction]:
 
 def _sample(value: Any) -> Any:
     """Has the instructions that are written between those of other code, if they have caches."""
-    return value(value.real) if value else None
+    return value(value.real) if value in value else None
 
 
 _CACHES = {each.opcode: each.text[2:] for each in instructions_of(_sample.__code__)}

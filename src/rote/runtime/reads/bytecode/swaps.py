@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from ....base import identity
 from ...pytorch import compiled_frames, is_hint, is_switching, leave_alone
 from ...state import our_profiler
-from .instrument import Around, OpaqueError, instrument
+from .instrument import NOTES_ALONE, Around, OpaqueError, instrument
 from .prologue import MODULE_CALL, Answering, with_prologue
 from .redirect import choosing, silent, switching
 from .turns import Turns
@@ -59,8 +59,9 @@ class Tracking:
 class Swaps:
     """Which functions run instrumented code, and all code that was ever instrumented."""
 
-    def __init__(self, notes: Any, tracking: Tracking | None = None) -> None:
+    def __init__(self, notes: Any, tracking: Tracking | None = None, around: Around = NOTES_ALONE) -> None:
         self._notes = notes
+        self._around = around
         self._tracking = tracking
         self._lock = threading.RLock()
         # by the identity of the code, and whether it tells what becomes of numbers
@@ -250,7 +251,7 @@ class Swaps:
         """Instrumented code, which is noted if it tells what becomes of numbers."""
         tracking = self._tracking if tracks else None
         if tracking is None:
-            return instrument(code, self._notes)
+            return instrument(code, self._notes, self._around)
         made = instrument(code, tracking.notes, tracking.around)
         self._tracks.add(identity(made))
         return made

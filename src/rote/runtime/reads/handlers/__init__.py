@@ -2,5 +2,6 @@
 
 from .calls import called
 from .handlers import HANDLERS, follow_function
+from .known import PLAIN_OR_TENSOR
 from .notes import NOTE_NAMES, Notes
 from .numbers import TrackingNotes

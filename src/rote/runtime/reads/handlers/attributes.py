@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from threading import local
 from types import (
     CodeType,
@@ -21,8 +21,8 @@ import torch
 import torch.autograd.function
 
 from ....base import identity, is_own
-from ...objects import PROXIES, UNSET, Content, is_of_pybind, said_name
-from ...state import ASKED, ATTRIBUTE, ITEM, KIND, ORDER, SAID, answer
+from ...objects import PROXIES, UNSET, Content, counted, is_of_pybind, said_name
+from ...state import ASKED, ATTRIBUTE, ITEM, KIND, LENGTH, ORDER, SAID, answer
 from ..table import NAMES, lookup
 from ..trace import (
     C_FUNCTIONS,
@@ -59,19 +59,33 @@ _OF_NODES = NAMES["nodes"]
 _OF_ARRAYS = NAMES["arrays"]
 _STANDING = NAMES["frames"]
 _OF_CLASSES = NAMES["parameters"]
+_GETATTR: Any = torch.nn.Module.__getattr__
+_TABLES = ("_parameters", "_buffers", "_modules")
+"""Where a module has what it gives as attributes, in the order in which it looks."""
+_WHEN_CALLED = "_compiled_call_impl"
+"""What a module is asked for first when it is called."""
+_OF_CALLS = ("_call_impl", "forward")
+_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+"""What it is asked for then."""
+IF_THERE, ALWAYS, OF_CLASS_ALONE = "there", "always", "class"
+"""Of an attribute of a class's instances only the instance says anything new: if it has it; whether it has it
+or not; nor does the instance."""
 
 
 def attribute(trace: Trace, name: str, value: Any) -> None:
     """Note a read of ``value.name``."""
-    kind = type(value)
+    kind, which = type(value), identity(value)
+    settled = trace.settled.get((kind, name))
+    if settled is not None and which in trace.outside and _is_settled(trace, name, value, settled):
+        return
     what = trace.kinds[kind]
     if what == PLAIN or name == _OF_COMPILER:
         return
-    if identity(value) not in trace.outside:
+    if which not in trace.outside:
         trace.hold(kind)
         trace.seen.add((kind, name))
     else:
-        trace.seen.add((identity(value), name))
+        trace.seen.add((which, name))
     if what == MODULE and kind is ModuleType:
         _of_module(trace, name, value)
     elif what == CLASS:
@@ -84,6 +98,60 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
         _of_tensor(trace, name, value, kind)
     else:
         _of_instance(trace, name, value, kind)
+
+
+def _is_settled(trace: Trace, name: str, value: Any, settled: str) -> bool:
+    """Note a read of which the instance alone may say anything new; returns whether that is all."""
+    which = identity(value)
+    table = trace.tables.get(which)
+    if table is None:
+        table = lookup.attributes_of(value)
+        if table is None:
+            return False
+        trace.kind(value)
+        table_of(trace, value, table)
+        trace.tables[which] = table
+    if settled == IF_THERE and name not in table:
+        return False
+    trace.seen.update(((which, name), (which, name, "plain")))
+    if settled == OF_CLASS_ALONE:
+        return True
+    trace.read_attribute(table, name, value)
+    if name not in table and trace.in_class(type(value), "__getattr__") is _GETATTR:
+        _in_tables(trace, name, table)
+    if name == _WHEN_CALLED and issubclass(type(value), torch.nn.Module):
+        _when_called(trace, value, table)
+    return True
+
+
+def _in_tables(trace: Trace, name: str, attributes: dict[str, Any]) -> None:
+    """Note what ``nn.Module.__getattr__`` is about to read; its own notes say nothing new then."""
+    trace.pin(name)
+    for each in _TABLES:
+        trace.read_member(attributes, each)
+        table = attributes.get(each)
+        if type(table) is not dict:
+            return
+        trace.read_member(table, name)
+        if name in table:
+            return
+
+
+def _when_called(trace: Trace, module: Any, attributes: dict[str, Any]) -> None:
+    """Note what ``nn.Module.__call__`` is about to read of a module, if it is known of its class."""
+    kind, which = type(module), identity(module)
+    for name in _OF_CALLS:
+        if trace.settled.get((kind, name)) == ALWAYS:
+            trace.seen.update(((which, name), (which, name, "plain")))
+            trace.read_attribute(attributes, name, module)
+    for name in _HOOKS:
+        hooks = attributes.get(name)
+        if name in attributes and (kind, name) in trace.settled:
+            trace.seen.update(((which, name), (which, name, "plain")))
+            trace.read_attribute(attributes, name, module)
+            if type(hooks) is OrderedDict and trace.has(hooks):
+                trace.read(LENGTH, hooks, None, counted(len(hooks)), " (length)")
+                trace.seen.add(("truth", identity(hooks)))
 
 
 def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
@@ -213,37 +281,49 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
         return
     if issubclass(kind, local):
         trace.runs(trace.class_slot(kind, "__init__"))  # C calls it once in each thread
-    plain_attribute(trace, name, value)
+    plain_attribute(trace, name, value, settles=_has_own_table(trace, kind))
 
 
-def plain_attribute(trace: Trace, name: str, value: Any) -> None:
-    """Note a read as ``object.__getattribute__`` makes it, with ``__getattr__`` as the fallback."""
+def _has_own_table(trace: Trace, kind: type) -> bool:
+    """Whether instances have their attributes in one dict, for all threads and as Python gives it."""
+    return type(trace.in_class(kind, "__dict__")) is GetSetDescriptorType and not issubclass(kind, local)
+
+
+def plain_attribute(trace: Trace, name: str, value: Any, *, settles: bool = False) -> None:
+    """Note a read as ``object.__getattribute__`` makes it, with ``__getattr__`` as the fallback.
+
+    If it ``settles``, other instances of the class are asked in the same way from now on.
+    """
     kind = type(value)
     whose = identity(value) if trace.has(value) else kind
     if tells_when(trace, kind, name):
         trace.seen.discard((whose, name))  # the answer depends on the reader, so each read is noted
+        settles = False
     else:
         trace.hold(kind)
         trace.seen.add((whose, name, "plain"))
     found = trace.class_slot(kind, name)
     if found is not _MISSING and _is_data(trace, found):
         _get(trace, found, name, value)
+        if settles and name == "__dict__":
+            trace.settled[kind, name] = OF_CLASS_ALONE
         return
     table = lookup.attributes_of(value)
-    if table is not None:
-        outside = trace.has(value)
-        if outside:
-            table_of(trace, value, table)
-        if name in table:
-            if outside:
-                trace.read(ITEM, table, name, table[name], f".{name}", value)
-            return
-        if outside:
-            trace.absent(table, name, f".{name}", value)
+    if table is not None and trace.has(value):
+        table_of(trace, value, table)
+        trace.read_attribute(table, name, value)
+    if table is not None and name in table:
+        if settles:
+            trace.settled.setdefault((kind, name), IF_THERE)
+        return
     if found is not _MISSING:
         bind(trace, found)
     else:
-        _hand_on(trace, trace.class_slot(kind, "__getattr__"), value, name)
+        asks = trace.class_slot(kind, "__getattr__")
+        _hand_on(trace, asks, value, name)
+        settles = settles and (asks is _MISSING or _is_followed(asks))
+    if settles:
+        trace.settled[kind, name] = ALWAYS
 
 
 def _is_data(trace: Trace, found: Any, *, stored: bool = False) -> bool:
@@ -264,12 +344,19 @@ def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
 
     It may be an object that is no function, or a function of C: ``__getattr__ = dict.__getitem__``.
     """
-    if type(found) in _PYTHON and not (type(found) is FunctionType and is_own(found.__code__.co_filename)):
+    if _is_followed(found):
         trace.runs(found)
     elif found is not _MISSING:
         trace.seen.discard((type(value), given[0]))  # each instance gives its own answer
         trace.seen.discard((type(value), given[0], "plain"))
         trace.call((), found, value, *given)
+
+
+def _is_followed(method: Any) -> bool:
+    """Whether a method is Python code, and not rote's own."""
+    return type(method) in _PYTHON and not (
+        type(method) is FunctionType and is_own(method.__code__.co_filename)
+    )
 
 
 def _is_plain(found: Any, method: str) -> bool:

@@ -162,15 +162,12 @@ def index(trace: Trace, key: Any) -> None:
 
 def member(trace: Trace, value: Any, key: Any) -> None:
     """Note a read of one member of a builtin container made outside the call."""
+    if issubclass(type(value), dict):
+        trace.read_member(value, key)
+        return
     if type(key) in (str, int):
         trace.members.add((identity(value), key))
-    if issubclass(type(value), dict):
-        found = dict.get(value, key, lookup.MISSING)
-        if found is lookup.MISSING:
-            trace.absent(value, key, f"[{key!r}]")
-        else:
-            trace.read(ITEM, value, key, found, f"[{key!r}]")
-    elif issubclass(type(value), (list, tuple)) and issubclass(type(key), int):
+    if issubclass(type(value), (list, tuple)) and issubclass(type(key), int):
         if not 0 <= key < len(value):
             trace.read(LENGTH, value, None, Content(len(value)), " (length)")
         index = int(key) + (len(value) if key < 0 else 0)

@@ -10,7 +10,6 @@ import builtins
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
-    CellType,
     CoroutineType,
     FunctionType,
     GeneratorType,
@@ -25,9 +24,9 @@ from ....base import identity
 from ..trace import CONTAINERS, PLAIN_TYPES, Trace
 
 PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
-_BUILTIN_CONTAINERS = frozenset(CONTAINERS)
+CONTAINERS_OF_PYTHON = frozenset(CONTAINERS)
 _LISTS = frozenset({list, tuple})
-_KEYS = frozenset({str, int})
+KEYS = frozenset({str, int})
 ERRORS = frozenset(
     each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, BaseException)
 )
@@ -41,83 +40,25 @@ STEPPING = frozenset(
 ) | {GeneratorType}
 """Types of Python's own iterators, and of generators, whose code is followed."""
 _VALUES = frozenset({int, float, str, bytes, complex})
-_CALLED = frozenset({FunctionType, MethodType, staticmethod, classmethod})
+CALLED = frozenset({FunctionType, MethodType, staticmethod, classmethod})
 _GENERATORS = frozenset({GeneratorType, CoroutineType})
 _ASKS_ATTRIBUTES = frozenset({getattr, hasattr})
 
 
-def is_new(trace: Trace, *given: Any) -> bool:
-    """Say no: such a note is always taken."""
-    return False
+def is_known_through_super(trace: Trace, name: str, value: Any) -> bool:
+    """Whether the attribute was read through such a ``super`` object before."""
+    through: Any = value
+    return type(value) is super and (through.__thisclass__, through.__self_class__, name) in trace.seen
 
 
-def is_plain(trace: Trace, value: Any) -> bool:
-    """Whether a value is a tensor or immutable."""
-    return type(value) in PLAIN_OR_TENSOR
-
-
-def is_known_attribute(trace: Trace, name: str, value: Any) -> bool:
-    """Whether the attribute was read before: of this object, or of its class if the call made the object."""
-    if type(value) is super:
-        through: Any = value
-        return (through.__thisclass__, through.__self_class__, name) in trace.seen
-    which = identity(value)
-    return (which if which in trace.outside else type(value), name) in trace.seen
-
-
-def is_known_super(trace: Trace, name: str, function: Any, kind: Any, value: Any) -> bool:
-    """Whether the attribute was read through ``super`` before."""
-    return (kind, type(value), name) in trace.seen
-
-
-def is_known_store(trace: Trace, name: str, new: Any, value: Any) -> bool:
-    """Whether the call made the object, has set this attribute in its class before, and sets no function."""
-    return (
-        identity(value) not in trace.outside
-        and (type(value), name, "__setattr__") in trace.seen
-        and type(new) not in _CALLED
-    )
-
-
-def is_known_deletion(trace: Trace, name: str, value: Any) -> bool:
-    """Whether the call has made the object, and has deleted this attribute of its class before."""
-    return identity(value) not in trace.outside and (type(value), name, "__delattr__") in trace.seen
-
-
-def is_known_cell(trace: Trace, cell: CellType) -> bool:
-    """Whether a closure variable was read before, or belongs to the call."""
-    which = identity(cell)
-    return which not in trace.outside or ("cell", which) in trace.seen
-
-
-def is_known_truth(trace: Trace, value: Any) -> bool:
-    """Whether the truth of the value was asked before, or needs no note."""
-    kind, which = type(value), identity(value)
-    if kind in PLAIN_OR_TENSOR or kind in STEPPING:
-        return True
-    return ("truth", which) in trace.seen if which in trace.outside else kind in _BUILTIN_CONTAINERS
-
-
-def is_known_step(trace: Trace, value: Any) -> bool:
-    """Whether the call has made the iterator, and its type is Python's own."""
-    return identity(value) not in trace.outside and (
-        type(value) in STEPPING or type(value) in PLAIN_OR_TENSOR
-    )
+def are_plain(trace: Trace, *given: Any) -> bool:
+    """Whether all operands are tensors and immutable values."""
+    return {*map(type, given)} <= PLAIN_OR_TENSOR
 
 
 def is_known_receiver(trace: Trace, receiver: Any, value: Any) -> bool:
     """Whether ``yield from`` passes values to a generator or a coroutine."""
     return type(receiver) in _GENERATORS
-
-
-def are_plain_operands(trace: Trace, *given: Any) -> bool:
-    """Whether all operands are tensors and immutable values."""
-    return {*map(type, given)} <= PLAIN_OR_TENSOR  # a method call instead would call the profiler
-
-
-def are_plain_operands_of(trace: Trace, operator: str, left: Any, right: Any) -> bool:
-    """Whether both operands of a named operator are tensors or immutable values."""
-    return type(left) in PLAIN_OR_TENSOR and type(right) in PLAIN_OR_TENSOR
 
 
 def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
@@ -164,8 +105,8 @@ def is_known_error(trace: Trace, error: Any, kinds: Any) -> bool:
 def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
     """Whether the member of a builtin container was read, or the call has made the container."""
     if identity(value) in trace.outside:
-        return type(key) in _KEYS and (identity(value), key) in trace.members
-    if type(value) in _BUILTIN_CONTAINERS:
+        return type(key) in KEYS and (identity(value), key) in trace.members
+    if type(value) in CONTAINERS_OF_PYTHON:
         return type(key) in _EQUAL_TO_ITSELF or (type(value) in _HASHED and trace.is_by_identity(key))
     return type(value) in PLAIN_OR_TENSOR and (type(key) in PLAIN_OR_TENSOR or _are_plain(trace, (key,)))
 
@@ -173,9 +114,9 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
 def is_known_whole(trace: Trace, value: Any) -> bool:
     """Whether a whole builtin container was read, or the call has made it."""
     if identity(value) in trace.outside:
-        return type(value) in _BUILTIN_CONTAINERS and ("[:]", identity(value)) in trace.seen
+        return type(value) in CONTAINERS_OF_PYTHON and ("[:]", identity(value)) in trace.seen
     kind = type(value)
-    return kind in _BUILTIN_CONTAINERS or kind in PLAIN_OR_TENSOR or kind in STEPPING
+    return kind in CONTAINERS_OF_PYTHON or kind in PLAIN_OR_TENSOR or kind in STEPPING
 
 
 def is_known_key(trace: Trace, key: Any, value: Any) -> bool:
@@ -193,15 +134,14 @@ def is_known_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) 
         return False
     if identity(function) in trace.called:
         return True
-    asks = KNOWN_CALLS.get(type(function), is_known_call)
-    return asks(trace, function, (*args, *(kwargs or {}).values()))
+    return is_known_call(trace, (), function, *args, *(kwargs or {}).values())
 
 
-def is_known_call(trace: Trace, function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a call of a callable whose type is not in :data:`KNOWN_CALLS` says nothing new.
-
-    The note looks into ``trace.called`` before it asks this function or one of that table.
-    """
+def is_known_call(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> bool:
+    """Whether a call says nothing new; the note has looked into ``trace.called`` before."""
+    asks = _KNOWN_CALLS.get(type(function))
+    if asks is not None:
+        return asks(trace, function, args)
     if type(function) is type:
         if function in ERRORS:
             return PLAIN_TYPES.issuperset(map(type, args))
@@ -254,7 +194,7 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
     if function is isinstance and len(args) == 2:
         return _is_known_question(trace, *args)
     if function is len and len(args) == 1:
-        return identity(args[0]) not in trace.outside and type(args[0]) in _BUILTIN_CONTAINERS
+        return identity(args[0]) not in trace.outside and type(args[0]) in CONTAINERS_OF_PYTHON
     if whose is type:
         key: Any = (owner, function.__name__)
     elif owner is not None and whose in PLAIN_OR_TENSOR:
@@ -266,11 +206,11 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
     return key in trace.rows.plain and ({*map(type, args)} <= PLAIN_OR_TENSOR or _are_plain(trace, args))
 
 
-KNOWN_CALLS: dict[type, Callable[[Trace, Any, tuple[Any, ...]], bool]] = {
+_KNOWN_CALLS: dict[type, Callable[[Trace, Any, tuple[Any, ...]], bool]] = {
     FunctionType: _is_known_function, MethodType: _is_known_method, BuiltinFunctionType: _is_known_builtin,
     MethodWrapperType: _is_known_wrapper,
 }  # fmt: skip
-"""Whether a call says nothing new, by the type of the callable; for all others :func:`is_known_call`."""
+"""Whether a call says nothing new, by the type of the callable; of others see :func:`is_known_call`."""
 
 
 def _is_known_question(trace: Trace, value: Any, kinds: Any) -> bool:

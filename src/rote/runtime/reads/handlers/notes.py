@@ -4,77 +4,130 @@ Instrumented code outlives a call: later calls, generators, functions and other 
 not bound to a trace, and a note that finds no trace returns. While a note is at work, its thread has no
 trace, because the standard library's functions that the note calls may be instrumented, too.
 
-Most notes say nothing new. They ask the trace and return at once; see :mod:`.known`.
+Most notes say nothing new. They ask the trace and return at once; see :mod:`.note` and :mod:`.known`.
 """
 
 from __future__ import annotations
 
-import sys
 import weakref
 from _thread import get_ident
 from collections.abc import Callable
 from functools import partial
-from inspect import signature
-from types import CodeType, FunctionType, MethodType
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
-from ....base import InternalError, identity
+from ....base import InternalError
 from ...pytorch import is_worker
-from ...state import PROFILE
+from ...state import our_profiler, set_profile
 from ..bytecode import copied
 from ..table import lookup
 from ..trace import CONTAINERS, Trace
 from . import attributes, calls, containers, frames, importing, known, names
+from .note import write_note
 
-_NOTES: dict[str, tuple[Callable[..., None], Callable[..., bool]]] = {
-    "super_attribute": (attributes.super_attribute, known.is_known_super),
-    "store_attribute": (attributes.store_attribute, known.is_known_store),
-    "delete_attribute": (attributes.delete_attribute, known.is_known_deletion),
-    "store_name": (names.store_name, known.is_new),
-    "delete_name": (names.store_name, known.is_new),
-    "cell": (names.cell, known.is_known_cell),
-    "store_cell": (names.store_cell, known.is_new),
-    "delete_cell": (names.store_cell, known.is_new),
-    "imported": (importing.imported, known.is_new),
-    "item": (containers.item, known.is_known_member),
-    "contains": (containers.contains, known.is_known_key),
-    "sliced": (containers.sliced, known.is_new),
-    "store_item": (containers.store_item, known.is_new),
-    "store_slice": (containers.store_slice, known.is_new),
-    "delete_item": (containers.delete_item, known.is_new),
-    "iterate": (containers.iterate, known.is_known_whole),
-    "merged": (containers.merged, known.is_known_whole),
-    "advance": (containers.advance, known.is_known_step),
-    "length": (containers.length, known.is_plain),
-    "truth": (containers.truth, known.is_known_truth),
-    "compare": (containers.compare, known.are_plain_operands),
-    "binary": (containers.binary, known.are_plain_operands_of),
-    "unary": (containers.unary, known.is_plain),
-    "same": (containers.same, known.is_known_identity),
-    "text": (containers.text, known.is_plain_text),
-    "pairs": (containers.paired, known.are_known_pairs),
-    "members": (containers.keyed, known.are_known_keys),
-    "bounds": (containers.bounds, known.are_plain_operands),
-    "sent": (containers.sent, known.is_known_receiver),
-    "enter": (containers.enter, known.is_new),
-    "call_spread": (calls.called_spread, known.is_known_spread),
-    "raised": (calls.raised, known.is_known_raise),
-    "caught": (calls.caught, known.is_known_error),
-    "match_kind": (containers.match_kind, known.is_new),
-    "match_keys": (containers.match_keys, known.is_new),
-    "match_class": (calls.match_class, known.is_new),
-}
-"""The handler of each note by its name, and the question whether the note says nothing new."""
 
-NOTE_NAMES = frozenset({*_NOTES, "attribute", "name", "call"})
+class _Row(NamedTuple):
+    """One note: what it is told, who takes it, and what says that it says nothing new."""
+
+    parameters: str
+    handler: Callable[..., None]
+    question: str = "False"  # an expression that says that the note says nothing new
+    plain: str = ""  # the parameters that say nothing if all of them are plain
+    also: Callable[..., bool] | None = None  # what is asked where it says no
+
+
+_OUTSIDE = "identity(value) in trace.outside"
+_OWN = "identity(value) not in trace.outside"
+_NOTES: dict[str, _Row] = {
+    "attribute": _Row(
+        "name, value", attributes.attribute,
+        f"(identity(value) if {_OUTSIDE} else type(value), name) in trace.seen and type(value) is not super",
+        also=known.is_known_through_super,
+    ),
+    "name": _Row("name, table", names.name, "(identity(table), name, 'global') in trace.seen"),
+    "call": _Row(
+        "names, function, *args", calls.called, "identity(function) in trace.called",
+        also=known.is_known_call,
+    ),
+    "super_attribute": _Row(
+        "name, function, kind, value", attributes.super_attribute, "(kind, type(value), name) in trace.seen"
+    ),
+    "store_attribute": _Row(
+        "name, new, value", attributes.store_attribute,
+        f"{_OWN} and (type(value), name, '__setattr__') in trace.seen and type(new) not in CALLED",
+    ),
+    "delete_attribute": _Row(
+        "name, value", attributes.delete_attribute,
+        f"{_OWN} and (type(value), name, '__delattr__') in trace.seen",
+    ),
+    "store_name": _Row("name, table, *new", names.store_name),
+    "delete_name": _Row("name, table, *new", names.store_name),
+    "cell": _Row(
+        "value", names.cell, f"{_OWN} or ('cell', identity(value)) in trace.seen",
+    ),
+    "store_cell": _Row("cell, *new", names.store_cell),
+    "delete_cell": _Row("cell, *new", names.store_cell),
+    "imported": _Row("*given", importing.imported),
+    "item": _Row(
+        "value, key", containers.item,
+        "type(key) in KEYS and ((identity(value), key) in trace.members"
+        f" or (type(value) in CONTAINERS and {_OWN}))",
+        plain="value key", also=known.is_known_member,
+    ),
+    "contains": _Row(
+        "key, value", containers.contains,
+        "type(key) is str and ((identity(value), key) in trace.members"
+        f" or (type(value) in CONTAINERS and {_OWN}))",
+        plain="value key", also=known.is_known_key,
+    ),
+    "sliced": _Row("value, start, end", containers.sliced),
+    "store_item": _Row("new, value, key", containers.store_item),
+    "store_slice": _Row("new, value, start, end", containers.store_slice),
+    "delete_item": _Row("value, key", containers.delete_item),
+    "iterate": _Row(
+        "value", containers.iterate, f"{_OWN} and type(value) in CONTAINERS", plain="value",
+        also=known.is_known_whole,
+    ),
+    "merged": _Row(
+        "value", containers.merged, f"{_OWN} and type(value) in CONTAINERS", plain="value",
+        also=known.is_known_whole,
+    ),
+    "advance": _Row(
+        "value", containers.advance, f"{_OWN} and (type(value) in STEPPING or type(value) in PLAIN)"
+    ),
+    "length": _Row("value", containers.length, plain="value"),
+    "truth": _Row(
+        "value", containers.truth,
+        "type(value) in STEPPING or ('truth', identity(value)) in trace.seen"
+        f" or (type(value) in CONTAINERS and {_OWN})",
+        plain="value",
+    ),
+    "compare": _Row("left, right", containers.compare, plain="left right"),
+    "binary": _Row("operator, left, right", containers.binary, plain="left right"),
+    "unary": _Row("value", containers.unary, plain="value"),
+    "same": _Row(
+        "left, right", containers.same, "type(left) is not type(right)", also=known.is_known_identity
+    ),
+    "text": _Row("value, *form", containers.text, also=known.is_plain_text),
+    "pairs": _Row("*given", containers.paired, also=known.are_known_pairs),
+    "members": _Row("*given", containers.keyed, also=known.are_known_keys),
+    "bounds": _Row("*given", containers.bounds, also=known.are_plain),
+    "sent": _Row("receiver, value", containers.sent, also=known.is_known_receiver),
+    "enter": _Row("value", containers.enter),
+    "call_spread": _Row("function, args, kwargs=None", calls.called_spread, also=known.is_known_spread),
+    "raised": _Row("count, *values", calls.raised, also=known.is_known_raise),
+    "caught": _Row("error, kinds", calls.caught, also=known.is_known_error),
+    "match_kind": _Row("value", containers.match_kind),
+    "match_keys": _Row("value, keys", containers.match_keys),
+    "match_class": _Row("count, value, kind, names", calls.match_class),
+}  # fmt: skip
+
+NOTE_NAMES = frozenset(_NOTES)
 """The names of all notes."""
 _AS_THEY_ARE = frozenset(CONTAINERS)
 """Types of arguments after ``*`` whose members can be read without running code."""
-_NO_TYPES = frozenset[type]()
-_PROFILED = not hasattr(sys, "monitoring")
-"""Whether a profiler watches the code (before Python 3.12); it is called for every function here."""
-_thread, _get_profile, _set_profile = partial(get_ident), partial(sys.getprofile), partial(sys.setprofile)
-"""C functions behind ``partial``: Python does not call the profiler for what a partial calls."""
+_thread = partial(get_ident)
+"""A C function behind ``partial``: Python does not call the profiler for what a partial calls."""
 
 
 class _Traces(dict[int, Trace | None]):
@@ -97,10 +150,9 @@ class Notes:
         self._adopting: set[int] = (
             set()
         )  # threads in ``_adopt`` or in a note: both may run instrumented code, whose notes find no trace
-        for note, (function, is_known) in _NOTES.items():
-            setattr(self, note, self._note(function, is_known))
-        self.attribute, self.name, self.call = self._attribute(), self._name(), self._call()
-        self._gathered = self._note(calls.gathered, known.is_new)
+        for name, row in _NOTES.items():
+            setattr(self, name, self._note(row))
+        self._gathered = self._note(_Row("args", calls.gathered))
 
     def send_to(self, trace: Trace | None) -> Trace | None:
         """Send the notes of this thread to a trace, or nowhere; returns the previous trace."""
@@ -162,84 +214,31 @@ class Notes:
         function, trace = which(), self._traces[_thread()]
         if function is None:
             raise InternalError("a function runs that is gone")
-        chosen = self._take(handler, trace, function, code, *given) if trace is not None else None
+        profiler = our_profiler()
+        if profiler is not None:  # what is compiled in there would be told, too
+            set_profile(None)
+        try:
+            chosen = self._take(handler, trace, function, code, *given) if trace is not None else None
+        finally:
+            if profiler is not None:
+                set_profile(profiler)
         return copied(function, code) if chosen is None else chosen
 
-    def _note(self, function: Callable[..., None], is_known: Callable[..., bool]) -> Callable[..., None]:
-        """One note; a fixed number of parameters takes half the time of ``*given``."""
-        traces, take = self._traces, self._take
-        # Numbers, strings and tensors say nothing new, except to a note that is always taken.
-        plain = _NO_TYPES if is_known is known.is_new else known.PLAIN_OR_TENSOR
+    def _note(self, row: _Row) -> Callable[..., None]:
+        return self.write(row.parameters, self._take, row.handler, row.plain, row.question, row.also)
 
-        def of_one(first: Any) -> None:
-            if type(first) in plain:
-                return
-            trace = traces[_thread()]
-            if trace is not None and not is_known(trace, first):
-                take(function, trace, first)
-
-        def of_two(first: Any, second: Any) -> None:
-            trace = traces[_thread()]
-            if trace is not None and not is_known(trace, first, second):
-                take(function, trace, first, second)
-
-        def of_three(first: Any, second: Any, third: Any) -> None:
-            trace = traces[_thread()]
-            if trace is not None and not is_known(trace, first, second, third):
-                take(function, trace, first, second, third)
-
-        def of_many(*given: Any) -> None:
-            trace = traces[_thread()]
-            if trace is not None and not is_known(trace, *given):
-                take(function, trace, *given)
-
-        given = signature(is_known).parameters.values()
-        written = all(
-            [each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty for each in given]
-        )
-        return {1: of_one, 2: of_two, 3: of_three}.get(len(given) - 1 if written else 0, of_many)
-
-    def _attribute(self) -> Callable[[str, Any], None]:
-        """Like :meth:`_note`, with the question inlined: half of all notes are this one or the next."""
-        traces, take, is_known = self._traces, self._take, known.is_known_attribute
-
-        def note(name: str, value: Any) -> None:
-            trace = traces[_thread()]
-            if trace is None:
-                return
-            which = identity(value)
-            if (which if which in trace.outside else type(value), name) in trace.seen and (
-                type(value) is not super or is_known(trace, name, value)
-            ):
-                return
-            take(attributes.attribute, trace, name, value)
-
-        return note
-
-    def _name(self) -> Callable[[str, dict[str, Any]], None]:
-        """Like :meth:`_attribute`, for a global."""
-        traces, take = self._traces, self._take
-
-        def note(name: str, table: dict[str, Any]) -> None:
-            trace = traces[_thread()]
-            if trace is not None and (identity(table), name, "global") not in trace.seen:
-                take(names.name, trace, name, table)
-
-        return note
-
-    def _call(self) -> Callable[..., None]:
-        """Like :meth:`_attribute`, for a call."""
-        traces, take, by_type, of_others = self._traces, self._take, known.KNOWN_CALLS, known.is_known_call
-
-        def note(names: tuple[str, ...], function: Any, *args: Any) -> None:
-            trace = traces[_thread()]
-            if trace is None or identity(function) in trace.called:
-                return
-            asks = by_type[type(function)] if type(function) in by_type else of_others  # noqa: SIM401
-            if not asks(trace, function, args):
-                take(calls.called, trace, names, function, *args)
-
-        return note
+    def write(
+        self,
+        parameters: str,
+        take: Callable[..., None],
+        handler: Any,
+        plain: str = "",
+        question: str = "False",
+        also: Callable[..., bool] | None = None,
+    ) -> Callable[..., None]:
+        """A note that finds the trace of its thread; see :func:`.note.write_note`."""
+        names = {"traces": self._traces, "thread": _thread, "take": take, "handler": handler}
+        return write_note(parameters, plain, question, also, names)
 
     def _adopt(self) -> Trace | None:
         """The traced call for which one of PyTorch's threads works; with several calls, each is refused."""
@@ -256,10 +255,6 @@ class Notes:
         return calls[0] if calls else None
 
     def _take(self, function: Callable[..., Any], trace: Trace, *given: Any) -> Any:
-        profiler: Any = _get_profile() if _PROFILED else None
-        profiled = type(profiler) is MethodType and profiler.__func__ is PROFILE  # ``our_profiler``, inlined
-        if profiled:  # off before the first call here and on after the last: each would call the profiler
-            _set_profile(None)
         thread = _thread()
         self._traces.pop(thread, None)
         self._adopting.add(thread)
@@ -273,5 +268,3 @@ class Notes:
             trace.at_work = before
             self._adopting.discard(thread)
             self._traces[thread] = trace
-            if profiled:
-                _set_profile(profiler)

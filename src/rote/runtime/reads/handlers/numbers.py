@@ -47,7 +47,7 @@ import torch
 from ....base import identity, is_own
 from ...numbers import BINARY, CALLED, COMPARED, UNARY, Draw, TrackedNumbers, is_data
 from ...objects import is_of_pybind
-from ...state import PASSES_ON
+from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
 from ..table import lookup
 from ..trace import Trace
@@ -155,61 +155,50 @@ class TrackingNotes:
 
     Args:
         notes: The ordinary notes.
-        trace: The trace of this thread, if it has one.
+        names: Those of the notes.
     """
 
-    def __init__(self, notes: Any, names: Iterable[str], trace: Callable[[], Trace | None]) -> None:
-        self._trace = trace
+    def __init__(self, notes: Any, names: Iterable[str]) -> None:
+        self._trace: Callable[[], Trace | None] = notes.trace
         self.gather = notes.gather
         for name in names:
-            setattr(self, name, self._note(getattr(notes, name), _HANDLERS.get(name, _looked_at)))
-        self.around = Around(self._before, self._behind)
+            told = _HANDLERS.get(name, _looked_at), getattr(notes, name)
+            setattr(self, name, notes.write("*given", self._told, told))
+        self.around = Around(self._before, self._behind, changed=_NUMBERS)
 
     def _numbers(self) -> TrackedNumbers | None:
         trace = self._trace()
         numbers = trace.numbers if trace is not None else None
         return numbers if numbers is not None and numbers.follows and numbers.stopped is None else None
 
-    def _note(self, original: Callable[..., None], handler: Handler) -> Callable[..., None]:
-        current, follow = self._trace, self._follow
-
-        def note(*given: Any) -> None:
-            trace = current()
-            numbers = trace.numbers if trace is not None else None
-            if trace is None or numbers is None or not numbers.follows:
-                original(*given)
-            elif numbers.stopped is not None:  # but their copies are there still
-                if handler is _same:
-                    _identified(numbers, operator.is_, given)
-                elif handler is _called and type(given[1]) is BuiltinFunctionType:
-                    _identified(numbers, given[1], given[2:])
-                original(*given)
-            elif (
-                not numbers.at_work
-            ):  # else a note runs code of the standard library that is instrumented, too
-                follow(trace, numbers, handler, original, given)
-
-        return note
-
-    def _follow(
-        self, trace: Trace, numbers: TrackedNumbers, handler: Handler, original: Any, given: tuple[Any, ...]
-    ) -> None:
-        if numbers.drawing is not None:
-            if _is_below(numbers.drawing[1]) and trace.frame() is not numbers.drawing[1]:
-                original(*given)
-                return
-            numbers.drawing = None
-        if numbers.owed and not _is_below(numbers.owed_in):
-            numbers.settle_owed()
-        numbers.forget_pending()
-        numbers.at_work = True
-        try:
-            handler(trace, numbers, partial(original, *given), *given)
-        except Exception as error:  # it must not reach the user's call
-            numbers.stop(f"a note failed: {error!r}")
-        finally:
-            numbers.at_work = False
-            numbers.forget_key()
+    def _told(self, told: tuple[Handler, Callable[..., None]], trace: Trace, *given: Any) -> None:
+        """An instruction is told: by the handler of its note here, and by the ordinary note."""
+        numbers, (handler, original) = trace.numbers, told
+        if numbers is None or not numbers.follows:
+            original(*given)
+        elif numbers.stopped is not None:  # but their copies are there still
+            if handler is _same:
+                _identified(numbers, operator.is_, given)
+            elif handler is _called and type(given[1]) is BuiltinFunctionType:
+                _identified(numbers, given[1], given[2:])
+            original(*given)
+        elif not numbers.at_work:  # else a note runs code of the standard library that is instrumented, too
+            if numbers.drawing is not None:
+                if _is_below(numbers.drawing[1]) and trace.frame() is not numbers.drawing[1]:
+                    original(*given)
+                    return
+                numbers.drawing = None
+            if numbers.owed and not _is_below(numbers.owed_in):
+                numbers.settle_owed()
+            numbers.forget_pending()
+            numbers.at_work = True
+            try:
+                handler(trace, numbers, partial(original, *given), *given)
+            except Exception as error:  # it must not reach the user's call
+                numbers.stop(f"a note failed: {error!r}")
+            finally:
+                numbers.at_work = False
+                numbers.forget_key()
 
     def _before(self, name: str, code: str) -> Callable[[Any], None] | None:
         """What is told a value that leaves Python code for C, or that C hashes."""
@@ -267,6 +256,16 @@ class TrackingNotes:
     def _computed(self, function: str, value: Any) -> Any:
         if type(value) not in _NUMBERS:
             return value
+        profiler = get_profile()
+        if type(profiler) is not MethodType or profiler.__func__ is not PROFILE:
+            return self._result(function, value)
+        set_profile(None)
+        try:
+            return self._result(function, value)
+        finally:
+            set_profile(profiler)
+
+    def _result(self, function: str, value: Any) -> Any:
         trace = self._trace()
         numbers = trace.numbers if trace is not None else None
         found = numbers.take_operands() if numbers is not None else None

@@ -15,6 +15,7 @@ from .kinds import (
     PLAIN,
     PLAIN_TYPES,
     TENSOR,
+    is_compilers,
     is_in_c,
     is_readable,
 )
@@ -30,4 +31,4 @@ from .output import (
     writes_by_method,
 )
 from .random_settings import computes, settings, written
-from .trace import GLOBAL_GENERATORS, OF_CLASS, SPECIAL, Aside, Trace, handled_kind, is_compilers
+from .trace import GLOBAL_GENERATORS, OF_CLASS, SPECIAL, Aside, Trace, handled_kind

@@ -1,12 +1,15 @@
-"""The kind of an object for noting reads, looked up in a table by its type."""
+"""The kind of an object for noting reads, and what has to be done for its type, looked up by that."""
 
 from __future__ import annotations
 
 import types
+from collections import defaultdict
 from typing import Any
 
+import numpy
 import torch
 
+from ...objects import said_module
 from ..table import types_in
 
 PLAIN, TENSOR, CONTAINER, DERIVED, MODULE, CLASS, FUNCTION, METHOD, IN_C, OTHER = range(10)
@@ -43,6 +46,52 @@ class _Kinds(dict[type, int]):
         return found
 
 
+MEETS, FINDS, BY_CONTENT, HOLDS, NUMBERED, STANDS, GENERATES, SPREAD, BINDS, STAGED, COMPILES = (
+    1 << place for place in range(11)
+)
+"""What a value that lies outside may need: a tensor is met; an object is outside, too; it is compared by what
+it holds; it holds tensors; its numbers are read; it may stand for another function; it is a random generator;
+it has parts that were numbers; it may be a bound method; it may be an empty table of a scaler's; it belongs
+to PyTorch's compiler."""
+
+_CONTENTS = types_in("types_by_content")
+"""Types that :func:`...objects.marks.mark` compares by what they hold; iterators are such, too."""
+_HOLDING = frozenset({torch.Tensor, dict, list, tuple})
+"""Types of what a call may replace in a slot, and find there in the next call."""
+_OURS = f"{__name__.partition('.')[0]}."
+
+
+class Traits(dict[type, int]):
+    """What reading a value of a type needs, as flags; of most values nothing does.
+
+    Args:
+        kinds: The kinds of types.
+    """
+
+    def __init__(self, kinds: dict[type, int]) -> None:
+        super().__init__()
+        self._kinds = kinds
+
+    def __missing__(self, kind: type) -> int:
+        what = self._kinds[kind]
+        binds = issubclass(kind, types.MethodType) or said_module(kind).startswith(_OURS)
+        found = (
+            (MEETS, what == TENSOR),
+            (FINDS, what not in (PLAIN, TENSOR)),
+            (BY_CONTENT, issubclass(kind, _CONTENTS) or hasattr(kind, "__next__")),
+            (HOLDS, kind in _HOLDING),
+            (NUMBERED, issubclass(kind, numpy.ndarray)),
+            (STANDS, what == FUNCTION),
+            (GENERATES, kind is torch.Generator),
+            (SPREAD, kind is slice),
+            (BINDS, binds and what not in (CONTAINER, MODULE, CLASS, FUNCTION)),
+            (STAGED, kind is defaultdict),
+            (COMPILES, is_compilers(said_module(kind))),
+        )
+        flags = self[kind] = sum([flag for flag, has in found if has])
+        return flags
+
+
 FIXED = (*PLAIN_TYPES, *C_FUNCTIONS, *types_in("fixed_types"))
 """Types whose instances do not change, or whose changes are noticed in other ways."""
 
@@ -63,3 +112,10 @@ def is_in_c(value: Any) -> bool:
 def is_readable(value: Any) -> bool:
     """Whether the members of a value can be read without running code of the user's."""
     return issubclass(type(value), CONTAINERS) or type(value).__name__ == "deque"
+
+
+def is_compilers(module: Any) -> bool:
+    """Whether a module is PyTorch's compiler's or dispatcher's: they stand aside during a trace."""
+    return isinstance(module, str) and module.startswith(
+        ("torch._dynamo", "torch._ops", "torch.jit._builtins")
+    )

@@ -22,6 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from operator import is_
 from types import (
     BuiltinMethodType,
@@ -107,15 +108,35 @@ from ...state import (
     show,
 )
 from ..bytecode import MODULE_CALL, Swaps
-from ..table import Rows, lookup, types_in
+from ..table import Rows, lookup
 from .given import Given
-from .kinds import CLASS, CONTAINER, FUNCTION, MODULE, PLAIN, PLAIN_TYPES, TENSOR, is_readable, table
+from .kinds import (
+    BINDS,
+    BY_CONTENT,
+    CLASS,
+    COMPILES,
+    CONTAINER,
+    FINDS,
+    GENERATES,
+    HOLDS,
+    MEETS,
+    MODULE,
+    NUMBERED,
+    PLAIN,
+    PLAIN_TYPES,
+    SPREAD,
+    STAGED,
+    STANDS,
+    TENSOR,
+    Traits,
+    is_compilers,
+    is_readable,
+    table,
+)
 from .noted import Effect, Noted, Output, Setting, UnseenCode
 
 _SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
 """Kinds of slots that one value lies in."""
-_HOLDING = frozenset({TENSOR, CONTAINER})
-"""What may be a tensor, or hold some."""
 _DEPTH = 6
 """Containers in containers through which a slot is found again."""
 _COMPARED_BYTES = 1 << 24
@@ -130,9 +151,6 @@ OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 """Attributes that give an object another class, other attributes or other code."""
 _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
-_BY_CONTENT = types_in("types_by_content")
-"""Types that :func:`...objects.marks.mark` compares by what they hold; iterators are such, too."""
-
 _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
 
@@ -237,6 +255,11 @@ class Trace:
         self._told_of: set[int] = set()
         self.outside: dict[int, Any] = {}  # objects that were there before the call, by identity
         self.kinds = table()  # the class of thing by type
+        self._traits = Traits(self.kinds)
+        # objects outside whose class and whose table of attributes are noted: that table, by identity
+        self.tables: dict[int, dict[str, Any]] = {}
+        # attributes of which classes have said all when another instance is asked, and what is left to note
+        self.settled: dict[tuple[type, str], str] = {}
         self._names = Names()
         self._reads: dict[tuple[str, int, Any], Read] = {}
         self._written: dict[tuple[str, int, Any], _Written] = {}
@@ -259,7 +282,6 @@ class Trace:
         self._output: dict[Output, None] = {}
         self._draws: Site | None = None
         self._contact: Contact | None = None
-        self._compared: dict[type, bool] = {}
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         # arguments that are known by their identity, and whose death is noticed
         self.anchored: set[int] = set()
@@ -274,7 +296,6 @@ class Trace:
         # where ``print`` was called last: the identity of the frame, and its instruction
         self.printing: tuple[int, int] | None = None
         self._arrays: dict[int, Any] = {}  # made by the call, of which tensors are made, by their address
-        self._tuples = frozenset[int]()
         self._pinned: set[int] = set()
 
     # ------------------------------------------------------------------ what is outside
@@ -359,6 +380,7 @@ class Trace:
             container = place.found()
             self._carried[place.kind, identity(container), place.key] = given[2][place.name]
             self._held.append(container)
+            self.pin(container)  # what lies in another one's slot is not carried
         for name, value in self.given.take(call, given):
             if self.has(value) and identity(value) not in before.objects:
                 self.identify(value, "finds it in another argument, too")
@@ -369,17 +391,18 @@ class Trace:
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
         if self.given.objects and owner is not None:
             self._find_again(value, owner, suffix)
-        for part in _bounds(value):
+        which, trait = identity(value), self._traits[type(value)]
+        for part in _bounds(value) if trait & SPREAD else ():
             self._find(part, owner, suffix)
-        if identity(value) in self.outside or self.kinds[type(value)] in (PLAIN, TENSOR):
+        if which in self.outside or not trait & FINDS:
             return
-        if self.kinds[type(value)] == CONTAINER and is_compilers(said_module(type(owner))):
+        if self.kinds[type(value)] == CONTAINER and self._traits[type(owner)] & COMPILES:
             return
-        if is_empty_stage_table(value):  # a scaler fills it, and leaves a new one that is empty
+        if trait & STAGED and is_empty_stage_table(value):  # a scaler fills it, and leaves a new one
             return
-        self.outside[identity(value)] = value
-        self._names[identity(value)] = (identity(owner) if owner is not None else 0, suffix)
-        if self.kinds[type(value)] not in (CONTAINER, MODULE, CLASS, FUNCTION) and is_bound_method(value):
+        self.outside[which] = value
+        self._names[which] = (identity(owner) if owner is not None else 0, suffix)
+        if trait & BINDS and is_bound_method(value):
             # It is called with that, which nobody reads.
             if type(value.__func__) is FunctionType:
                 self.find_part(value.__func__, value, "")
@@ -425,41 +448,75 @@ class Trace:
         The suffix is what the user writes behind the name of the owner, by default the container itself.
         """
         where = identity(container)
-        address = (kind, where, key)
-        whose = container if owner is None else owner
-        if (
-            (where in self.given.objects or where in self.given.watched)
-            and address not in self._written
-            and self.given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
+        address, trait = (kind, where, key), self._traits[type(value)]
+        given = self.given
+        if (given.objects or given.watched or trait & GENERATES) and self._reads_given(
+            address, container, value, suffix, owner
         ):
             return
-        if type(value) is torch.Generator and address not in self._written and where not in self._changed:
-            if self.given.slots.get(address) is value:
-                return
-            self.given.meet_in(kind, container, key, value, owner, self.name(whose, suffix))
-        if where in self._growing:
+        if self._growing and where in self._growing:
             self._looked.add(where)  # what is read may be the call's own
             return
-        if address in self._carried:
-            return  # it is an argument, or the call's own
-        if address in self._reads or address in self._written or where in self._changed or where in self._own:
+        if (
+            address in self._reads
+            or address in self._written
+            or where in self._changed
+            or where in self._own
+            or address in self._carried  # it is an argument, or the call's own
+            or (type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle))
+        ):
             return
-        if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
+        whose = container if owner is None else owner
+        if self.numbers is not None and self._takes(kind, container, key, value, whose, suffix):
             return
-        if self._takes(kind, container, key, value, whose, suffix):
-            return
-        holds = kind in _SLOTS and self.kinds[type(value)] in _HOLDING
-        if holds and self.given.finds(address, value):
+        if trait & HOLDS and kind in _SLOTS and given.finds(address, value):
             self._replaced.append((kind, container, key, owner, suffix))
-        value = stood_for(value)
-        known_by = where if owner is None else identity(owner)
-        found = (kind, container, key, self._form(value), known_by, suffix, self._names)
+        if trait & STANDS:
+            value = stood_for(value)
+        form = mark(value) if trait & BY_CONTENT else value
+        found = (kind, container, key, form, identity(whose), suffix, self._names)
         self._reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
-        self._held.append(container)
-        if self.kinds[type(value)] == TENSOR:
+        if trait & MEETS:
             self._meet_tensor(value)
-        self._find(value, whose, suffix)
-        self._read_numbers(value)
+        if trait & (FINDS | SPREAD):
+            self._find(value, whose, suffix)
+        if trait & NUMBERED:
+            self._read_numbers(value)
+
+    def _reads_given(
+        self, address: tuple[str, int, Any], container: Any, value: Any, suffix: str, owner: Any
+    ) -> bool:
+        """Whether the key tells of what is read, as it is an argument's, or a generator in a known slot."""
+        (kind, where, key), given = address, self.given
+        whose = container if owner is None else owner
+        if (
+            (where in given.objects or where in given.watched)
+            and address not in self._written
+            and given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
+        ):
+            return True
+        if type(value) is torch.Generator and address not in self._written and where not in self._changed:
+            if given.slots.get(address) is value:
+                return True
+            given.meet_in(kind, container, key, value, owner, self.name(whose, suffix))
+        return False
+
+    def read_attribute(self, table: dict[str, Any], name: str, owner: Any) -> None:
+        """Note a read of what an object outside has in its table under a name, or has not."""
+        if name in table:
+            self.read(ITEM, table, name, table[name], f".{name}", owner)
+        else:
+            self.absent(table, name, f".{name}", owner)
+
+    def read_member(self, container: dict[Any, Any], key: Any) -> None:
+        """Note a read of what a dict outside, or a class derived from it, has under a key, or has not."""
+        if type(key) is str or type(key) is int:
+            self.members.add((identity(container), key))
+        value = dict.get(container, key, MISSING)
+        if value is MISSING:
+            self.absent(container, key, f"[{key!r}]")
+        else:
+            self.read(ITEM, container, key, value, f"[{key!r}]")
 
     def _carry(self, kind: str, container: Any, key: Any, owner: Any, suffix: str) -> None:
         """What lies in a slot is replaced from call to call: it is carried, if it can be found again."""
@@ -494,7 +551,11 @@ class Trace:
     def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
         """Whether a slot has a number that changes from call to call; each read of it is noted then."""
         numbers, where = self.numbers, identity(container)
-        if numbers is None or where in self.anchored:
+        if (
+            numbers is None
+            or address_of(kind, container, key) not in numbers.wanted
+            or where in self.anchored
+        ):
             return False
         if not numbers.takes(kind, container, key, value, self.name(owner, suffix)):
             return False
@@ -507,7 +568,7 @@ class Trace:
 
     def _read_numbers(self, array: Any) -> None:
         """Of a large array the form in which it is compared is a sample: note all of it."""
-        if not issubclass(type(array), numpy.ndarray) or array.dtype.hasobject:
+        if not self._traits[type(array)] & NUMBERED or array.dtype.hasobject:
             return
         if array.nbytes > _COMPARED_BYTES:
             name = self.name(array)
@@ -538,10 +599,7 @@ class Trace:
 
     def by_content(self, kind: type) -> bool:
         """Whether instances of a type are compared by what they hold."""
-        compared = self._compared.get(kind)
-        if compared is None:
-            compared = self._compared[kind] = issubclass(kind, _BY_CONTENT) or hasattr(kind, "__next__")
-        return compared
+        return bool(self._traits[kind] & BY_CONTENT)
 
     def can_compare(self, value: Any) -> bool:
         """Whether it can be told if an object was changed."""
@@ -549,7 +607,7 @@ class Trace:
 
     def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
         """Note that something is not there, if nobody fills it in when it is first asked for."""
-        if is_compilers(said_module(type(owner))):  # operators
+        if self._traits[type(owner)] & COMPILES:  # operators
             return
         self.read(DEFINED, container, key, _ABSENT, suffix, owner)
 
@@ -690,7 +748,9 @@ class Trace:
 
     def _forget_classes(self) -> None:
         """What was found by way of classes may be another from now on: it is noted anew."""
-        for known in (self._slots, self._found, self.seen, self.called, self.told):
+        for known in (
+            *(self._slots, self._found, self.seen, self.called, self.told, self.settled, self.tables),
+        ):
             known.clear()
 
     def _forget_told(self, container: Any) -> None:
@@ -746,12 +806,14 @@ class Trace:
         """A wrapper is entered that switches Dynamo on or off."""
         self._switches.append(switch)
         self._has_switched = True
+        self.settled.clear()
         self.called.clear()  # of each function that is called now it matters what Dynamo would run
 
     def switch_back(self, function: Any) -> None:
         """What a wrapper has called is over."""
         if self._switches and self._switches[-1].function is function:
             self._switches.pop()
+            self.settled.clear()
             self.called.clear()
 
     def run_aside(self, call: Callable[[], Any]) -> Any:
@@ -827,8 +889,7 @@ class Trace:
         file = code.co_filename
         if file != _FROM_TEXT:
             return is_own(file)
-        self._tuples = self._tuples or _makers_of_tuples()
-        return identity(code) in self._tuples
+        return identity(code) in _makers_of_tuples()
 
     def ran_apart(self, code: CodeType, frame: FrameType) -> bool:
         """Python code was entered that is not followed; whether that counts."""
@@ -1213,9 +1274,9 @@ def _names_of(kind: type, code: CodeType, original: Callable[[CodeType], CodeTyp
     return [name for name, value in found if type(value) is FunctionType and original(value.__code__) is code]
 
 
-def _bounds(value: Any) -> tuple[Any, ...]:
-    """What a slice has made numbers of where it is used; nothing of other values."""
-    return (value.start, value.stop, value.step) if type(value) is slice else ()
+def _bounds(value: slice) -> tuple[Any, ...]:
+    """What a slice has made numbers of where it is used."""
+    return value.start, value.stop, value.step
 
 
 def _is_in_operation(frame: FrameType | None) -> bool:
@@ -1227,6 +1288,7 @@ def _is_in_operation(frame: FrameType | None) -> bool:
     return False
 
 
+@cache
 def _makers_of_tuples() -> frozenset[int]:
     """The code by which named tuples of ours are made, by its identity: thousands are in a traced call."""
     ours = [kind for kind in tuple.__subclasses__() if said_module(kind).startswith(_OURS)]
@@ -1247,13 +1309,6 @@ def _is_torchs_own(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def is_compilers(module: Any) -> bool:
-    """Whether a module is PyTorch's compiler's or dispatcher's: they stand aside during a trace."""
-    return isinstance(module, str) and module.startswith(
-        ("torch._dynamo", "torch._ops", "torch.jit._builtins")
-    )
 
 
 def handled_kind() -> str | None:
