@@ -33,6 +33,8 @@ def test_a_run_on_the_host(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     document: dict[str, Any] = json.loads(out.read_text())
     assert set(document) == {"date", "device", "versions", "seconds", "cases"}
+    trusting = [each.pop("trusting")["outcome"] for each in document["cases"].values()]
+    assert trusting == ["wrong", "wrong"]
     assert document["cases"] == {
         "outputs/held_over_many_calls": {
             "eager": {"outcome": "right", "detail": ""},
