@@ -1,4 +1,4 @@
-# make demo | test | test-words-off | test-cuda | test-long | test-openpi-client | test-lerobot | fuzz | bench
+# make demo | dist | test | test-words-off | test-cuda | test-long | test-openpi-client | test-lerobot | fuzz | bench
 #      bench-cases | zoo | robots | docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-words-off test-cuda test-long test-openpi-client test-lerobot fuzz bench bench-cases zoo robots docs lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo dist test test-words-off test-cuda test-long test-openpi-client test-lerobot fuzz bench bench-cases zoo robots docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -36,6 +36,10 @@ help:
 
 demo: $(INSTALLED)
 	$(PY) examples/pi0_policy.py
+
+# Wheel and sdist, into dist; tests/packaging installs them into an empty environment.
+dist: $(INSTALLED)
+	$(PY) -c 'import setuptools.build_meta as backend; backend.build_sdist("dist"); backend.build_wheel("dist")'
 
 # The benchmark set, and its page in the docs. BENCH_ARGS="--only pi0,llama --limit 1500" runs a part of it.
 bench: $(INSTALLED)

@@ -27,7 +27,15 @@ from tests.footguns.ways import PEERS, WAYS
 from . import common, footguns_page
 from .footguns_worker import Worker
 
-SLOWEST_FIRST = ("reduce-overhead", "dynamo", "make_graphed_callables", "by hand", "rote", "eager")
+SLOWEST_FIRST = (
+    "reduce-overhead",
+    "dynamo",
+    "make_graphed_callables",
+    "by hand",
+    "trusting",
+    "rote",
+    "eager",
+)
 Results = dict[str, dict[str, dict[str, Any]]]
 
 

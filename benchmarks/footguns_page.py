@@ -14,13 +14,27 @@ from tests.footguns.ways import PEERS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+HOST = RESULTS / "host" / "footguns.json"
 PAGE = ROOT / "docs" / "footguns.md"
-COLUMNS = ("eager", *PEERS, "dynamo", "rote")
+COLUMNS = ("eager", "trusting", *PEERS, "dynamo", "rote")
 TITLES = {
     "by hand": "`torch.cuda.graph` by hand",
+    "trusting": "by hand, addresses trusted",
     "make_graphed_callables": "`make_graphed_callables`",
     "dynamo": '`torch.compile(backend="eager")`',
 }
+PUBLIC = {
+    "inputs/eager_part_between_two_graphs": "[sglang#37606]"
+    "(https://github.com/sgl-project/sglang/issues/37606): inputs of breakable graphs are held weakly, and "
+    "their memory is another's at the next replay",
+    "inputs/static_buffer_replaced": "wrappers that look at addresses in a debug mode only, as "
+    "[torchtitan's](https://github.com/pytorch/torchtitan) by default",
+    "inputs/freed_and_reused": "the same, by an argument that is freed",
+    "autograd/gradients_accumulated": "[pytorch#181723](https://github.com/pytorch/pytorch/issues/181723), "
+    "[pytorch#96693](https://github.com/pytorch/pytorch/issues/96693): gradients add up in memory of a graph",
+}
+"""Cases that stand for failures that users of other runtimes have reported."""
+
 SIGNS = {"right": "right", "wrong": "**wrong**", "refused": "refused"}
 
 HEAD = """\
@@ -73,6 +87,7 @@ def page(results: Path) -> str:
         + ".\n",
         _counts(answers, ways),
         _table(answers, ways),
+        _public(answers),
         _messages(answers, ways),
         "This page is made from the cases in `tests/footguns/cases` and the results in\n"
         f"`benchmarks/results/{results.parent.name}/{results.name}`: `python -m benchmarks.footguns`\n"
@@ -101,6 +116,31 @@ def _table(answers: dict[str, dict[str, dict[str, Any]]], ways: list[str]) -> st
         each = answers.get(label(case), {})
         cells = [_cell(way, each.get(way)) for way in ways]
         lines.append(_row([f"**{case.name}**: {case.title} {_source(case)}", *cells]))
+    return "\n".join(lines) + "\n"
+
+
+def _public(answers: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """The cases behind public reports, with the host's results where a way was not run on a GPU."""
+    host: dict[str, dict[str, dict[str, Any]]] = json.loads(HOST.read_text())["cases"]
+    ways = [way for way in COLUMNS if way != "dynamo"]
+    lines = [
+        "## Public failures\n",
+        "Classes of failures that users of other runtimes report, each with a small program. One more way "
+        "stands beside the others:\na graph captured over the caller's own tensors, which are neither copied "
+        "nor kept nor looked at again. Wrappers work so whose\ncaller promises the same memory. *Host*: not "
+        "run on a GPU, but in the host's imitation of CUDA graphs\n"
+        f"(`benchmarks/results/host/{HOST.name}`).\n",
+        _row(["report", "program", *map(_title, ways)]),
+        _row(["---"] * (2 + len(ways))),
+    ]
+    named = {label(case): case for case in CASES}
+    for name, report in PUBLIC.items():
+        cells: list[str] = []
+        for way in ways:
+            found, on_host = answers.get(name, {}).get(way), host.get(name, {}).get(way)
+            sign = SIGNS[(found or on_host or {"outcome": ""})["outcome"]] if found or on_host else "not run"
+            cells.append(sign if found or not on_host else f"{sign} (host)")
+        lines.append(_row([report, f"{named[name].name} {_source(named[name])}", *cells]))
     return "\n".join(lines) + "\n"
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import rote
-from rote.cli.target import load
+from rote.cli.targets import load
 
 from . import common
 from .common import now, statistic

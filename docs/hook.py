@@ -16,7 +16,18 @@ from functools import partial
 from typing import Any
 
 from markdown.extensions.toc import slugify
-from rote_docs import benchmarks, commands, limits, options, overwritten, readme, reference, rules, states
+from rote_docs import (
+    benchmarks,
+    commands,
+    launches,
+    limits,
+    options,
+    overwritten,
+    readme,
+    reference,
+    rules,
+    states,
+)
 
 import rote
 import rote.integrations.lerobot
@@ -28,6 +39,8 @@ log = logging.getLogger("mkdocs.hooks.rote")
 
 INSERTS = {
     "readme-two-commands": partial(readme.section, "Two commands"),
+    "readme-how-it-stands": partial(readme.section, "How it stands"),
+    "launches": launches.caption,
     "readme-an-example": partial(readme.section, "An example"),
     "transitions": states.table,
     "options": options.sections,

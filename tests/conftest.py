@@ -21,8 +21,8 @@ from tests.seeds import seed
 from tests.warm.python import started
 
 from rote import Graphed
-from rote.api.report import ReasonReport
 from rote.base.location import Site
+from rote.inspect import ReasonReport
 from rote.runtime.backends.cuda.backend import CudaBackend
 from rote.runtime.backends.host.backend import HostBackend
 from rote.testing import assert_pool_empty, poisoned

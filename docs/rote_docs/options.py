@@ -7,7 +7,7 @@ import re
 from dataclasses import fields
 
 from rote import Options, PaddedReport, Report
-from rote.api.report import InputReport, IslandReport, OutputReport, ReasonReport, RecordingReport
+from rote.inspect import InputReport, IslandReport, OutputReport, ReasonReport, RecordingReport
 
 _ATTRIBUTES = "Attributes:\n"
 

@@ -10,7 +10,7 @@ ELSEWHERE = frozenset({"rote.Options"})
 """Names that have a page of their own."""
 
 _MEMBERS: dict[str, tuple[str, ...]] = {
-    "rote.Graphed": ("__call__", "report", "explain", "reset"),
+    "rote.Graphed": ("__call__", "report", "explain", "save_report", "trace", "reset"),
     "rote.Padded": ("__call__", "report", "explain", "reset"),
     "rote.quant.calibrate": (),
     "rote.quant.CalibrationStats": ("done", "end_batch", "skip_batch", "combine", "check", "save", "load"),

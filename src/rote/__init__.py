@@ -1,5 +1,9 @@
 """Record what a PyTorch callable does once, and replay it from CUDA graphs."""
 
+from .base import check_versions
+
+check_versions()  # before anything that another version may lack
+
 from .api import (
     Alternative,
     Graphed,

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from rote.api.report import (
+from rote.api.reasons import ReasonCounts
+from rote.base.location import NOWHERE, Site
+from rote.hazards import rules
+from rote.hazards.rules import reason
+from rote.inspect import (
     InputReport,
     IslandReport,
     LeftAloneReport,
     NearReport,
     OutputReport,
-    ReasonCounts,
     ReasonReport,
     RecordingReport,
     Report,
     TierReport,
     explain,
 )
-from rote.base.location import NOWHERE, Site
-from rote.hazards import rules
-from rote.hazards.rules import reason
 from rote.runtime.recording import FusedOperations
 
 HERE, THERE = Site("a.py", 1, "f"), Site("b.py", 2, "g")

@@ -17,7 +17,17 @@ import pytest
 from .source import ROOT, SOURCE, parse
 
 OPTIONAL = frozenset(
-    {"cuda", "matplotlib", "msgpack", "safetensors", "torchao", "transformers", "triton", "websockets"}
+    {
+        "cuda",
+        "jinja2",
+        "matplotlib",
+        "msgpack",
+        "safetensors",
+        "torchao",
+        "transformers",
+        "triton",
+        "websockets",
+    }
 )
 
 

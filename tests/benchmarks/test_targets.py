@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import rote
-from rote.cli.target import load
+from rote.cli.targets import load
 
 CALLS = 5
 

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from rote.base.errors import MisuseError
-from rote.cli.target import check_arguments, load
+from rote.cli.targets import check_arguments, load
 
 
 @pytest.fixture(autouse=True)

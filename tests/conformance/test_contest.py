@@ -17,7 +17,7 @@ from torch import nn
 
 import rote
 from rote import Graphed
-from rote.api.report import ReasonReport
+from rote.inspect import ReasonReport
 from rote.runtime.backends.cuda.backend import CudaBackend
 from rote.runtime.backends.host.backend import HostBackend
 from rote.runtime.backends.select import PROCESS

@@ -18,7 +18,7 @@ from torch import nn
 
 import rote
 from rote import Graphed
-from rote.api.report import ReasonReport
+from rote.inspect import ReasonReport
 from rote.runtime.engine import umpire
 from rote.runtime.recording.contest.contest import CONFIRM, FIRST_ROUND, PAIRS
 from rote.runtime.recording.contest.roundtrip import RoundTrip

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import rote
 from rote import Graphed
-from rote.api.report import TierReport
 from rote.base.settings import read_compile_settings
+from rote.inspect import TierReport
 from rote.runtime.compiling import COMPILERS, Compilers
 from rote.runtime.engine.specialization import Specialization
 from rote.runtime.optimize import before

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import rote
 from rote import Graphed
-from rote.api.report import TierReport
+from rote.inspect import TierReport
 from rote.runtime.engine.specialization import Specialization
 from rote.runtime.optimize import before
 from rote.runtime.recording import Recording

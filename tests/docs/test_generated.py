@@ -11,7 +11,18 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from rote_docs import benchmarks, limits, options, overwritten, readme, reference, rule_pages, rules, states
+from rote_docs import (
+    benchmarks,
+    launches,
+    limits,
+    options,
+    overwritten,
+    readme,
+    reference,
+    rule_pages,
+    rules,
+    states,
+)
 
 import rote
 import rote.quant
@@ -69,6 +80,25 @@ def test_the_page_says_what_the_source_scan_does_not_see() -> None:
 def test_the_drawing_in_the_repository_is_the_generated_one() -> None:
     assert states.DRAWING.read_text(encoding="utf-8") == states.drawing(), "run: python docs/write.py"
     assert f"]({states.DRAWING.relative_to(DOCS).as_posix()})" in page("call.md")
+
+
+def test_the_picture_of_the_first_page_is_the_generated_one() -> None:
+    assert launches.DRAWING.read_text(encoding="utf-8") == launches.drawing(), "run: python docs/write.py"
+
+
+def test_the_picture_of_the_first_page_is_to_scale() -> None:
+    """What eager takes is as wide as the picture, and the replay as wide as its figure says."""
+    _, entry = launches._newest()
+    rows = {row["name"]: row for row in entry["report"]["rows"]}
+    boxes = [
+        each.attrib for each in ElementTree.fromstring(launches.drawing()).iter() if "fill" in each.attrib
+    ]
+    work = [each for each in boxes if each["fill"] == launches.DEVICE]
+    eager, replay = work[:-1], float(work[-1]["width"])
+    share = (rows["rote"]["median_us"] - rows["rote"]["host_us"]) / rows["eager"]["median_us"]
+    assert replay == pytest.approx(share * launches.SPAN, abs=0.01)
+    end = float(eager[-1]["x"]) + float(eager[-1]["width"])
+    assert len(eager) == launches.GAP and launches.LEFT < end <= launches.LEFT + launches.SPAN
 
 
 def test_the_drawing_shows_every_state_and_every_event_of_the_table() -> None:
@@ -222,7 +252,7 @@ def test_a_family_of_errors_comes_before_its_members() -> None:
 
 def test_the_extras_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    listed = re.findall(r"^\| `(\w+)` \|", page("index.md"), re.M)
+    listed = re.findall(r"^\| `(\w+)` \|", page("installing.md"), re.M)
     assert sorted(listed) == sorted(project["optional-dependencies"])
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rote
-from rote.api.report import Report, explain
+from rote.inspect import Report, explain
 from rote.runtime.arguments.leaves import flatten, unflatten
 from rote.runtime.backends.protocol.base import Session
 from rote.runtime.backends.select import PROCESS
@@ -133,10 +133,27 @@ class ByHand:
             made.free()
 
 
+class Trusting(ByHand):
+    """A graph captured by hand over the caller's own tensors: none is copied, kept alive, or looked at again.
+
+    So work wrappers of serving engines and trainers whose caller is to hand in the same memory each time,
+    held weakly or checked in a debug mode only. The second call is captured, later ones replay. (On the host
+    the memory lives on.)
+    """
+
+    def wrap(self, function: Callable[..., Any]) -> Any:
+        """Graph a callable."""
+        self._made.append(_HandGraph(function, self._capture, copies=False))
+        return self._made[-1]
+
+
 class _HandGraph:
-    def __init__(self, function: Callable[..., Any], capture: Callable[..., Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], capture: Callable[..., Any], *, copies: bool = True
+    ) -> None:
         self._function = function
         self._capture = capture
+        self._copies = copies
         self._calls = 0
         self._static: list[Any] = []
         self._out: Any = None
@@ -151,12 +168,14 @@ class _HandGraph:
         leaves: list[Any] = []
         spec = flatten((args, kwargs), leaves)
         if self._calls == 2:
-            self._static = [_clone(leaf) for leaf in leaves]
+            self._static = [_clone(leaf) for leaf in leaves] if self._copies else leaves
             args, kwargs = unflatten(spec, iter(self._static))
             self._out, self._replay, self.free = self._capture(lambda: self._function(*args, **kwargs))
+            if not self._copies:
+                self._static = []
             return self._out
         with torch.no_grad():
-            for static, leaf in zip(self._static, leaves, strict=True):
+            for static, leaf in zip(self._static, leaves, strict=self._copies):
                 if isinstance(static, torch.Tensor):
                     static.copy_(leaf)
         self._replay()
@@ -282,6 +301,7 @@ class Dynamo(Compiled):
 WAYS: dict[str, Callable[[torch.device], Way]] = {
     "eager": Eager,
     "by hand": ByHand,
+    "trusting": Trusting,
     "make_graphed_callables": MakeGraphed,
     "reduce-overhead": Compiled,
     "dynamo": Dynamo,

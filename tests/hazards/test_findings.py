@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import rote
-from rote.api.report import IslandReport, ReasonReport, RecordingReport, Report
 from rote.base.errors import MisuseError
 from rote.base.location import Site
 from rote.hazards import baseline
@@ -17,6 +16,7 @@ from rote.hazards.findings import Findings, HazardError
 from rote.hazards.ignores import ignored_codes, remarks_of_scan, without_ignored
 from rote.hazards.rules.finding import Finding, Severity
 from rote.hazards.scan import scan_text
+from rote.inspect import IslandReport, ReasonReport, RecordingReport, Report
 
 
 def finding(code="RT101", line=3, severity=Severity.STOPS, file="a.py", **changes):

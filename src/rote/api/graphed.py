@@ -8,9 +8,10 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -22,6 +23,7 @@ from ..base import MisuseError, NotReplayedError, Site, read_settings, user_site
 from ..enclosed import enclose, leave_alone
 from ..hazards import Findings, findings_of, rules
 from ..hazards.rules import Reason, reason
+from ..inspect import CallReport, OutputReport, Report, ShownCallable, explain, page_of, save_trace
 from ..plans import PLANS, PlanStore
 from ..runtime.arguments import (
     NOT_MINE,
@@ -62,8 +64,8 @@ from .keys import Keys
 from .options import Options
 from .parts import Parts
 from .paths import Paths
+from .reasons import ReasonCounts
 from .recordings import output_reports, recording_reports
-from .report import OutputReport, ReasonCounts, Report, explain
 
 LOOKS = 8
 """Calls in a row that are looked at in vain before a wrapper with recordings rests."""
@@ -481,6 +483,8 @@ class Graphed:
             if result.value is not PLAINLY:
                 self._paths.clear()
                 self._keys.drop_abandoned(entry)
+            if result.how == RECORDED:
+                ShownCallable(self._function, self._name).note_recording(entry)
             if result.how == RECORDED and not entry.settled:
                 entry.settled = True
                 self._tally.settle(entry.key)
@@ -565,6 +569,88 @@ class Graphed:
     def explain(self) -> str:
         """Text: what replays, what does not, why, where, and what to do about it."""
         return explain(self.report(), len(self._bound))
+
+    def save_report(
+        self,
+        path: str | os.PathLike[str],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Write the report as one page of HTML, that needs no network and runs no script.
+
+        With arguments a call is made and timed step by step. Without, what the page shows of a call has no
+        times.
+
+        Args:
+            path: Of the page.
+            args: The positional arguments of a call; None, with ``kwargs``, for no call.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            What the call returned; None without one.
+
+        Raises:
+            EnvironmentError_: jinja2 is not installed.
+        """
+        value, call, _ = self._shown_call(args, kwargs, sys._getframe(1))
+        Path(path).write_text(page_of(self.report(), call), encoding="utf-8")
+        return value
+
+    def trace(
+        self,
+        path: str | os.PathLike[str],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Write what a call does as a trace, for Perfetto (ui.perfetto.dev) or ``chrome://tracing``.
+
+        Each operation has its operator, module, line and tier. With arguments a call is made and timed: on
+        the host each operation, on a GPU each segment, whose operations share its time by their bytes.
+        Without, the operations of the recording with most replays share the time of a replay.
+
+        Args:
+            path: Of the file, in JSON; compressed if it ends in ``.gz``.
+            args: The positional arguments of a call; None, with ``kwargs``, for no call.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            What the call returned; None without one.
+
+        Raises:
+            MisuseError: Nothing is recorded, and no call was to be made.
+        """
+        value, call, replay_us = self._shown_call(args, kwargs, sys._getframe(1))
+        if call is None:
+            text = f"{self._name}.trace: nothing is recorded yet. Call it first, or give trace() arguments."
+            raise MisuseError(text)
+        save_trace(path, call, replay_us)
+        return value
+
+    def _shown_call(
+        self, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, caller: FrameType
+    ) -> tuple[Any, CallReport | None, float | None]:
+        """Make a call and time its steps; without arguments, a call of the recording with most replays.
+
+        Returns:
+            The value, what is shown of the call, and for one that was not made the time of a replay.
+        """
+        shown = ShownCallable(self._function, self._name)
+        if args is None and kwargs is None:
+            with self._lock:
+                call, replay_us = shown.most_replayed(self._keys.entries.values())
+                return None, call, replay_us
+        given, named = tuple(args or ()), dict(kwargs or {})
+        value, call = PLAINLY, shown.plain(0.0)
+        if not self.stands_aside():
+            with self.hold(given, named, caller) as held:
+                if held is not None:
+                    backend = held.entry.prepare(held.call)
+                    value, call = shown.timed(held.entry, backend, held.answer)
+        if value is PLAINLY:
+            began = perf_counter()
+            value = self.call_plainly(given, named)
+            call = shown.plain(perf_counter() - began)
+        return value, call, None
 
     def wait_until_optimized(self, timeout_s: float) -> bool:
         """Wait for compilers, and say whether calls like the last one will not become faster any more.

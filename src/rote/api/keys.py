@@ -29,7 +29,7 @@ from ..runtime.arguments import (
 from ..runtime.engine import Ledger, Specialization, Subject, changing_leaves, drop_abandoned
 from ..runtime.numbers import FEW
 from .options import Options
-from .report import ReasonCounts
+from .reasons import ReasonCounts
 
 _log = logging.getLogger("rote")
 

@@ -14,9 +14,11 @@ from torch._ops import OpOverload, OpOverloadPacket
 from ..base import OptionError
 from ..runtime.engine import Limits
 from ..runtime.memory import Account, parse_size
+from ..runtime.replay import range_of
 from ..runtime.verify import Verifier
 
 _BACKENDS = ("auto", "cuda", "host")
+_RANGES = ("off", "profiler", "nvtx")
 _NUMERICS = ("exact", "near", "plain")
 _COUNTS = {
     "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
@@ -65,6 +67,7 @@ class OptionKeywords(TypedDict, total=False):
     numerics: Literal["exact", "near", "plain"]
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
     plans: str | os.PathLike[str] | None
+    ranges: Literal["off", "profiler", "nvtx"]
     enabled: bool
 
 
@@ -170,6 +173,9 @@ class Options:
             calls are not replayed, whether the exact tier has won, and its compiled kernels. Recordings are
             made from what each process observes itself, so a false plan costs time and no result. It is made
             if it is missing. None for that of ``ROTE_PLANS``, or for none.
+        ranges: Replays stand under the name ``rote: NAME`` in the timelines of other tools: ``"profiler"`` in
+            those of ``torch.profiler``, ``"nvtx"`` in Nsight Systems. A range takes the host a few
+            microseconds for each replay; ``"off"`` costs nothing.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -192,6 +198,7 @@ class Options:
     numerics: Literal["exact", "near", "plain"] = "exact"
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
     plans: str | os.PathLike[str] | None = None
+    ranges: Literal["off", "profiler", "nvtx"] = "off"
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -199,6 +206,8 @@ class Options:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(map(repr, _BACKENDS))}")
         if self.numerics not in _NUMERICS:
             raise OptionError(f"numerics={self.numerics!r} is not one of {', '.join(map(repr, _NUMERICS))}")
+        if self.ranges not in _RANGES:
+            raise OptionError(f"ranges={self.ranges!r} is not one of {', '.join(map(repr, _RANGES))}")
         for name, least in _COUNTS.items():
             value: Any = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -260,7 +269,12 @@ class Options:
         }
 
     def limits(self, account: Account, *, strict: bool) -> Limits:
-        """The limits of a wrapper's keys; ``strict`` may come from the environment alone."""
+        """The limits of a wrapper's keys; ``strict`` may come from the environment alone.
+
+        Raises:
+            EnvironmentError_: The build of PyTorch has no ranges of this kind.
+        """
+        range_of(self.ranges, "")
         return Limits(
             warmup=self.warmup,
             max_recordings=self.max_recordings,
@@ -274,6 +288,7 @@ class Options:
             near=self.numerics == "near",
             silent=self.strict_output,
             numbers=not self.verify,
+            ranges=self.ranges,
         )
 
     @classmethod

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ..runtime.backends import PROCESS
-from ..runtime.engine import Specialization
-from ..runtime.memory import BUDGETS, Account
-from ..runtime.optimize import RULES
-from ..runtime.program import InputFacts
-from ..runtime.recording import FusedOperations, NearOperation, Recording, Tiers
-from .report import (
+from ..inspect import (
     InputReport,
     IslandReport,
     LeftAloneReport,
@@ -20,6 +14,12 @@ from .report import (
     RecordingReport,
     TierReport,
 )
+from ..runtime.backends import PROCESS
+from ..runtime.engine import Specialization
+from ..runtime.memory import BUDGETS, Account
+from ..runtime.optimize import RULES
+from ..runtime.program import InputFacts
+from ..runtime.recording import FusedOperations, NearOperation, Recording, Tiers
 
 
 def recording_reports(entries: Iterable[Specialization], account: Account) -> tuple[RecordingReport, ...]:

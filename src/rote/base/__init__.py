@@ -38,6 +38,7 @@ from .settings import (
     read_settings,
 )
 from .stack import on_a_fresh_stack
+from .supported import check_versions
 from .text import cut
 from .version import __version__
 from .writes import count_writes

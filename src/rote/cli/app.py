@@ -13,6 +13,7 @@ from .explain import explain
 from .plans import plans
 from .profile import profile
 from .quantize import quantize
+from .report import report
 from .serve import serve
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ def options(
 app.command()(quantize)
 app.command()(bench)
 app.command()(profile)
+app.command()(report)
 app.command()(check)
 app.command()(explain)
 app.command()(serve)

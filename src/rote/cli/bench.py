@@ -21,7 +21,7 @@ from ..bench import table as bench_table
 from ..bench.worker import EAGER, Contender
 from .bench_worker import CONTENDERS
 from .output import HERE, check_places, terminal, told, write
-from .target import Arg, Target
+from .targets import Arg, Target
 
 DIFFERS = 1
 """Exit status where rote's results are not eager's."""

@@ -15,7 +15,7 @@ from ..api import Graphed, graph
 from ..base import MisuseError
 from ..bench.worker import EAGER, PEERS, Contender, Worker, Workload, serve
 from ..padding import Padded
-from .target import load
+from .targets import load
 
 
 def _notes(call: Any) -> list[str]:

@@ -18,7 +18,7 @@ from ..hazards.fix import write as write_fixes
 from ..hazards.rules import Finding, Remark
 from ..hazards.scan import python_files, scanned
 from .output import HERE, UNABLE, check_places, told, write
-from .target import Arg, check_arguments, load
+from .targets import Arg, check_arguments, load
 
 
 def check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from ..base import NO_MATPLOTLIB, EnvironmentError_, InternalError, MisuseError, RoteError
 
@@ -40,6 +42,11 @@ def terminal(**options: Any) -> Console:
     """Standard output; where it is no terminal, wide enough for a table."""
     console = Console(**options)
     return console if console.is_terminal else Console(width=PIPED_WIDTH, **options)
+
+
+def progress() -> Progress:
+    """A progress bar on standard error, where that is a terminal."""
+    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def write(text: str, place: Path | None) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..base import MisuseError, RoteError
 from ..bench.profile import CALLS, OperationCost, Profile, profile_calls
-from . import target as targets
+from . import targets
 from .output import HERE, check_places, terminal, told, write
 
 LONGEST = 36

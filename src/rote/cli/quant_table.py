@@ -6,7 +6,6 @@ import sys
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from ..quant import LayerReport, QuantReport
@@ -16,11 +15,6 @@ WIDE = 1000
 
 ERRORS = ("weight", "output", "token", "clipped")
 """Relative squared errors of weight, output and median token, and the clipped share."""
-
-
-def progress() -> Progress:
-    """A progress bar on standard error, where that is a terminal."""
-    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def show(report: QuantReport, notes: list[str], as_json: bool) -> None:

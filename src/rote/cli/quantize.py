@@ -29,10 +29,9 @@ from ..quant import (
     read_plan,
     save_quantized,
 )
-from .batches import batches_of, model_of, run
-from .output import HERE, check_installed, check_places, told
-from .quant_table import progress, show
-from .target import Arg, CommandTarget, Target, load
+from .output import HERE, check_installed, check_places, progress, told
+from .quant_table import show
+from .targets import Arg, CommandTarget, Target, batches_of, load, model_of, run
 
 NOTHING = 1
 """Exit status if no layer could be quantized."""

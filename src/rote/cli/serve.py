@@ -13,7 +13,7 @@ import typer
 from ..base import MisuseError, read_api_key
 from ..serving import PolicyServer, Served, ServeOptions, Stopped, WireLimits, decode, served
 from .output import UNABLE, check_installed, told
-from .target import Arg, Target, built
+from .targets import Arg, Target, built
 
 _OPTIONS, _LIMITS = ServeOptions(), WireLimits()
 _MIB = 1 << 20

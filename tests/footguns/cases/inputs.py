@@ -391,3 +391,25 @@ def name_in_the_batch(wrap: Wrap, device: torch.device) -> Items:
     g = wrap(lambda batch: (batch["x"] * 2, batch["name"]))
     for i in range(14):
         yield g({"x": full(i, device), "name": f"sample {i}"})  # RT306
+
+
+@case(Kind.RIGHT)
+def eager_part_between_two_graphs(wrap: Wrap, device: torch.device) -> Items:
+    """A model is broken at a part that stays eager, whose result is dropped after the second graph."""
+    m = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).to(device).requires_grad_(False)
+    front, back = wrap(m[0]), wrap(lambda y: m[1](y).tanh())
+    for i in range(12):
+        y = front(ramp(i, device, 3, 4)).clone()
+        y = y + i  # the eager part: new memory, and the last one's may be another's by now
+        yield back(y).clone()
+
+
+@case(Kind.RIGHT)
+def static_buffer_replaced(wrap: Wrap, device: torch.device) -> Items:
+    """The buffer that a loop fills is replaced by an equal one, as when a larger batch has come and gone."""
+    g, buffer = wrap(lambda x: x * 2 + 1), torch.zeros(3, 4, device=device)
+    for i in range(16):
+        if i in (6, 11):
+            buffer = torch.empty_like(buffer)
+        buffer.copy_(ramp(i, device, 3, 4))
+        yield g(buffer).clone()

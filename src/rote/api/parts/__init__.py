@@ -1,4 +1,3 @@
 """The parts of a callable: modules that are graphed by themselves where the callable does not replay."""
 
-from .part import PartReport
 from .parts import Parts

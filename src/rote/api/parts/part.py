@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ...base import NOWHERE, user_site
+from ...inspect import PartReport
 from ...runtime.arguments import leaves_of
 from ...runtime.engine import Ledger
 from ...runtime.reads import MODULE_CALL
@@ -61,29 +62,6 @@ class GraphedPart:
 
     function: Any
     ledger: Ledger
-
-
-@dataclass(frozen=True)
-class PartReport:
-    """A module that is graphed by itself, since the callable that calls it is not replayed.
-
-    Attributes:
-        name: The class of the module.
-        where: ``file:line`` of the line that called it when it was graphed.
-        calls: Its calls since then.
-        replayed: Those of them that replays have answered.
-        plain_us: The shortest plain call before it was graphed, in microseconds.
-        given_up: Why its calls are plain again, and modules in it may be parts; empty if they are not.
-        report: Its report, a :class:`~rote.Report`.
-    """
-
-    name: str
-    where: str
-    calls: int
-    replayed: int
-    plain_us: float
-    given_up: str
-    report: Any
 
 
 Graph = Callable[["weakref.ref[torch.nn.Module]"], GraphedPart | None]

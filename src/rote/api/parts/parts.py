@@ -45,11 +45,12 @@ from typing import Any
 import torch
 
 from ...base import is_own
+from ...inspect import PartReport
 from ...runtime.arguments import NOT_MINE, tracing
 from ...runtime.conditions import abandoned
 from ...runtime.engine import Ledger, Means
 from ...runtime.reads import MODULE_CALL, WATCH
-from .part import GraphedPart, ModulePart, PartReport, PartStage
+from .part import GraphedPart, ModulePart, PartStage
 
 MOST = 32
 """Parts that are graphed at once."""

@@ -44,7 +44,7 @@ from ..pytorch import plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
 from ..recording import FIRST_TIER, Node, Recording, RecordingMemory
-from ..replay import Counting, HotPath, KeyCounts, Replayed, ReplayWriter, raised, replay, result_of
+from ..replay import Counting, HotPath, KeyCounts, Replayed, ReplayWriter, raised, range_of, replay, result_of
 from ..state import look_again
 from .answer import Answer
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_with
@@ -83,6 +83,7 @@ class Specialization:
         self.name = subject.name
         self.executed = subject.executed
         self.limits = subject.limits
+        self._range = range_of(self.limits.ranges, self.name)
         self.log = subject.log
         self.function = subject.function
         self._pick = subject.pick
@@ -218,7 +219,8 @@ class Specialization:
         improves = due and recording.tiers.wants(recording.root)
         before = Before.of(recording, call) if improves else None
         try:
-            done = replay(recording.root)
+            with self._range() if self._range is not None else nullcontext():
+                done = replay(recording.root)
         except BaseException as error:  # what was written before stays written, as in eager
             inputs.copy_back(call.leaves)
             recording.give_generators(call)
@@ -525,7 +527,7 @@ class Specialization:
             return None
         writer = ReplayWriter(
             self.counts, recording, call, self.prepare(call), self.replay, counts, partial(finish, self),
-            sorts=sorts,
+            sorts=sorts, named=self._range,
         )  # fmt: skip
         path = HotPath(self.counts, recording, writer.write(lock))
         self._generated[recording] = path

@@ -41,6 +41,7 @@ class Limits:
         near: Afterwards operations may be calculated in other ways.
         silent: In strict mode, output that a replay does not repeat counts against it.
         numbers: Numbers that change from call to call are followed.
+        ranges: How replays are named in timelines.
     """
 
     warmup: int
@@ -55,6 +56,7 @@ class Limits:
     near: bool
     silent: bool
     numbers: bool = False
+    ranges: str = "off"
 
 
 @dataclass(frozen=True)

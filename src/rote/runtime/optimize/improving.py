@@ -27,6 +27,7 @@ from ..recording import (
     ExactStretch,
     FusedOperations,
     KernelModes,
+    Launched,
     Node,
     Recording,
     RecordingMemory,
@@ -38,7 +39,7 @@ from .before import Before
 from .effects import Effects, LeftAloneError, writes_outside
 from .fusing import Fusing
 from .near import Gate, Nearing
-from .regions import Schedule
+from .regions import Item, Schedule
 from .running import RunningSession
 from .shortening import RULES, ShortStretch, shorten
 
@@ -244,7 +245,8 @@ class _Improvement:
         replaced = _replaced(plain, captured, anew)
         removed = _removed(short, found.stored(short))
         near = gate.found if gate is not None else None
-        return ExactStretch(node, steps, plain, replaced, removed, session, anew.kept, fused, near)
+        contents = _contents(anew, found, gate.passed if gate is not None else ())
+        return ExactStretch(node, steps, plain, replaced, removed, session, anew.kept, contents, fused, near)
 
     def _plain(self, steps: list[Step]) -> list[Step]:
         """The steps as they were captured."""
@@ -321,6 +323,23 @@ def _replaced(steps: Sequence[Step], captured: CapturedStretch, anew: CapturedAn
         elif replaced[0] is not None:
             found.append(replaced[0])
     return found
+
+
+def _contents(
+    anew: CapturedAnew, found: Schedule, near: Collection[int]
+) -> tuple[tuple[Segment, tuple[Launched, ...]], ...]:
+    """What each segment runs."""
+    return tuple([
+        (segment, tuple([_launched(item, near) for item in run]))
+        for segment, run in zip(anew.segments, found.runs, strict=True)
+        if segment is not None
+    ])  # fmt: skip
+
+
+def _launched(item: Item, near: Collection[int]) -> Launched:
+    if isinstance(item, Written):
+        return Launched(tuple(sorted(item.covers)), "fused")
+    return Launched((item,), "near" if item in near else "exact")
 
 
 def _removed(short: ShortStretch, stored: Collection[Origin] = ()) -> Removed:

@@ -12,7 +12,7 @@ from .result import REPLAYED, Result
 
 
 class Tally(Protocol):
-    """Counts reasons; see :class:`...api.report.ReasonCounts`."""
+    """Counts reasons; see :class:`...api.reasons.ReasonCounts`."""
 
     def add(self, reasons: list[Reason]) -> None:
         """Count the reasons of one call."""

@@ -21,6 +21,7 @@ from .tiers import (
     FIRST_TIER,
     ExactStretch,
     FusedOperations,
+    Launched,
     NearOperation,
     NearOperations,
     Removed,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
-from ..backends.protocol import Session
+from ..backends.protocol import Segment, Session
 from .contest import FIRST_ROUND, NEVER, Contest
 from .tree import Node, Step
 
@@ -91,6 +91,18 @@ class NearOperations:
     refused: Mapping[str, int]
 
 
+class Launched(NamedTuple):
+    """What an exact segment runs as one.
+
+    Attributes:
+        operations: The operations of the stretch that it stands for, by index; none if it shows a result.
+        how: ``"exact"`` as the operation itself, ``"fused"`` by a kernel, ``"near"`` in another way.
+    """
+
+    operations: tuple[int, ...]
+    how: str
+
+
 @dataclass(frozen=True)
 class ExactStretch:
     """What may stand for the steps of one stretch.
@@ -103,6 +115,7 @@ class ExactStretch:
         removed: What is missing from them.
         session: The capture of those.
         kept: Memory of what was computed once.
+        contents: What each of its own segments runs, in order.
         fused: What kernels calculate; None if each operation runs by itself.
         near: What is calculated in other ways, so that bits differ; None if nothing is.
     """
@@ -114,6 +127,7 @@ class ExactStretch:
     removed: Removed
     session: Session
     kept: tuple[torch.UntypedStorage, ...]
+    contents: tuple[tuple[Segment, tuple[Launched, ...]], ...]
     fused: FusedOperations | None = None
     near: NearOperations | None = None
 

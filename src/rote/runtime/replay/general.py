@@ -17,6 +17,7 @@ from ..autograd import Backward
 from ..backends.protocol import Backend, refill
 from ..program import COUNTS_ALL, INPUT_VIEW, Counted, Template
 from ..recording import Node, Own, Recording, StaticInputs, hand_out
+from .clock import STEP_CLOCK
 
 
 class Replayed(NamedTuple):
@@ -39,12 +40,16 @@ def replay(root: Node) -> Replayed:
     """Replay from the root as far as the recording goes; the inputs have been placed."""
     node, steps = root, root.steps or []
     path: list[Any] = []
+    clock = STEP_CLOCK.get()
     while True:
         for step in steps:
-            step.replay()
+            if clock is None:
+                step.replay()
+            else:
+                clock.run(node, step)
         if node.branch is None:
             return Replayed(node, path, node.template)
-        value, parts = node.branch.read()
+        value, parts = node.branch.read() if clock is None else clock.read(node, node.branch)
         child = node.edges.get(value)
         if child is None or child.steps is None:
             return Replayed(node, path, None, value)

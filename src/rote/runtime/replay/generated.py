@@ -40,6 +40,7 @@ from ..recording import (
 )
 from .counts import Counting, KeyCounts
 from .general import repeats, result_of
+from .ranges import Range
 
 General = Callable[[Recording, Call, FrameType], Result]
 """The general path of a key: replays a recording whose guard has held, or goes on from there."""
@@ -115,6 +116,7 @@ class ReplayWriter:
         counts: The wrapper's counts.
         finish: Takes the result of a call that turned out to be more than a replay.
         sorts: The order of the keywords does not matter.
+        named: The range around a replay; None if there is none.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class ReplayWriter:
         finish: Finish,
         *,
         sorts: bool,
+        named: Range | None = None,
     ) -> None:
         memory = recording.memory
         if memory is None:
@@ -135,6 +138,7 @@ class ReplayWriter:
         self._key = key
         self._recording = recording
         self._general = general
+        self._named = named
         self._call = call
         self._inputs = memory.inputs
         self._backend = backend
@@ -171,7 +175,12 @@ class ReplayWriter:
         self._state()
         if self._copies is not None:
             self._unless_gradients_stand()
+            if self._named is not None:
+                source.line(f"with {constant(self._named)}():")
+                source.indent()
             self._replay(self._copies)
+            if self._named is not None:
+                source.indent(-1)
         else:
             self._leave_to_general()
         for held in reversed(locks):

@@ -75,6 +75,11 @@ class CudaSegment:
         self.replay = graph.replay
         self.random = False
 
+    def replay_timed(self) -> list[tuple[str, float]]:
+        """Launch the graph; nobody sees its nodes one by one."""
+        self.replay()
+        return []
+
     def with_copies(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> CopyingSegment | None:

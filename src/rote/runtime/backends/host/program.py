@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
@@ -81,6 +82,19 @@ def program(steps: Iterable[tuple[Modes, ReplayStep]]) -> Program:
                 torch.set_default_dtype(default)
 
     return replay
+
+
+def run_timed(steps: Iterable[tuple[Modes, ReplayStep]]) -> list[float]:
+    """Run steps as :func:`program` does; the seconds of each."""
+    seconds = list[float]()
+
+    def timed(step: ReplayStep) -> None:
+        began = perf_counter()
+        _run([step])
+        seconds.append(perf_counter() - began)
+
+    program((modes, ReplayStep(timed, (step,), {})) for modes, step in steps)()
+    return seconds
 
 
 def _run(steps: list[ReplayStep]) -> None:

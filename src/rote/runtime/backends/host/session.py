@@ -199,7 +199,8 @@ class HostSession:
             self._lease = memory.bind(self._pool, exclusive=self._exclusive, tenant=self._tenant)
             for segment in self._segments:
                 kept = [each for each in segment.entries if not _is_constant(each, constants)]
-                segment.freeze(program((each.modes, lower(each, memory.tensor)) for each in kept))
+                steps = [(each.modes, lower(each, memory.tensor)) for each in kept]
+                segment.freeze(program(steps), steps, [each.name for each in kept])
         self._storages.close()
         self.state = following
 

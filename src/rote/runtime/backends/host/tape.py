@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from ...operators import Facts
-from ..protocol import OWNING, Aliases
+from ..protocol import KERNEL, OWNING, Aliases
 from .forms import Form, form_of
 from .kernels import HostKernel
 from .operations import HostOperation, walk, with_tensors
@@ -68,6 +68,11 @@ class TapeEntry(NamedTuple):
     modes: Modes
     literal: torch.Tensor | None = None
 
+    @property
+    def name(self) -> str:
+        """The name of the overload."""
+        return self.operation.facts.name
+
 
 class LaunchEntry(NamedTuple):
     """One captured launch of a compiled kernel.
@@ -81,6 +86,11 @@ class LaunchEntry(NamedTuple):
     reals: tuple[float, ...]
     integers: tuple[int, ...]
     modes: Modes
+
+    @property
+    def name(self) -> str:
+        """Of a kernel that several operations may share."""
+        return KERNEL
 
 
 Entry = TapeEntry | LaunchEntry

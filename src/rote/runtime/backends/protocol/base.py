@@ -124,6 +124,10 @@ class Segment(Protocol):
     def replay(self) -> None:
         """Run the operations again, on the current stream, into the same memory."""
 
+    def replay_timed(self) -> list[tuple[str, float]]:
+        """:meth:`replay`, with name and seconds of each operation; none where the device runs them as one."""
+        ...
+
     def with_copies(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> CopyingSegment | None:

@@ -15,6 +15,9 @@ import torch
 from ....base import InternalError
 from ...compiling import KernelSource
 
+KERNEL = "rote::kernel"
+"""The name of what runs a compiled kernel."""
+
 ALIGNMENT = 16
 """Bytes at a multiple of which an aligned tensor begins."""
 

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..base import Site
 from ..hazards import Findings, finding_at
-from ..hazards.rules import NOT_YET, Finding, Reason
+from ..hazards.rules import Finding
 from ..plans import PlanReport
 from ..runtime.recording import FusedOperations
-from .parts import PartReport
-
-SHOWN = 16
-"""Recordings, and lines with output, that the text lists; the report has them all."""
-
-INPUTS, LONGEST_KEY = 12, 1_000
-"""Arguments that the text lists for a recording, and characters of its key: a compiled model has hundreds."""
-
-KERNELS = {"inductor": "Inductor's, with its rounding", "aten": "ATen's, those of eager"}
-"""Whose kernels compiled code runs, as text."""
-
-_BETWEEN = re.compile(r", (?=args\[|kwargs\[)")
-
-MOST_EARLY = 1024
-"""Keys without a recording whose reasons are remembered."""
-
-_Place = tuple[str, Site | None]
 
 
 @dataclass(frozen=True)
@@ -213,6 +192,29 @@ class OutputReport:
 
 
 @dataclass(frozen=True)
+class PartReport:
+    """A module that is graphed by itself, since the callable that calls it is not replayed.
+
+    Attributes:
+        name: The class of the module.
+        where: ``file:line`` of the line that called it when it was graphed.
+        calls: Its calls since then.
+        replayed: Those of them that replays have answered.
+        plain_us: The shortest plain call before it was graphed, in microseconds.
+        given_up: Why its calls are plain again, and modules in it may be parts; empty if they are not.
+        report: Its report, a :class:`~rote.Report`.
+    """
+
+    name: str
+    where: str
+    calls: int
+    replayed: int
+    plain_us: float
+    given_up: str
+    report: Report
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole report.
 
@@ -280,172 +282,3 @@ class Report:
     def to_json(self, *, indent: int | None = 2) -> str:
         """The report as JSON."""
         return json.dumps(self.to_dict(), indent=indent)
-
-
-class ReasonCounts:
-    """Counts reasons by code and line; the text is that of the last occurrence.
-
-    A reason that a key met before its first recording, and not since, was its warm-up.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[_Place, tuple[Reason, int]] = {}
-        self._early: dict[_Place, Counter[Any]] = {}  # by the keys that have no recording yet
-        self._warm: Counter[_Place] = Counter()
-
-    def add(self, reasons: list[Reason], early: Any = None, calls: int = 1) -> None:
-        """Count the reasons of one or more calls; ``early`` is their key if it has no recording yet."""
-        for reason in {(reason.code, reason.where): reason for reason in reversed(reasons)}.values():
-            place = (reason.code, reason.where)
-            self._found[place] = (reason, self._found.get(place, (reason, 0))[1] + calls)
-            if early is not None:
-                keys = self._early.setdefault(place, Counter())
-                if len(keys) >= MOST_EARLY:  # most are never recorded
-                    keys.clear()
-                keys[early] += 1
-
-    def settle(self, key: Any) -> None:
-        """A key has its first recording."""
-        for place, keys in self._early.items():
-            self._warm[place] += keys.pop(key, 0)
-
-    def reports(self) -> tuple[ReasonReport, ...]:
-        """All reasons, most frequent first; warm-up and keys still under observation come last."""
-
-        def order(item: tuple[_Place, tuple[Reason, int]]) -> tuple[bool, int, bool]:
-            place, (reason, count) = item
-            return count == self._warm[place], -count, reason.code == NOT_YET.code
-
-        return tuple(
-            ReasonReport(
-                reason.code, reason.message, reason.place, reason.remedy, count, count == self._warm[place]
-            )
-            for place, (reason, count) in sorted(self._found.items(), key=order)
-        )
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._found.clear()
-        self._early.clear()
-        self._warm.clear()
-
-
-def _explain_recording(number: int, recording: RecordingReport) -> list[str]:
-    expected = f" ({recording.estimate / 1e6:.1f} MB expected)" if recording.estimate else ""
-    head = (
-        f"recording {number} for {_shortened(recording.key)}: {recording.operations} operations in "
-        f"{recording.segments} segment{'s' * (recording.segments != 1)}, {recording.paths} "
-        f"path{'s' * (recording.paths != 1)}, {recording.bytes_held / 1e6:.1f} MB{expected}, "
-        f"{recording.replays} replays{_measured(recording)}"
-    )
-    islands = Counter(f"{each.operation} at {each.where} ({each.code})" for each in recording.islands)
-    inputs = [given for given in recording.inputs if given.mutated or given.placement == "in place"]
-    places = [_explain_input(given) for given in inputs[:INPUTS]]  # the others are the usual case
-    if len(inputs) > INPUTS:
-        places.append(f"  and {len(inputs) - INPUTS} more in place or mutated")
-    repeated = [f"  island: {text}{f', {n} times' * (n > 1)}" for text, n in islands.items()]
-    tier = _explain_tier(recording.tier) if recording.tier is not None else []
-    return [head, *tier, *repeated, *places]
-
-
-def _explain_tier(tier: TierReport) -> list[str]:
-    """What an exact tier has removed, and what was left alone."""
-    lines: list[str] = []
-    if tier.used:
-        rules = ", ".join([f"{count} {rule}" for rule, count in tier.removed.items() if count])
-        times = ""
-        if tier.exact_us is not None and tier.plain_us is not None:
-            times = f"; {tier.exact_us:.1f} us each, {tier.plain_us:.1f} us before"
-        lines.append(f"  exact tier: {tier.after} operations instead of {tier.before} ({rules}){times}")
-    if tier.fused is not None:
-        launches, kernels = _counted(tier.fused.launches, "launch"), _counted(tier.fused.distinct, "kernel")
-        lines.append(f"  fused: {tier.fused.operations} operations into {launches} of {kernels}")
-        lines += [f"  not fused: {count} {what}" for what, count in tier.fused.refused.items()]
-    for each in tier.near:
-        told = f"  near: {each.operations} {each.operator} as {each.alternative}"
-        lines.append(f"{told}; error {each.error:.3g}, its own {each.own:.3g}")
-    lines += [f"  not near: {count} {what}" for what, count in tier.kept.items()]
-    if tier.compiling:
-        lines.append("  kernels are being compiled, and proved in the next replays")
-    lines += [f"  left as captured: {each.operations} operations, {each.reason}" for each in tier.left]
-    return lines
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}{'es' if word.endswith('ch') else 's'}"
-
-
-def _explain_input(given: InputReport) -> str:
-    mutated = f", mutated at {given.mutated}" if given.mutated else ""
-    return f"  {given.name}: {given.kind}, {given.placement}{mutated}"
-
-
-def _shortened(key: str) -> str:
-    """A key of so many arguments that nobody reads them all, cut between two of them."""
-    ends = [match.start() for match in _BETWEEN.finditer(key) if match.start() <= LONGEST_KEY]
-    return key if len(key) <= LONGEST_KEY or not ends else f"{key[: ends[-1]]}, ...)"
-
-
-def _measured(recording: RecordingReport) -> str:
-    if recording.replay_us is None or recording.plain_us is None:
-        return ""
-    walked = ", walks back included" if recording.with_backward else ""
-    return f", {recording.replay_us:.1f} us each, {recording.plain_us:.1f} us plainly{walked}"
-
-
-def explain(report: Report, instances: int = 0) -> str:
-    """The report as text: what replays, what does not, why, where, and what to do.
-
-    ``instances`` objects have been called with it as their method; their calls are not in the report.
-    """
-    checked = f", {report.verified} verified" if report.verified else ""
-    lines = [
-        f"{report.name}: {report.calls} calls, {report.replayed} replayed, {report.eager} eager "
-        f"({report.recorded} of them recorded){checked}"
-    ]
-    if report.kernels:
-        lines.append(f"kernels: {KERNELS[report.kernels]}")
-    if report.backwards:
-        checked = f", {report.backwards_verified} verified" if report.backwards_verified else ""
-        lines.append(f"backward: {report.backwards} passes, {report.backwards_replayed} replayed{checked}")
-    if report.budget is not None:
-        lines.append(f"budget: {report.bytes_held / 1e6:.1f} of {report.budget / 1e6:.1f} MB held")
-    for number, recording in enumerate(report.recordings[:SHOWN], 1):
-        lines.extend(_explain_recording(number, recording))
-    rest = report.recordings[SHOWN:]
-    if rest:
-        lines.append(f"and {len(rest)} more recordings with {sum(each.replays for each in rest)} replays")
-    if not report.recordings:
-        lines.append("no recording yet")
-    lines += [_explain_part(part) for part in report.parts[:SHOWN]]
-    lines += [
-        f"output at {each.where}, not repeated by replays: {each.what}" for each in report.output[:SHOWN]
-    ]
-    if instances:
-        name = report.name.rpartition(".")[2]
-        lines.append(f"as a method of {instances} with a report of its own each: instance.{name}.explain()")
-    lines += report.plan.lines() if report.plan is not None else []
-    return "\n".join([*lines, *explain_reasons(report.reasons)])
-
-
-def _explain_part(part: PartReport) -> str:
-    """One line: how a module replays, or why it does not."""
-    head = f"part {part.name}, called at {part.where}: {part.calls} calls, {part.replayed} replayed"
-    times = f", {part.plain_us:.1f} us plainly"
-    measured = [each for each in part.report.recordings if each.replay_us is not None]
-    if measured:
-        most = max(measured, key=lambda each: each.replays)
-        times = f", {most.replay_us:.1f} us each, {most.plain_us:.1f} us plainly"
-    end = f"; given up: {part.given_up}" if part.given_up else ""
-    return f"{head}{times}{end}"
-
-
-def explain_reasons(reasons: Iterable[ReasonReport]) -> list[str]:
-    """Two lines for each reason: what happened, and what to do."""
-    lines: list[str] = []
-    for reason in reasons:
-        at = f" at {reason.where}" if reason.where else ""
-        when = " in the warm-up" if reason.warm_up else ""
-        lines.append(f"{reason.code}{at}, {reason.count} calls{when}: {reason.message}")
-        lines.append(f"  {reason.remedy}")
-    return lines

@@ -22,8 +22,8 @@ import torch
 import typer
 from torch import nn
 
-from ..base import NOWHERE, MisuseError, Site, is_internal, traceback_site
-from ..hazards.scan import FROM_NOTEBOOK, NOTEBOOK
+from ...base import NOWHERE, MisuseError, Site, is_internal, traceback_site
+from ...hazards.scan import FROM_NOTEBOOK, NOTEBOOK
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
 

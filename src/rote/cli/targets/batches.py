@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from ..base import MisuseError, RoteError
+from ...base import MisuseError, RoteError
 from .target import CommandTarget
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
