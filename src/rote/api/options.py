@@ -66,8 +66,8 @@ class OptionKeywords(TypedDict, total=False):
     min_segment_size: int
     numerics: Literal["exact", "near", "plain"]
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
-    ranges: Literal["off", "profiler", "nvtx"]
     plans: str | os.PathLike[str] | None
+    ranges: Literal["off", "profiler", "nvtx"]
     enabled: bool
 
 
@@ -169,13 +169,13 @@ class Options:
             ``"aten::addmm"``, not ``"aten::linear"``. Views are never split around. What Inductor has
             compiled together with such an operator runs between two segments as a whole; of code that is
             compiled by another backend than rote's, the name is looked for in its source.
-        ranges: Replays stand under the name ``rote: NAME`` in the timelines of other tools: ``"profiler"`` in
-            those of ``torch.profiler``, ``"nvtx"`` in Nsight Systems. A range takes the host a few
-            microseconds for each replay; ``"off"`` costs nothing.
         plans: A directory in which what calls come to is kept for later processes: which numbers change, why
             calls are not replayed, whether the exact tier has won, and its compiled kernels. Recordings are
             made from what each process observes itself, so a false plan costs time and no result. It is made
             if it is missing. None for that of ``ROTE_PLANS``, or for none.
+        ranges: Replays stand under the name ``rote: NAME`` in the timelines of other tools: ``"profiler"`` in
+            those of ``torch.profiler``, ``"nvtx"`` in Nsight Systems. A range takes the host a few
+            microseconds for each replay; ``"off"`` costs nothing.
         enabled: False makes the wrapper a plain call.
     """
 
@@ -197,8 +197,8 @@ class Options:
     min_segment_size: int = 0
     numerics: Literal["exact", "near", "plain"] = "exact"
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
-    ranges: Literal["off", "profiler", "nvtx"] = "off"
     plans: str | os.PathLike[str] | None = None
+    ranges: Literal["off", "profiler", "nvtx"] = "off"
     enabled: bool = True
 
     def __post_init__(self) -> None:

@@ -23,16 +23,16 @@ class Settings:
         disable: ``ROTE_DISABLE=1``: every wrapper is a plain call.
         strict: ``ROTE_STRICT=1``: every wrapper is strict.
         read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
+        plans: ``ROTE_PLANS=DIR``: the directory of plans of wrappers whose options name none; empty for none.
         untried_versions: ``ROTE_UNTRIED_VERSIONS=1``: versions of Python and PyTorch that nobody has tried
             are not refused.
-        plans: ``ROTE_PLANS=DIR``: the directory of plans of wrappers whose options name none; empty for none.
     """
 
     disable: bool = False
     strict: bool = False
     read_words: bool = True
-    untried_versions: bool = False
     plans: str = ""
+    untried_versions: bool = False
 
 
 def read_settings() -> Settings:
@@ -41,8 +41,8 @@ def read_settings() -> Settings:
         disable=_flag("ROTE_DISABLE"),
         strict=_flag("ROTE_STRICT"),
         read_words=_flag("ROTE_READ_WORDS", default="1"),
-        untried_versions=_flag("ROTE_UNTRIED_VERSIONS"),
         plans=os.environ.get("ROTE_PLANS", "").strip(),
+        untried_versions=_flag("ROTE_UNTRIED_VERSIONS"),
     )
 
 
