@@ -129,7 +129,7 @@ def test_tiers_are_counted_by_rule(tmp_path: Path) -> None:
         found = case["facts"][subject]
         assert found["used"] and found["after"] < found["before"] and found["removed"]["recomputed"] > 0
         ways = {row["way"] for row in case["rows"] if row["subject"] == subject}
-        assert ways == {"eager", "plain", "short", "exact"}
+        assert ways == {"eager", "plain", "short", "exact", "near"}
     assert not case["facts"]["mlp"]["used"]
 
 
