@@ -203,6 +203,12 @@ def function(s: Any, x: Tensor) -> Tensor:
     return x * s.tick.calls
 
 
+def in_modes(s: Any, x: Tensor) -> Tensor:
+    s.n += 1
+    with torch.no_grad(), torch.inference_mode(mode=False):
+        return x * s.n
+
+
 def a_tuple(s: Any, x: Tensor) -> Tensor:
     first, second = s.couple
     s.couple = (first + 1, second * 0.9)
@@ -278,7 +284,7 @@ REPLAYED = (
     item, get, get_of_nothing, set_default, asked_for, get_attribute, has_attribute, set_attribute,
     last_of_list, data, slots, a_property, deep, in_turns,
     every, warm_up, cosine, best_so_far, average, patience,
-    reset_now_and_then, schedule, function, a_tuple, written_down,
+    reset_now_and_then, schedule, function, in_modes, a_tuple, written_down,
 )  # fmt: skip
 OTHERS = (
     taken_out, updated, merged, of_variables, frozen, named, counter, lacking, stepped, iterator, queue,

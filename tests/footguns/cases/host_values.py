@@ -172,7 +172,7 @@ def number_in_the_outputs(wrap: Wrap, device: torch.device) -> Items:
         yield g(ramp(i % 4, device))
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def python_random(wrap: Wrap, device: torch.device) -> Items:
     """A factor is drawn with ``random``."""
     g = wrap(lambda x: x * random.random())  # RT204 wrong
@@ -180,7 +180,7 @@ def python_random(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i + 1, device))
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def numpy_random(wrap: Wrap, device: torch.device) -> Items:
     """A crop is chosen with ``numpy.random``."""
 

@@ -67,8 +67,12 @@ class ResultSizeError(RuntimeError):
 def refill(recorded: torch.Tensor, fresh: torch.Tensor) -> None:
     """Copy what a replay has made anew to where a recording has it, in any mode.
 
-    What a call made in inference mode may not be written outside of it, where a replay may be.
+    What a call made in inference mode may not be written outside of it, where a replay may be. Of elements
+    that lie in one place, as in what was expanded, one is copied.
     """
+    for dim, stride in enumerate(recorded.stride()):
+        if stride == 0 and recorded.shape[dim] > 1:
+            recorded, fresh = recorded.narrow(dim, 0, 1), fresh.narrow(dim, 0, 1)
     if recorded.is_inference() and not torch.is_inference_mode_enabled():
         with torch.inference_mode():
             recorded.copy_(fresh)

@@ -544,16 +544,21 @@ def _make(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ..
     """An object is made as ``type`` makes one."""
     makers = [lookup.find(kind, name).value for name in ("__new__", "__init__")]
     in_c = [each for each in makers if type(each) not in (FunctionType, staticmethod)]
-    if all([each in _MAKES_EMPTY or each in _MADE_AS for each in in_c]):
+    if all([each in _MAKES_EMPTY or _made_as(each) is not None for each in in_c]):
         for each in makers:
-            if each in _MADE_AS:
-                _into_c(trace, numbers, _MADE_AS[each], args, named)
+            if (filled := _made_as(each)) is not None:
+                _into_c(trace, numbers, filled, args, named)
             made = each.__func__ if type(each) is staticmethod else each
             if type(made) is FunctionType:
                 trace.runs(made)
                 _into_python(trace, numbers, made, args)
         return
     _unknown(numbers, kind, args)
+
+
+def _made_as(maker: Any) -> type | None:
+    """The class of Python's that fills an object so; methods of pybind cannot be looked up."""
+    return _MADE_AS.get(maker) if type(maker) in (WrapperDescriptorType, BuiltinFunctionType) else None
 
 
 def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: int) -> None:
