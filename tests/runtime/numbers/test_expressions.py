@@ -162,3 +162,13 @@ def test_expressions_know_their_size():
         expression = Applied.to("ADD", expression, expression)
     assert (expression.size, expression.given) == (15, frozenset({0}))
     assert Fixed.of(1) != Fixed.of(True) and Fixed.of(0.0) != Fixed.of(-0.0)
+
+
+def test_a_number_is_known_by_what_tells_it():
+    numbers = TrackedNumbers(frozenset(), frozenset({0, 1}))
+    step, other = numbers.take(leaf(0), 3), numbers.take(leaf(1), 7)
+    numbers.pin(compute(numbers, "FLOOR_DIVIDE", 3, other, 2))  # few values, for many numbers
+    assert numbers.by_value() == []
+    more = compute(numbers, "ADD", 4, step, 1)
+    numbers.pin(compute(numbers, "SUBTRACT", 6, 10, more))
+    assert [place.name for place in numbers.by_value()] == ["args[0]"]

@@ -140,3 +140,16 @@ class Applied:
 
 Expression = GivenNumber | Fixed | Applied
 """How a number was computed."""
+
+_ONE_TO_ONE = frozenset({"ADD", "SUBTRACT", "UNARY_NEGATIVE", "UNARY_POSITIVE", "float"})
+
+
+def tells(expression: Expression) -> int | None:
+    """The given number that an expression tells, since it has another value for each other number."""
+    if isinstance(expression, GivenNumber):
+        return expression.index
+    if isinstance(expression, Fixed) or expression.function not in _ONE_TO_ONE:
+        return None
+    numbers = [each for each in expression.operands if not isinstance(each, Fixed)]
+    exact = all([each.kind is int for each in expression.operands if isinstance(each, Fixed)])
+    return tells(numbers[0]) if len(numbers) == 1 and exact else None

@@ -36,7 +36,7 @@ from .computation import (
     ReadingLines,
 )
 from .draws import Draw
-from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber
+from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber, tells
 from .fresh import fresh
 from .parts import is_data, parts_of
 
@@ -459,7 +459,8 @@ class TrackedNumbers:
         """The places whose number itself is a condition."""
         if self.stopped is not None:
             return [self.places[number] for number in self.values] if self.stopped is not _NAN else []
-        return [self.places[number] for number in self.values if GivenNumber(number) in self.outcomes]
+        told = {tells(each) for each, value in self.outcomes.items() if value.kind is not bool}
+        return [self.places[number] for number in self.values if number in told]
 
 
 def _place_of(order: int, name: str = "", lines: Lines | None = None) -> NumberSource:

@@ -331,7 +331,7 @@ def _has_overrides(arguments: Iterable[Any]) -> bool:
 
 _python_kernels: Any = getattr(torch.library, "_impls", None)
 """The kernels registered from Python, as ``namespace/operation/key``."""
-_OWN_KERNELS = frozenset({"aten/_foreach_mm/CUDA", "aten/linalg_lu_solve.out/MPS"})
+_OWN_KERNELS = frozenset({"aten/_foreach_mm/CUDA", "aten/bmm/CUDA", "aten/linalg_lu_solve.out/MPS"})
 """Those that PyTorch registers for operations of its own, in 2.13."""
 _ELSEWHERE = ("/Meta", "/FuncTorchBatched")
 """Kernels for shapes, and for ``vmap``, which no traced call is in."""
