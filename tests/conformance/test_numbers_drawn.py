@@ -152,3 +152,30 @@ def test_it_is_replayed(program: Callable[[Any, Tensor], Any], device: torch.dev
 @pytest.mark.parametrize("program", OTHERS, ids=lambda each: each.__name__)
 def test_it_is_right(program: Callable[[Any, Tensor], Any], device: torch.device) -> None:
     _run(program, device)
+
+
+def test_a_replay_that_raises_has_drawn_what_the_call_draws(device: torch.device) -> None:
+    if device.type != "cpu":
+        pytest.skip("an index outside ends the process's use of the device")
+
+    def picked(x: Tensor, index: Tensor) -> Tensor:
+        return x.index_select(0, index) * random.random()
+
+    act, outside = rote.graph(picked, keep=True), _states()
+    x, right, wrong = torch.ones(4), torch.tensor([1]), torch.tensor([9])
+    try:
+        random.seed(5)
+        for call in range(40):
+            index, begun = wrong if call % 7 == 6 else right, _states()
+            found = []
+            for one in (picked, act):
+                _set(begun)
+                try:
+                    found.append(one(x, index).item())
+                except (IndexError, RuntimeError) as error:
+                    found.append(type(error))
+                found.append(repr(_states()))
+            assert found[:2] == found[2:], call
+    finally:
+        _set(outside)
+    assert act.report().replayed >= 20

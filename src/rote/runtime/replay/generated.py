@@ -341,6 +341,8 @@ class ReplayWriter:
         if guarded:
             source.indent(-1)
             source.line(f"except {'BaseException' if after else 'Exception'}:")
+            if recording.computation is not None and recording.computation.draws:
+                source.line(f"    {constant(recording.computation.put_back)}()")
             source.line(f"    {after}; raise" if after else f"    return {constant(NOT_MINE)}")
         for line in gives:
             source.line(line)
