@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -40,8 +41,10 @@ script.load()()
 
 
 def run(*command: object, folder: Path) -> str:
+    """Run without what a caller lays in front of what is installed: metadata of rote may lie there, too."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [str(part) for part in command], cwd=folder, capture_output=True, text=True, timeout=200
+        [str(part) for part in command], cwd=folder, env=env, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
