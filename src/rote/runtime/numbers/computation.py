@@ -18,7 +18,7 @@ from typing import Any
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
-from .draws import Draw, HostRandom
+from .draws import Draw, kept_by
 from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
 
 READ = "read"
@@ -160,7 +160,8 @@ class Computation:
         self._ways: dict[Path, list[_Stage]] = {}
         self._checked: set[Path] = set()
         self.draws: tuple[Draw, ...] = ()
-        self._dice: HostRandom | None = None
+        self._generators: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self._before: list[Any] = []
 
     def learn(self, call: FollowedCall) -> None:
         """A call has gone a way, maybe one that is known."""
@@ -171,6 +172,7 @@ class Computation:
         self.cells.update(call.cells)
         self.taken |= call.taken
         self.draws = tuple([place.container for place in call.places if place.kind == DRAWN])
+        self._generators = kept_by(self.draws)
         stages = [self._start]
         for read in call.reads:
             ways = self._ways.setdefault(read.path, [])
@@ -198,7 +200,7 @@ class Computation:
         """A call begins: compute what can be; whether the recording answers it."""
         given = self._given
         if self.draws:
-            self._dice = HostRandom.read()
+            self._before = [read() for read, _ in self._generators]
         for number, place in self._found:
             given[number] = place.read(leaves)
         answers = self._start.run(given)
@@ -208,9 +210,10 @@ class Computation:
 
     def put_back(self) -> None:
         """What was drawn last is drawn again."""
-        if self._dice is not None:
-            self._dice.put_back()
-            self._dice = None
+        if self._before:
+            for (_, put), state in zip(self._generators, self._before, strict=True):
+                put(state)
+            self._before = []
 
     def reader(self, path: Path, order: int) -> Callable[[Any], int]:
         """A function for a read, which says on which way to go on, and computes what depends on the number.

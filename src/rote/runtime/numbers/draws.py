@@ -11,7 +11,7 @@ What does not work: draws behind a read of a tensor's value, since other ways fr
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import BuiltinFunctionType, MethodType
 from typing import Any
@@ -20,6 +20,8 @@ import numpy
 
 _OF_PYTHON: Any = getattr(random, "_inst", None)
 _OF_NUMPY: Any = getattr(numpy.random.mtrand, "_rand", None)
+GLOBAL_GENERATORS: tuple[Any, ...] = (_OF_PYTHON, _OF_NUMPY)
+"""What the functions of ``random`` and ``numpy.random`` draw from."""
 _PYTHONS = frozenset({
     "random", "uniform", "randint", "randrange", "normalvariate", "lognormvariate", "expovariate",
     "betavariate", "gammavariate", "triangular", "vonmisesvariate", "paretovariate", "weibullvariate",
@@ -31,6 +33,11 @@ _NUMPYS = frozenset({
     "exponential", "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace",
     "lognormal",
 })  # fmt: skip
+_KEPT: Mapping[bool, tuple[Callable[[], Any], Callable[[Any], None]]] = {
+    False: (random.getstate, random.setstate),
+    True: (numpy.random.get_state, numpy.random.set_state),
+}
+"""What reads and sets the state of a generator, by whether it is numpy's."""
 _PLAIN = frozenset({int, float, bool, type(None)})
 
 
@@ -69,6 +76,11 @@ class Draw:
         return getattr(_OF_NUMPY if self.of_numpy else _OF_PYTHON, self.name)(*self.args)
 
 
+def kept_by(draws: Iterable[Draw]) -> list[tuple[Callable[[], Any], Callable[[Any], None]]]:
+    """What reads and sets the state of each generator that is drawn from."""
+    return [_KEPT[of_numpy] for of_numpy in sorted({each.of_numpy for each in draws})]
+
+
 @dataclass(frozen=True)
 class HostRandom:
     """The state of the host's random generators, which shows whether a call used them."""
@@ -80,11 +92,6 @@ class HostRandom:
     def read(cls) -> HostRandom:
         """Read Python's and numpy's global generators."""
         return cls(random.getstate(), _told(numpy.random.get_state(legacy=True)))
-
-    def put_back(self) -> None:
-        """Have the generators go on from here."""
-        random.setstate(self.python)
-        numpy.random.set_state(_as_numpy_has_it(self.array))
 
     def behind(self, draws: Iterable[Draw]) -> HostRandom:
         """The state behind some draws from here."""

@@ -22,6 +22,7 @@ import numpy
 import torch
 
 from ....base import identity, is_internal, is_own
+from ...numbers import GLOBAL_GENERATORS
 from ...objects import Content, has_parts_in_c, is_python, members, said_module, said_name
 from ...state import BULK, ITEM, LENGTH, ORDER
 from ..table import NAMES, lookup, name_of
@@ -32,7 +33,6 @@ from ..trace import (
     DERIVED,
     FIXED,
     FUNCTION,
-    GLOBAL_GENERATORS,
     IN_C,
     METHOD,
     MODULE,

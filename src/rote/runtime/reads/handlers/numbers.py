@@ -27,6 +27,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from contextvars import ContextVar
 from functools import cache, partial
 from inspect import CO_GENERATOR
+from pathlib import Path
 from types import (
     BuiltinFunctionType,
     FrameType,
@@ -146,6 +147,9 @@ _SLOTS_OF_C = frozenset({
     "__init__",
 })  # fmt: skip
 """Methods whose result C hands on as it is."""
+
+_RUNTIME = str(Path(__file__).parents[2])
+"""Where code lies that stands around a traced call, and looks at no object of the user's for a number."""
 
 Handler = Callable[..., None]
 
@@ -518,8 +522,10 @@ def _into_python(
     code = function.__code__
     if trace.swaps.is_tracking(code):
         return
-    if identity(code) in PASSES_ON or is_own(code.co_filename):
-        numbers.pin_inside(*args)
+    looks_away = identity(code) in PASSES_ON or code.co_filename.startswith(_RUNTIME)
+    if looks_away or is_own(code.co_filename):
+        if not (numbers.pin_inside(*args) or looks_away):
+            numbers.stop(f"{function.__qualname__} is given an object, and may see numbers in it")
     else:
         numbers.stop(f"{function.__qualname__} is not followed")
 

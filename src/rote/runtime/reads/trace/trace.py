@@ -16,7 +16,6 @@ through their namespaces.
 from __future__ import annotations
 
 import gc
-import random
 import sys
 import weakref
 from collections import deque
@@ -36,8 +35,6 @@ from types import (
 )
 from typing import Any, NamedTuple, cast
 
-import numpy
-import numpy.random
 import torch
 from torch.utils.hooks import RemovableHandle
 
@@ -62,7 +59,7 @@ from ...arguments import (
     table_of,
 )
 from ...arguments import address_of as generator_address
-from ...numbers import TrackedNumbers
+from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
 from ...objects import (
     ARRAY_BYTES,
     UNSET,
@@ -156,14 +153,6 @@ _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 
 SPECIAL = "special"
 """Marks classes whose special methods are noted."""
-
-GLOBAL_GENERATORS: tuple[Any, ...] = (
-    getattr(random, "_inst", None),
-    getattr(numpy.random.mtrand, "_rand", None),
-)
-"""What the functions of ``random`` and ``numpy.random`` draw from; that a call draws from them is seen
-anyway."""
-
 
 _Addresses = Collection[tuple[str, int, Any]]
 Aside = Callable[[Callable[[], Any]], Any]
