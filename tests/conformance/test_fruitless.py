@@ -61,7 +61,7 @@ def scaled(x):
 def test_a_value_that_is_new_in_every_call(device, traced, reason, where):
     g = rote.graph(scaled)
     call(g, range(FREE_CALLS), device)
-    assert len(traced) == FREE_TRACES + 1  # one records what comes before the read
+    assert len(traced) == FREE_TRACES + 2  # one records what comes before the read, and takes one back
     line = where(scaled, "tolist()")
     why = reason(g, "RT304")
     assert why.where == line and why.count == FREE_CALLS - FREE_TRACES  # more than max_paths, once
@@ -79,7 +79,7 @@ def test_a_value_that_is_new_in_every_call(device, traced, reason, where):
     )
     why = reason(g, "RT309")
     assert why.message == "tracing may take 3 % of the time of plain calls, and has taken that"
-    assert why.count == FREE_CALLS - FREE_TRACES - 1
+    assert why.count == FREE_CALLS - FREE_TRACES - 2
 
 
 def test_what_tracing_takes_is_bounded(device, traced):
@@ -89,7 +89,7 @@ def test_what_tracing_takes_is_bounded(device, traced):
         while g.report().calls < end:
             g(full(g.report().calls, device))
         counts.append(len(traced))
-    assert counts[0] == FREE_TRACES + 1
+    assert counts[0] == FREE_TRACES + 2
     assert 0 <= (counts[1] - counts[0]) * DEAR_S <= SHARE * 500e-3 + DEAR_S
     assert 0 < (counts[2] - counts[0]) * DEAR_S <= SHARE * 500e-3 + LATE_SHARE * 4500e-3 + DEAR_S
 
@@ -404,7 +404,7 @@ def test_dear_looks_are_not_made_in_a_row(device, monkeypatch):
     holder = nn.Linear(2, 2).to(device)
     holder.count = 0
     g = rote.graph(torch.no_grad()(lambda x: holder(x) * (1 + holder.count)))
-    call(g, [1] * 60, device)  # nothing is free any more
+    call(g, [1] * 60, device)
     assert g.report().replayed
     looks, find = [], Specialization.run
     monkeypatch.setattr(Specialization, "run", lambda self, *args: looks.append(1) or find(self, *args))
@@ -412,7 +412,7 @@ def test_dear_looks_are_not_made_in_a_row(device, monkeypatch):
     for n in range(400):
         holder.count = n + 1
         call(g, [n], device)
-    assert len(looks) <= 6, looks  # each pays for itself in some 130 plain calls
+    assert len(looks) <= 8, looks  # each pays for itself in some 130 plain calls, but for the first ones
 
 
 def test_a_state_that_went_away_is_not_looked_for_in_each_call(device, monkeypatch):

@@ -39,6 +39,10 @@ MORE_SETS = (
 )
 """What to do where compiled code is called with more sets of parameters than have recordings."""
 
+LOOKED_AT = 8
+"""Keys whose recordings a traced call looks through for those that nothing can need any more. With 60 keys
+to look through, that was a sixth of the call."""
+
 
 class Keys:
     """Finds the key of a call, makes new ones and drops the least recently used.
@@ -72,6 +76,7 @@ class Keys:
         self._most_sets = most_sets
         self._sets: dict[Any, set[Any]] = {}  # keys by what they have in common apart from their parameters
         self._told = False  # that there are too many of these
+        self._turn = 0
 
     def find(self, call: Call) -> Specialization | None:
         """The key of a call, if there is one and its arguments are alive."""
@@ -212,10 +217,20 @@ class Keys:
 
     def drop_abandoned(self, found: Specialization | None = None) -> None:
         """Let keys drop replaced state that nobody else holds; ``found`` was just traced, and has done so."""
-        entries = self.entries.values()
+        entries = [entry for entry in self.entries.values() if entry.recordings]
         if found is not None:
-            entries = [entry for entry in entries if entry is not found and entry.shares_device(found)]
+            entries = self._some(
+                [each for each in entries if each is not found and each.shares_device(found)]
+            )
         drop_abandoned([entry.choice for entry in entries])
+
+    def _some(self, entries: list[Specialization]) -> list[Specialization]:
+        """So many of the keys in turn, so that traced calls do not cost more for each key."""
+        if len(entries) <= LOOKED_AT:
+            return entries
+        begin = self._turn % len(entries)
+        self._turn = begin + LOOKED_AT
+        return [*entries, *entries][begin : begin + LOOKED_AT]
 
     def release(self) -> None:
         """Free all recordings and forget the keys."""

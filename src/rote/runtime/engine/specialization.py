@@ -180,13 +180,24 @@ class Specialization:
         elif recording is None and sum(other.busy for other in self.recordings) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
             return Answer(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
-        elif not self._ledger.allows() or self.earlier.spare(self._ledger.pays):
+        elif not self._ledger.allows(completes=self._is_observed(recording)) or self.earlier.spare(
+            self._ledger.pays
+        ):
             return self._left_alone()
         elif recording is None:
             recording, found = self.choice.elsewhere(call, user_site(caller))
             if any(why.code == rules.ALIASED_MUTATION.code for why in found):
                 return Answer(PLAINLY, EAGER, found)
         return self._trace(recording, call, user_site(caller), found)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the next call like one that was observed would be recorded."""
+        return self.life.state is not State.EAGER and any(map(self._is_observed, self.recordings))
+
+    def _is_observed(self, recording: Recording | None) -> bool:
+        """Whether a call that a recording answers would be recorded now."""
+        return recording is not None and not recording.recorded and recording.root.seen >= self.limits.warmup
 
     def _left_alone(self) -> Answer:
         """The call would be traced, but the ledger cannot pay for that."""
