@@ -2,7 +2,7 @@
 
 from .admission import Admission
 from .ambient import explain_ambient, is_captured, read_ambient
-from .bits import bytes_of, sharing
+from .bits import bytes_of, numbers_of, sharing
 from .bound import (
     APPENDED,
     CONTENTS,
