@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from tests.clock import set_costs
@@ -433,3 +436,63 @@ def test_a_state_that_went_away_is_not_looked_for_in_each_call(device, monkeypat
     before = g.report().replayed
     call(g, [1] * 200, device)
     assert g.report().replayed > before
+
+
+# ---------------------------------------------------------------------- keys that come again late
+
+
+def test_a_number_that_changes_shows_in_calls_that_are_not_traced(device):
+    """What is free for keys that come for the first time was spent on others."""
+    g = rote.graph(lambda x, scale: x * scale)
+    for n in range(FREE_KEYS):
+        g(torch.zeros(n + 3, device=device), 2.0)
+    for n in range(40):
+        x = full(n, device)
+        assert torch.equal(g(x, n / 8), x * (n / 8))
+    assert g.report().replayed >= 20, g.explain()
+
+
+def test_a_refused_call_keeps_nothing_alive(device):
+    class Scale:
+        by = 2.0
+
+    g = rote.graph(lambda x, scale: x * scale.by)
+    for n in range(2 * FREE_KEYS):
+        g(torch.zeros(n + 3, device=device), Scale())
+    scale = Scale()
+    known = weakref.ref(scale)
+    g(torch.zeros(100, device=device), scale)
+    del scale
+    gc.collect()
+    assert known() is None
+
+
+def test_lengths_of_a_prompt_are_replayed_in_the_prompts_that_follow(device):
+    """More lengths than keys are free, and none comes again before all others have come."""
+    g = rote.graph(lambda x: x.cumsum(0) * 2)
+    shares = []
+    for _ in range(12):
+        before = g.report().replayed
+        for length in range(1, 33):
+            x = torch.ones(length, device=device)
+            assert torch.equal(g(x), x.cumsum(0) * 2)
+        shares.append((g.report().replayed - before) / 32)
+    assert shares[3] >= 0.25 and shares[-1] >= shares[3], shares
+
+
+def test_a_stream_of_many_shapes_has_its_first_recordings_when_they_come_again(device):
+    g = rote.graph(lambda x: x.cumsum(0) * 2)
+    for _ in range(3):
+        for length in range(1, 129):
+            x = torch.ones(length, device=device)
+            assert torch.equal(g(x), x.cumsum(0) * 2)
+    assert g.report().replayed >= FREE_KEYS / 2, g.explain()
+
+
+def test_a_rate_that_is_lowered_now_and_then_is_recorded_after_many_replays(device):
+    state = {"rate": 1.0}
+    g = rote.graph(lambda x: x * state["rate"])
+    for n in range(400):
+        state["rate"] = 1.0 - n // 100 / 8
+        call(g, [n], device)
+    assert g.report().replayed >= 350, g.explain()

@@ -14,7 +14,8 @@ def assert_same(actual: Any, expected: Any, what: str = "result", *, tolerance: 
     """Check that two nested values are equal.
 
     Tensors have to agree in shape, stride, dtype, device, ``requires_grad`` and, bit for bit, in their
-    values, where a NaN equals any other; tensors that share a storage in one value have to share one in the other.
+    values, where a NaN equals any other; tensors that share a storage in one value have to share one in the
+    other.
 
     Args:
         actual: A tensor, a plain value, or a nested structure of them.

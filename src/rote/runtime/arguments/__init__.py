@@ -30,6 +30,7 @@ from .key import (
     Call,
     CompiledInput,
     GivenParts,
+    Key,
     bind,
     changed_numbers,
     describe_key,
