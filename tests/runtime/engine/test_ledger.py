@@ -19,7 +19,6 @@ from rote.runtime.engine.ledger import (
     LATE_SHARE,
     LONGEST_REST,
     MOST,
-    PAYS,
     REMEMBERED,
     SHARE,
     Ledger,
@@ -90,15 +89,6 @@ def test_each_instance_adds_to_what_is_free():
     for _ in range(1000):
         ledger.add_wrapper()
     assert traced_in_a_row(ledger) == FREE_WRAPPERS - 31
-
-
-def test_replays_make_some_free_again():
-    ledger = Ledger()
-    for _ in range(FREE_TRACES):
-        assert call(ledger)
-    assert not ledger.allows()
-    ledger.add_replays(PAYS)
-    assert ledger.allows()
 
 
 def test_replays_pay_for_traced_calls():
@@ -200,6 +190,7 @@ def test_replayed_calls_leave_what_is_free():
     """A rate that is lowered after a thousand steps is new after a thousand replays."""
     ledger = Ledger()
     ledger.add_trace(TRACED_S, recorded=False)
+    ledger.add_trace(TRACED_S, recorded=True)
     ledger.add_replays(10 * FREE_CALLS)
     assert traced_in_a_row(ledger) == FREE_TRACES
 
@@ -277,7 +268,8 @@ def test_what_is_free_for_parts_is_one_sum() -> None:
     counts = [traced_in_a_row(part) for part in parts]
     assert counts[: FREE_TRACES // FREE_PART_TRACES] == [FREE_PART_TRACES] * (FREE_TRACES // FREE_PART_TRACES)
     assert not any(counts[FREE_TRACES // FREE_PART_TRACES :])
-    parts[0].add_replays(PAYS)
+    for _ in range(FREE_PART_TRACES):
+        parts[0].add_trace(TRACED_S, recorded=True)
     assert means.has_free and traced_in_a_row(parts[-1]) == FREE_PART_TRACES
 
 
@@ -321,9 +313,9 @@ def test_what_one_part_has_earned_pays_for_another() -> None:
     assert second.allows()
 
 
-def test_a_part_is_vain_until_it_replays() -> None:
+def test_a_part_is_vain_until_it_is_recorded() -> None:
     part = Ledger(of=Ledger(), means=Means())
     traced_in_a_row(part)
     assert part.is_vain
-    part.add_replays(PAYS)
+    part.add_trace(TRACED_S, recorded=True)
     assert not part.is_vain

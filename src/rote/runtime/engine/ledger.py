@@ -7,10 +7,10 @@ runs plainly, and is looked at again as often as the bound allows.
 
 **What is free.** A program has to begin somewhere: of the first ``FREE_CALLS`` calls that are not replayed
 ``FREE_TRACES`` may be traced in vain, recording nothing. A call that records takes one of them back, that of
-the observation it completes. Their count begins anew after ``PAYS`` replays. Until as many as ``EARLY_CALLS``
-it stays free to record what was observed: a stream of many shapes comes back to the first one late. Each
-further instance of a method adds as many calls, and one trace in vain, up to ``FREE_WRAPPERS`` instances: a
-network of thirty graphed layers makes thirty calls before the first one comes again.
+the observation it completes. Until as many as ``EARLY_CALLS`` it stays free to record what was observed: a
+stream of many shapes comes back to the first one late. Each further instance of a method adds as many calls,
+and one trace in vain, up to ``FREE_WRAPPERS`` instances: a network of thirty graphed layers makes thirty
+calls before the first one comes again.
 
 **What is earned.** Each plain call earns a share of its time: ``SHARE`` of it until call ``EARLY_CALLS``,
 then ``LATE_SHARE``. A replay earns ``REINVESTED`` of what it saves, as a contest has measured it
@@ -54,16 +54,13 @@ from collections import OrderedDict
 
 FREE_CALLS = 50
 FREE_TRACES = 16
-"""Traced calls in a row that record nothing, while they are free."""
+"""Traced calls that record nothing, while they are free."""
 
 FREE_KEYS = FREE_TRACES // 2
 """How many of these are for keys that come for the first time."""
 
 FREE_WRAPPERS = 64
 """Wrappers that share a ledger, and add to what is free."""
-
-PAYS = 4
-"""Replays after which as many are free again."""
 
 FREE_PART_TRACES = 4
 """The same for one part of a callable."""
@@ -112,7 +109,7 @@ class Means:
         self.earned_s -= seconds
 
     def add_vain(self, traces: int) -> None:
-        """So many more traces have recorded nothing; fewer, if it is negative: their ledger has replays."""
+        """So many more traces have recorded nothing; fewer, if it is negative: one was completed."""
         self._in_vain += traces
 
     def add_call(self) -> None:
@@ -150,8 +147,7 @@ class Ledger:
             self._means.add_vain(-self._in_vain)
         else:
             self._means = Means()
-        self._calls = self._traced = self._in_vain = self._replays = self._unpriced = 0
-        self._replayed = 0
+        self._calls = self._traced = self._in_vain = self._replayed = self._unpriced = 0
         self._wrappers = 1
         self._trace_s = self._look_s = self._plain_s = 0.0
         self._replay_s = self._price = 0.0
@@ -205,10 +201,6 @@ class Ledger:
         """Calls were replayed."""
         self._calls += count
         self._replayed += count
-        self._replays += count
-        if self._replays >= PAYS:
-            self._means.add_vain(-self._in_vain)
-            self._in_vain = self._replays = 0
         self._unpriced += count
         self._earn_by_replays()
 
@@ -290,7 +282,7 @@ class Ledger:
 
     @property
     def is_vain(self) -> bool:
-        """Whether as many traced calls as are free for a part recorded nothing since the last replays."""
+        """Whether as many traced calls as are free for a part have recorded nothing."""
         return self._in_vain >= FREE_PART_TRACES
 
     @property
