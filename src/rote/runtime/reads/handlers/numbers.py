@@ -339,6 +339,25 @@ def _item(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], owne
     go_on()
 
 
+def _sliced(
+    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], owner: Any, start: Any, end: Any
+) -> None:
+    """Python 3.12 makes no slice of two bounds."""
+    _item(trace, numbers, go_on, owner, slice(start, end))
+
+
+def _store_slice(
+    trace: Trace,
+    numbers: TrackedNumbers,
+    go_on: Callable[[], None],
+    new: Any,
+    owner: Any,
+    start: Any,
+    end: Any,
+) -> None:
+    _store_item(trace, numbers, go_on, new, owner, slice(start, end))
+
+
 def _index(owner: Any, key: Any) -> Any:
     """The key of a slot: members of lists are counted from the first one."""
     counted = type(key) is int and key < 0 and issubclass(type(owner), (list, tuple))
@@ -456,6 +475,7 @@ def _called_spread(
 
 _HANDLERS: dict[str, Handler] = {
     "attribute": _attribute, "name": _name, "cell": _cell, "item": _item, "store_item": _store_item,
+    "sliced": _sliced, "store_slice": _store_slice,
     "store_attribute": _store_attribute, "binary": _binary, "compare": _compare, "unary": _unary,
     "truth": _truth, "length": _length, "contains": _contains, "same": _same, "pairs": _pairs,
     "call": _called, "call_spread": _called_spread, "iterate": _iterates, "advance": _iterates,
