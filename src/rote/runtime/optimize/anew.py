@@ -47,7 +47,7 @@ from .before import Before, as_bytes, swap
 from .copies import as_elements
 from .effects import LeftAloneError
 from .forks import Concurrent, forks
-from .near import Look
+from .gate import Look
 from .regions import Item, Schedule, targets_of
 from .running import AlternativeRunner, RunningSession
 from .shortening import ShortStretch
@@ -105,9 +105,12 @@ class Recapture:
         kernels: Mapping[Written, LoadedKernel],
         alternatives: Mapping[int, Alternative] = _NONE,
         look: Look | None = None,
+        *,
+        near: bool = False,
     ) -> None:
         self._session = session
         self._alternatives = alternatives
+        self._near = near
         self._look_at = look
         self._short = short
         self._schedule = schedule
@@ -155,7 +158,7 @@ class Recapture:
                 each.memory.copy_(each.was)
             for each, state in states:
                 each.set_state(state)
-        if different and not self._alternatives:
+        if different and not self._near:
             raise LeftAloneError(f"{self._told(different[0].origin)} is not equal to the bit")
         return CapturedAnew(tuple(made), tuple(self._own.values()))
 

@@ -27,6 +27,11 @@ class Figures(NamedTuple):
         """Whether the replays take longer."""
         return self.replay_s > MARGIN * self.plain_s and self.replay_s - self.plain_s > LEAST_S
 
+    @property
+    def won(self) -> bool:
+        """Whether the replays take less time."""
+        return self.replay_s < self.plain_s
+
     def __str__(self) -> str:
         walked = ", each with the walk back through its results" if self.walked else ""
         return f"a replay took {told(self.replay_s)} and a plain call {told(self.plain_s)}{walked}"
