@@ -20,7 +20,7 @@ def register_alternative(alternative: Alternative) -> None:
             operator="mylib::scores",
             name="scores by tables",
             fits=lambda x, table: x.shape[-1] <= 256,
-            calculate=lambda run, x, table: run(torch.ops.mylib.fast_scores.default, (x, table), {}),
+            calculate=lambda run, x, table: fast_scores(x, table),
             exact=lambda x, table: x @ table,
         ))
 
