@@ -37,6 +37,7 @@ CASES = (
     "compiled",
     "attention",
     "tiers",
+    "chosen",
     "proofs",
     "serving",
     "pi0",

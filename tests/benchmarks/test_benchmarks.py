@@ -134,6 +134,19 @@ def test_tiers_are_counted_by_rule(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_versions_are_timed(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    done = run(out, "--case", "chosen")
+    assert done.returncode == 0, done.stdout + done.stderr
+    case = json.loads(out.read_text())["cases"]["chosen"]
+    assert case["checks"] and all(case["checks"].values())
+    for subject in ("denoise", "W4A8, 64 rows"):
+        ways = {row["way"] for row in case["rows"] if row["subject"] == subject}
+        assert ways == {"eager", "exact", "probed", "first", "chosen"}
+    assert case["facts"]["W4A8, 64 rows"]["probed"]["near"][0]["operations"] == 2
+
+
+@pytest.mark.long
 def test_what_recording_costs_is_measured_by_phase(tmp_path: Path) -> None:
     out = tmp_path / "today.json"
     done = run(out, "--case", "recording")

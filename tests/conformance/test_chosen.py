@@ -166,6 +166,37 @@ def test_each_kind_of_place_has_its_own(device, monkeypatch):
     assert [each.kept for each in found(g).trials].count(True) >= 3
 
 
+def tabled(clock: Clock) -> Callable[[Tensor], Tensor]:
+    ticks = clock.ticks
+
+    def fn(x: Tensor) -> Tensor:
+        ticks.put(None)
+        for _ in range(8):
+            x = x + torch.arange(4, device=x.device).float().cos() * 0.5
+        return x
+
+    return fn
+
+
+@pytest.mark.parametrize("exact_s", [50e-6, 150e-6])
+def test_a_recording_that_loses_is_judged_with_its_tiers(device, monkeypatch, exact_s):
+    """What was captured takes longer than plain calls; the exact tier may not."""
+    clock = timed(monkeypatch, lambda now: exact_s)
+    clock.replay_s = 150e-6
+    fn = tabled(clock)
+    g = rote.graph(fn)
+    for _ in range(1000):
+        assert_same(g(square(device)), fn(square(device)), "result")
+    if exact_s < clock.plain_s:
+        report = tier(g)
+        assert (
+            report is not None and report.used and g.report().recordings[0].replay_us == pytest.approx(50)
+        ), g.explain()
+    else:
+        assert not g.report().recordings
+        assert "RT308" in {each.code for each in g.report().reasons if "runs plainly" in each.message}
+
+
 @pytest.mark.usefixtures("_offer")
 def test_nothing_is_timed_that_is_kept(device, monkeypatch):
     for name in ("slow", "fast"):

@@ -208,6 +208,7 @@ class Tiers:
         lost: Why there are no further ones.
         contest: Replays of the candidates, timed against those of the tier before.
         trials: What has come of candidates, in order.
+        awaited: A contest against plain calls was put off for them.
     """
 
     def __init__(self) -> None:
@@ -225,6 +226,7 @@ class Tiers:
         self.lost: str | None = None
         self.contest = Contest()
         self.trials: list[TierTrial] = []
+        self.awaited = False
         self._idle = WHILE_IDLE
 
     def knows(self, node: Node) -> bool:

@@ -37,6 +37,9 @@ loses twice in a row only if the noise is larger than what it gains.
 take the place of replays, those of the one before that of plain calls. A version that differs only in how
 some operations are calculated *challenges* the one before: it has to be faster, by one round.
 
+A recording whose tiers are still to be made is not dropped for what its plain tier takes, which may be
+twice as much: they are made at once, and the contest begins anew, once.
+
 **What follows.** The recordings of the key give their memory back, and the key runs plainly, with both
 figures in the reason. Other keys go on. It is never tried again, until ``reset()``: to record costs many
 times what the calls between could gain, and what lost twice in a row would lose again.
