@@ -4,13 +4,16 @@ Ways: *exact*, *probed* (``numerics="probed"``), *first* (``numerics="near"``, `
 alternative that passes), *chosen* (the same, with all versions timed). The facts have each version with both
 times, what each way replaces and refuses, and the lines of which most is left out.
 
-Subjects: those of :mod:`.tiers`, and W4A8 layers with and without the alternative that an integration offers.
+Subjects: those of :mod:`.tiers`; W4A8 layers with the alternative that an integration offers; and PI0 once
+more with other algorithms for its products: those that cuBLAS takes for batches of one, and cuBLASLt's.
+Whether these keep the bits, and what they gain, is what the trials of *probed* and *chosen* say.
 
 ``python -m benchmarks.run --case chosen --device cuda`` writes the JSON.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -47,8 +50,27 @@ def run(settings: Settings) -> Outcome:
         out.facts["pi0"] = "needs the package transformers"
         return out
     policy = policy_for(settings)
-    measure(out, "pi0", policy.sample_actions, observations(policy, tiers.VIEWS, 4), settings)
+    inputs = observations(policy, tiers.VIEWS, 4)
+    measure(out, "pi0", policy.sample_actions, inputs, settings)
+    offer_products()
+    measure(out, "pi0, products", policy.sample_actions, inputs, settings, ("probed", "chosen"))
     return out
+
+
+def offer_products() -> None:
+    """Other algorithms for matrix products, of which nobody knows beforehand whether they keep the bits."""
+
+    @functools.cache
+    def nothing(columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """What makes no difference when it is added, made at the gate and kept for all captures."""
+        return torch.full((columns,), -0.0, dtype=dtype, device=device)
+
+    def by_cublaslt(run: object, x: Tensor, y: Tensor) -> Tensor:
+        return torch.addmm(nothing(y.shape[1], y.dtype, y.device), x, y)
+
+    ways = {"as a batch of one": lambda run, x, y: torch.bmm(x[None], y[None])[0], "by cuBLASLt": by_cublaslt}
+    for name, calculate in ways.items():
+        rote.register_alternative(rote.Alternative("aten::mm", name, lambda x, y: x.is_cuda, calculate))
 
 
 def measure(
@@ -57,7 +79,7 @@ def measure(
     fn: Callable[..., Tensor],
     inputs: list[dict[str, Tensor]],
     settings: Settings,
-    same: tuple[str, ...] = ("exact", "probed"),
+    wanted: tuple[str, ...] = ("exact", "probed", "first", "chosen"),
 ) -> None:
     """One subject.
 
@@ -67,14 +89,15 @@ def measure(
         fn: What is called.
         inputs: The arguments of several calls.
         settings: How it is measured.
-        same: The ways that have eager's bits.
+        wanted: The ways.
     """
     graphed = {
         "exact": rote.graph(fn, keep=True),
-        "probed": rote.graph(fn, keep=True, numerics="probed"),
+        "probed": rote.graph(fn, numerics="probed"),
         "first": rote.graph(fn, keep=True, numerics="near"),
         "chosen": rote.graph(fn, numerics="near"),
     }
+    graphed = {way: act for way, act in graphed.items() if way in wanted}
     ways = {way: calling(act, inputs) for way, act in graphed.items()}
     facts: dict[str, Any] = {
         way: {"seconds": tiers.optimize(act, ways[way]), **_told(act)} for way, act in graphed.items()
@@ -82,12 +105,12 @@ def measure(
     for way, act in graphed.items():
         found = [(fn(**each), act(**each)) for each in inputs]
         facts[way]["difference"] = max([tiers.difference(*each) for each in found])
-        if way in same:
+        if way in ("exact", "probed"):
             out.checks[f"{name}: {way} bitwise equal"] = all([torch.equal(*each) for each in found])
     out.add(name, time_calls({"eager": calling(fn, inputs), **ways}, settings, rounds=50))
-    for way in ("probed", "first", "chosen"):
-        out.ratio(name, "exact", way)
-    out.ratio(name, "first", "chosen")
+    for before, way in (("exact", "probed"), ("exact", "first"), ("exact", "chosen"), ("first", "chosen")):
+        if before in ways and way in ways:
+            out.ratio(name, before, way)
     out.facts[name] = facts
     for act in graphed.values():
         act.reset()

@@ -26,7 +26,7 @@ def hard(types: tuple[torch.dtype, ...], seed: int = 0) -> Iterator[torch.Tensor
     generator = torch.Generator().manual_seed(seed)
     first: torch.Tensor | None = None
     for number, dtype in enumerate(types):
-        found = _any_bits(dtype, FEW, generator)
+        found = _any_bits(dtype, generator)
         if seed and dtype.is_floating_point:
             found[FEW // 2 :] = _ordinary(dtype, FEW // 2, generator)
         special = _special(dtype)
@@ -57,12 +57,12 @@ def hard_rows(order: RowOrder, trial: int) -> torch.Tensor:
     return found
 
 
-def _any_bits(dtype: torch.dtype, count: int, generator: torch.Generator) -> torch.Tensor:
+def _any_bits(dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     if dtype is torch.bool:
-        return torch.randint(2, (count,), generator=generator).to(torch.bool)
+        return torch.randint(2, (FEW,), generator=generator).to(torch.bool)
     width = torch.empty(0, dtype=dtype).itemsize
     whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
-    halves = torch.randint(-(1 << 31), 1 << 31, (2, count), generator=generator)
+    halves = torch.randint(-(1 << 31), 1 << 31, (2, FEW), generator=generator)
     bits = (halves[0] << 32) ^ (halves[1] & 0xFFFFFFFF)
     return bits.to(whole).view(dtype)
 
@@ -107,26 +107,44 @@ def hostile_like(tensor: torch.Tensor, kind: str, seed: int) -> torch.Tensor:
     """
     reach = sum([(size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)])
     offset, count = tensor.storage_offset(), reach + 1 if tensor.numel() else 0
-    found = torch.empty(offset + count, dtype=tensor.dtype)
-    found[offset:] = _of_kind(tensor.dtype, kind, count, torch.Generator().manual_seed(seed))
-    return found.to(tensor.device).as_strided(tensor.shape, tensor.stride(), offset)
+    found = tensor.new_empty(offset + count)
+    found[offset:] = _Drawn(tensor.dtype, count, tensor.device, seed).of_kind(kind)
+    return found.as_strided(tensor.shape, tensor.stride(), offset)
 
 
-def _of_kind(dtype: torch.dtype, kind: str, count: int, generator: torch.Generator) -> torch.Tensor:
-    if kind == HOSTILE[0]:
-        return _any_bits(dtype, count, generator)
-    limits, special = torch.finfo(dtype), _special(dtype)
-    signs = torch.randint(2, (count,), generator=generator).double() * 2 - 1
-    if kind == HOSTILE[1]:
-        low, high = int(math.log2(limits.tiny)), int(math.log2(limits.max))
-        sizes = torch.randint(low, high, (count,), generator=generator).double().exp2()
-        return ((1 + torch.rand(count, generator=generator)).double() * signs * sizes).to(dtype)
-    if kind == HOSTILE[2]:
-        rare = torch.randint(_RARE, (count,), generator=generator) == 0
-        drawn = special[torch.randint(len(special), (count,), generator=generator)]
-        return torch.where(rare, drawn, torch.randn(count, generator=generator).to(dtype))
-    if kind == HOSTILE[3]:
-        small = torch.randint(4, (count,), generator=generator).double() * signs
-        return (small * limits.tiny * limits.eps).to(dtype)
-    sizes = torch.randint(-12, 13, (count,), generator=generator).float().exp2()
-    return (torch.randn(count, generator=generator) * sizes).to(dtype)
+class _Drawn:
+    """Random elements, made where they are needed."""
+
+    def __init__(self, dtype: torch.dtype, count: int, device: torch.device, seed: int) -> None:
+        self._dtype = dtype
+        self._count = count
+        self._device = device
+        self._generator = torch.Generator(device).manual_seed(seed)
+
+    def of_kind(self, kind: str) -> torch.Tensor:
+        """Elements of one kind."""
+        dtype, limits = self._dtype, torch.finfo(self._dtype)
+        signs = self._whole(0, 2).double() * 2 - 1
+        if kind == HOSTILE[0]:
+            width = torch.empty(0, dtype=dtype).itemsize
+            whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
+            high, low = self._whole(-(1 << 31), 1 << 31), self._whole(0, 1 << 32)
+            return ((high << 32) ^ low).to(whole).view(dtype)
+        if kind == HOSTILE[1]:
+            sizes = self._whole(int(math.log2(limits.tiny)), int(math.log2(limits.max)))
+            mantissas = 1 + torch.rand(self._count, generator=self._generator, device=self._device)
+            return (mantissas.double() * signs * sizes.double().exp2()).to(dtype)
+        if kind == HOSTILE[2]:
+            special = _special(dtype).to(self._device)
+            return torch.where(
+                self._whole(0, _RARE) == 0, special[self._whole(0, len(special))], self._normal().to(dtype)
+            )
+        if kind == HOSTILE[3]:
+            return (self._whole(0, 4).double() * signs * limits.tiny * limits.eps).to(dtype)
+        return (self._normal() * self._whole(-12, 13).double().exp2()).to(dtype)
+
+    def _whole(self, low: int, high: int) -> torch.Tensor:
+        return torch.randint(low, high, (self._count,), generator=self._generator, device=self._device)
+
+    def _normal(self) -> torch.Tensor:
+        return torch.randn(self._count, generator=self._generator, device=self._device).double()

@@ -43,7 +43,7 @@ from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
 from ..pytorch import below_autograd, undispatched, unseen_functions
 from ..recording import KernelModes, Node
 from .alternatives import Alternative
-from .before import Before, as_bytes, swap
+from .before import Before, as_bytes
 from .copies import as_elements
 from .effects import LeftAloneError
 from .forks import Concurrent, forks
@@ -177,9 +177,9 @@ class Recapture:
         known = {memory.data_ptr() for memory, _ in before.changed}
         if not self._addresses(self._short.effects.changes) <= known:
             raise LeftAloneError("what it writes is not what was looked at before the replay")
-        for memory, was in before.changed:
-            swap(memory, was)
-            changed.append(Shown(None, memory, was))
+        for memory, was in before.changed:  # a stretch may go back more than once
+            changed.append(Shown(None, memory, memory.clone()))
+            memory.copy_(was)
         if generator is not None and before.state is not None:
             generator.set_state(before.state)
 

@@ -123,7 +123,7 @@ class Choosing:
             if not found:
                 why = next(iter(gate.reasons), "none fits")
                 raise LeftAloneError(f"no other way to calculate its operations is used: {why}")
-            self._first, self._next, self._fitting = found, found, gate.fitting
+            self._next, self._fitting = found, gate.fitting
             return self._told("")
         version = self._left.pop(0)
         if version.alternative is None:
@@ -149,6 +149,7 @@ class Choosing:
     def captured(self, stretch: ExactStretch) -> None:
         """The version is there, and replays use it until it is decided."""
         self._tried = (stretch, self._next)
+        self._first = self._next if self._first is None else self._first
         self._versions += 1
 
     # ------------------------------------------------------------------ what comes of it
