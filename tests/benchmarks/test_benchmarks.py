@@ -142,7 +142,7 @@ def test_versions_are_timed(tmp_path: Path) -> None:
     assert case["checks"] and all(case["checks"].values())
     for subject in ("denoise", "W4A8, 64 rows"):
         ways = {row["way"] for row in case["rows"] if row["subject"] == subject}
-        assert ways == {"eager", "exact", "probed", "first", "chosen"}
+        assert ways == {"exact", "probed", "first", "chosen"}
     assert case["facts"]["W4A8, 64 rows"]["probed"]["near"][0]["operations"] == 2
 
 
