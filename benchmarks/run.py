@@ -23,6 +23,7 @@ from .common import Outcome, Settings
 
 CASES = (
     "overhead",
+    "hot_path",
     "guards",
     "words",
     "recording",

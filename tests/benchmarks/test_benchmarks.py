@@ -133,6 +133,16 @@ def test_tiers_are_counted_by_rule(tmp_path: Path) -> None:
     assert not case["facts"]["mlp"]["used"]
 
 
+def test_lines_of_a_replay_are_timed(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    done = run(out, "--case", "hot_path")
+    assert done.returncode == 0, done.stdout + done.stderr
+    case = json.loads(out.read_text())["cases"]["hot_path"]
+    assert case["checks"] and all(case["checks"].values())
+    for found in case["facts"].values():
+        assert len(found["lines"]) > 20 and found["lines"][-1].endswith("return value")
+
+
 @pytest.mark.long
 def test_versions_are_timed(tmp_path: Path) -> None:
     out = tmp_path / "out.json"

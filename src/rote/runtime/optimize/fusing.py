@@ -17,7 +17,16 @@ from typing import Any
 
 from ..backends.protocol import ALIGNMENT, LoadedKernel
 from ..compiling import KernelSource
-from ..fusion import Body, DeviceKernels, Fusible, KernelRequest, NoKernelError, OperationProof, Written
+from ..fusion import (
+    UNPROVED,
+    Body,
+    DeviceKernels,
+    Fusible,
+    KernelRequest,
+    NoKernelError,
+    OperationProof,
+    Written,
+)
 from ..operators import tensors_of
 from ..program import Operation, Origin, Token
 from ..recording import FusedOperations, Node
@@ -145,6 +154,11 @@ class Fusing:
             self.plan(outside)
             return False
         return True
+
+    @property
+    def has_unproved(self) -> bool:
+        """Whether operations run alone only because nothing proves that a kernel gives their bits."""
+        return any([why.endswith(UNPROVED) for why in self._schedule.refused.values()])
 
     @property
     def has_probes(self) -> bool:

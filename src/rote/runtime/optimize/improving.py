@@ -201,7 +201,7 @@ class _Improvement:
         tiers, numerics, base = self._recording.tiers, self._bounds.numerics, found or fusing.base
         if numerics < Numerics.PROBED:
             return
-        if not fusing.probed:
+        if not fusing.probed and fusing.has_unproved:
             probing = Fusing(self._node, base, self._outside(), self._device, probed=True)
             if probing.has_probes and probing.saves:
                 tiers.wait(probing)
