@@ -251,3 +251,13 @@ def test_one_that_cannot_be_captured_costs_a_line(device, monkeypatch):
     report = found(g)
     assert used(g) == {"mm first": 2} and len(calls) == 3
     assert any(["there is no such capture" in each.reason for each in report.left]), g.explain()
+
+
+@pytest.mark.usefixtures("_offer")
+@pytest.mark.parametrize(("fast_s", "stays"), [(49.7e-6, "slow"), (49.3e-6, "fast")])
+def test_what_may_be_noise_is_no_gain(device, monkeypatch, fast_s, stays):
+    for name in ("slow", "fast"):
+        offer(name)
+    cost = {"": 60e-6, "slow": 50e-6, "fast": fast_s}
+    timed(monkeypatch, lambda now: cost[next(iter(now.values()), "")])
+    assert used(play(product, (square(device),))) == {f"mm {stays}": 2}

@@ -35,7 +35,8 @@ loses twice in a row only if the noise is larger than what it gains.
 
 **Versions of one recording** (:mod:`..tiers`) are compared in the same rounds: replays of the new version
 take the place of replays, those of the one before that of plain calls. A version that differs only in how
-some operations are calculated *challenges* the one before: it has to be faster, by one round.
+some operations are calculated *challenges* the one before: it has to be faster by a hundredth, in one round.
+Sixteen versions that are kept for being no slower could add up to one that is.
 
 A recording whose tiers are still to be made is not dropped for what its plain tier takes, which may be
 twice as much: they are made at once, and the contest begins anew, once.
