@@ -80,9 +80,9 @@ def improve(
         return
     waiting = {id(each.node): each for each in tiers.waiting if isinstance(each, Fusing | Choosing)}
     for number, node in enumerate(nodes):
-        following = waiting.get(id(node))
-        if tiers.challenged:
+        if tiers.challenged:  # it is timed alone
             return
+        following = waiting.get(id(node))
         known = tiers.knows(node) or node.captured is None or not node.captured.segments
         if known and following is None:
             continue
@@ -98,7 +98,7 @@ def _told(error: Exception) -> str:
 
 
 class _Improvement:
-    """Makes the exact tier of the last stretch of a way."""
+    """Makes the next tier of the last stretch of a way."""
 
     def __init__(
         self,
@@ -233,8 +233,8 @@ class _Improvement:
         uses = choosing.uses(gate)
         if uses is not None:
             found = self._capture(choosing.base, uses, choosing.alternatives)
-            choosing.captured(found)
             tiers.add(found)
+            choosing.captured(found)
 
     def _run(self, short: ShortStretch, look: Look, *, near: bool) -> None:
         """Run what is left of the stretch, as operations; what was replayed may have been ``near`` them."""
