@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.clock import Clock
 from tests.conformance.test_exact_tier import entries, soon, tier
 from torch import Tensor
@@ -124,6 +126,26 @@ def test_the_faster_one_stays(device, monkeypatch, order):
     assert trials[0][2:4] == (pytest.approx(1e6 * cost[order[0]]), pytest.approx(60))
     end = "kept" if order[1] == "fast" else "dropped"
     assert f"timed, near: 2 mm as {order[1]}: " in g.explain() and f"before, {end}" in g.explain()
+
+
+@pytest.mark.usefixtures("_offer")
+def test_the_cheapest_of_all_stays(device, monkeypatch):
+    names = ("one", "two", "three")
+    for name in names:
+        offer(name)
+    cost: dict[str, float] = {}
+    timed(monkeypatch, lambda now: cost[next(iter(now.values()), "")])
+
+    @settings(max_examples=8, deadline=None, database=None)
+    @given(st.permutations([20e-6, 30e-6, 40e-6, 50e-6]))
+    def law(costs: list[float]) -> None:
+        cost.update(zip(("", *names), costs, strict=True))
+        g = play(product, (square(device),))
+        best = min(cost, key=cost.__getitem__)
+        assert used(g) == ({f"mm {best}": 2} if best else {}), (cost, g.explain())
+        g.reset()
+
+    law()
 
 
 @pytest.mark.usefixtures("_offer")

@@ -16,9 +16,10 @@ import rote
 from rote import Graphed
 from rote.inspect import TierReport
 from rote.runtime.compiling import SHELVES, Binary, KernelSource
+from rote.runtime.fusion import OperationProof, rules
 from rote.runtime.fusion import functions as fn
-from rote.runtime.fusion import rules
 from rote.runtime.fusion.device import KernelsOfProcess
+from rote.runtime.fusion.proofs import PROBES
 from rote.runtime.optimize import ALTERNATIVES
 from rote.testing import assert_same
 
@@ -186,6 +187,24 @@ def test_certificates_name_the_way(device):
     play(roots, (numbers(device),), numerics="probed")
     assert {"probed=True" in each for each in notes.proved if "rsqrt" in each} == {True}
     assert {"probed=False" in each for each in notes.proved if "rsqrt" not in each} == {True}
+
+
+@compiled
+def test_a_plan_keeps_both_apart(device, monkeypatch, tmp_path):
+    """What was probed need not be tried again, but in its place; and exact makes no use of it."""
+    x, tried, called = numbers(device), list[str](), OperationProof.called
+
+    def noted(proof: OperationProof, *how: Any) -> Tensor:
+        tried.append(proof.signature.name)
+        return called(proof, *how)
+
+    monkeypatch.setattr(OperationProof, "called", noted)
+    for count, numerics, probed in ((PROBES, "probed", 2), (0, "probed", 2), (0, "exact", 0)):
+        monkeypatch.setattr("rote.runtime.optimize.improving.KERNELS", KernelsOfProcess())
+        fused = found(play(roots, (x,), numerics=numerics, plans=tmp_path)).fused
+        assert fused is not None and fused.probed == probed
+        assert tried.count("aten::rsqrt") == count
+        tried.clear()
 
 
 # ---------------------------------------------------------------------- alternatives
