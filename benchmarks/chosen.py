@@ -4,26 +4,21 @@ Ways: *exact*, *probed* (``numerics="probed"``), *first* (``numerics="near"``, `
 alternative that passes), *chosen* (the same, with all versions timed). The facts have each version with both
 times, what each way replaces and refuses, and the lines of which most is left out.
 
-Subjects: those of :mod:`.tiers`; W4A8 layers with the alternative that an integration offers; and PI0 once
-more with other algorithms for its products: those that cuBLAS takes for batches of one, and cuBLASLt's.
-Whether these keep the bits, and what they gain, is what the trials of *probed* and *chosen* say.
+Subjects: those of :mod:`.tiers`, PI0 among them.
 
 ``python -m benchmarks.run --case chosen --device cuda`` writes the JSON.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import rote
-from rote.integrations.duquant import offer_alternatives
-from rote.quant import DuQuantConfig, calibrate, quantize_
 
 from . import tiers
 from .common import Outcome, Settings, time_calls
@@ -35,7 +30,6 @@ except ModuleNotFoundError:  # transformers is optional; the case says what it l
 
 NEEDS_GPU = False
 LINES = 12
-WIDTH, WIDE, ROWS = 2048, 8192, (16, 64, 256, 800)
 
 
 @torch.no_grad()
@@ -45,32 +39,13 @@ def run(settings: Settings) -> Outcome:
     torch.manual_seed(0)
     for name, (fn, inputs) in tiers.subjects(settings.device).items():
         measure(out, name, fn, inputs, settings)
-    measure_layers(out, settings)
     if policy_for is None:
         out.facts["pi0"] = "needs the package transformers"
         return out
     policy = policy_for(settings)
     inputs = observations(policy, tiers.VIEWS, 4)
     measure(out, "pi0", policy.sample_actions, inputs, settings)
-    offer_products()
-    measure(out, "pi0, products", policy.sample_actions, inputs, settings, ("probed", "chosen"))
     return out
-
-
-def offer_products() -> None:
-    """Other algorithms for matrix products, of which nobody knows beforehand whether they keep the bits."""
-
-    @functools.cache
-    def nothing(columns: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """What makes no difference when it is added, made at the gate and kept for all captures."""
-        return torch.full((columns,), -0.0, dtype=dtype, device=device)
-
-    def by_cublaslt(run: object, x: Tensor, y: Tensor) -> Tensor:
-        return torch.addmm(nothing(y.shape[1], y.dtype, y.device), x, y)
-
-    ways = {"as a batch of one": lambda run, x, y: torch.bmm(x[None], y[None])[0], "by cuBLASLt": by_cublaslt}
-    for name, calculate in ways.items():
-        rote.register_alternative(rote.Alternative("aten::mm", name, lambda x, y: x.is_cuda, calculate))
 
 
 def measure(
@@ -122,19 +97,3 @@ def _told(graphed: rote.Graphed) -> dict[str, Any]:
     told = asdict(found[0]) if found else {}
     wanted = ("before", "after", "fused", "near", "kept", "offered", "trials", "left")
     return {**{name: told.get(name) for name in wanted}, "lines": told.get("lines", ())[:LINES]}
-
-
-def measure_layers(out: Outcome, settings: Settings) -> None:
-    """A W4A8 network, in which only the integration's alternative makes a difference."""
-    width, wide = (WIDTH, WIDE) if settings.on_gpu else (64, 128)
-    model = nn.Sequential(nn.Linear(width, wide), nn.GELU(), nn.Linear(wide, width))
-    dtype = torch.bfloat16 if settings.on_gpu else torch.float32
-    model = model.to(settings.device, dtype).eval()
-    config = DuQuantConfig(block_size=32, calib_batches=1)
-    with calibrate(model, config) as stats:
-        model(torch.randn(64, width, device=settings.device, dtype=dtype))
-    quantize_(model, config, stats)
-    offer_alternatives()
-    for rows in ROWS if settings.on_gpu else ROWS[:2]:
-        x = [{"x": torch.randn(rows, width, device=settings.device, dtype=dtype)} for _ in range(4)]
-        measure(out, f"W4A8, {rows} rows", lambda x: model(x), x, settings)

@@ -39,6 +39,8 @@ CASES = (
     "attention",
     "tiers",
     "chosen",
+    "chosen_w4a8",
+    "chosen_products",
     "proofs",
     "serving",
     "pi0",

@@ -147,14 +147,14 @@ def test_lines_of_a_replay_are_timed(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_versions_are_timed(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    done = run(out, "--case", "chosen")
+    done = run(out, "--case", "chosen", "chosen_w4a8")
     assert done.returncode == 0, done.stdout + done.stderr
-    case = json.loads(out.read_text())["cases"]["chosen"]
-    assert case["checks"] and all(case["checks"].values())
-    for subject in ("denoise", "W4A8, 64 rows"):
+    cases = json.loads(out.read_text())["cases"]
+    for case, subject in ((cases["chosen"], "denoise"), (cases["chosen_w4a8"], "64 rows")):
+        assert case["checks"] and all(case["checks"].values())
         ways = {row["way"] for row in case["rows"] if row["subject"] == subject}
         assert ways == {"exact", "probed", "first", "chosen"}
-    assert case["facts"]["W4A8, 64 rows"]["probed"]["near"][0]["operations"] == 2
+    assert cases["chosen_w4a8"]["facts"]["64 rows"]["probed"]["near"][0]["operations"] == 2
 
 
 @pytest.mark.long
