@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..backends.protocol import LoadedKernel, Segment, Session, raw_call
 from ..compiling import KernelSource
 from ..fusion import DeviceKernels
+from ..operators import composite_call
 from ..program import Operation, Token
 from ..pytorch import undispatched
 from .alternatives import Alternative
@@ -83,7 +84,11 @@ class AlternativeRunner:
     device: DeviceKernels
 
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one operation."""
+        """Run one operation. One without a kernel of its own is taken apart: no mode sees its parts below."""
+        apart = composite_call(func)
+        if apart is not None:
+            with _Handing(self):
+                return apart(*args, **kwargs)
         with undispatched():
             return self.session.run(func, args, kwargs)
 
