@@ -363,6 +363,7 @@ class TracedCall:
             blockers.append(reason(rules.VALUE_CHANGED, text, self._site))
         blockers += tracer.host.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()
+        blockers += tracer.transfers.finish()
         blockers += unknown_states(self._hooks.settings, tracer.cursor.storages)
         tracer.cursor.storages.note_readers("the result", self._site)
         cursor.complete()

@@ -72,6 +72,7 @@ from ..pytorch import (
     run_compiled,
     takes_tickets,
     untraced,
+    waits_itself,
 )
 from ..state import get_profile, our_profiler, set_profile
 from .host_tensors import HostTensors
@@ -89,6 +90,7 @@ from .path import (
     Stop,
     TakenView,
     TakenViews,
+    Transfers,
     Unwritten,
     Writes,
     kept_call,
@@ -136,6 +138,7 @@ class Tracer(DispatchMode):
         self.host = HostTensors(cursor, self.follower, self.writes, has_made)
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor)
+        self.transfers = Transfers(cursor, self.follower, self._before, self.runner.run, self._after)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
         self._shaped = shaped
@@ -168,6 +171,8 @@ class Tracer(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if types and waits_itself(types):
+            return NotImplemented  # it waits, and comes again with what it stands for
         profiler = self.runner.profiler
         if profiler is not None:  # first of all, since it is told of every call of a function
             if get_profile() is profiler:
@@ -237,6 +242,8 @@ class Tracer(DispatchMode):
         if zero or (parts is not None and torch.is_inference_mode_enabled()):
             with self:  # the parts come back here, one by one
                 return self.runner.seen(parts or on_zeros(func), *args, **kwargs)
+        if facts.transfers:
+            return self.transfers.meet(known, args, kwargs)
         if mode is not _FOLLOW and (facts.collective or facts.ticketed):
             return self._unrecorded(facts, func, args, kwargs)
         if known.special:
@@ -511,7 +518,7 @@ class Tracer(DispatchMode):
         cursor.block(reason(rules.UNSUPPORTED_TENSOR, f"{name} takes Python functions", user_site(), remedy))
 
     def _unrecorded(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator that acts on other processes, or keeps a graph; nothing of the call is recorded."""
+        """Run an operator of others that acts on other processes, or keeps a graph; the call is not recorded."""
         cursor = self.cursor
         if facts.collective:
             cursor.block(reason(rules.COLLECTIVE, f"{func.name()} acts on other processes", user_site()))

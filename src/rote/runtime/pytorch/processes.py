@@ -1,16 +1,23 @@
-"""Which of PyTorch's distributed code acts on other processes, and which only reads the process groups.
+"""Which of PyTorch's distributed code acts on other processes past the dispatcher, and what a call waits by.
 
-All of ``torch.distributed`` and ``torch.nn.parallel`` counts as acting, except for known readers: much of it
-works past the dispatcher (the reducer of ``DistributedDataParallel``, stores, handles of work). A replay
-would leave that out on one rank while the other ranks wait for it.
+A collective is an operation: its dispatcher sees it, and so do traced calls. The Python around it (checks of
+operands, options, the choice of the group) is followed like any other code. The rest of ``torch.distributed``
+and ``torch.nn.parallel`` counts as acting, except for known readers: much of it works past the dispatcher (the
+reducer of ``DistributedDataParallel``, stores, objects). A replay would leave that out on one rank while the
+other ranks wait for it.
+
+Handles of work wait past the dispatcher as well. So a traced call is given :class:`SeenWork` in their place.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -31,12 +38,32 @@ _READERS = frozenset({
 })  # fmt: skip
 _READERS_IN = (f"{_DISTRIBUTED}__init__.py", f"{_DISTRIBUTED}distributed_c10d.py")
 
+_CALLING = frozenset({
+    "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_single", "all_gather_into_tensor",
+    "_all_gather_base", "all_gather_coalesced", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor", "_reduce_scatter_base", "all_to_all", "all_to_all_single", "broadcast", "reduce",
+    "gather", "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "barrier", "_check_op",
+    "P2POp.__init__", "P2POp.__new__", "_check_single_tensor", "_check_tensor_list", "_check_p2p_op_list",
+    "_check_not_self_rank", "_ensure_all_tensors_same_dtype", "_validate_output_list_for_rank", "_as_iterable",
+    "_group_or_default_group", "_canonicalize_group_rank", "_warn_not_in_group", "supports_complex", "_is_fp8",
+    "_is_barrier_after_init", "_World.pg_coalesce_state", "_World.pg_names", "_World.tags_to_pg",
+    "_World.pg_to_tag", "_get_group_tag", "_get_process_group_name", "_get_group_size_by_name",
+    "_find_pg_by_ranks_and_tag", "_resolve_group_name_by_ranks_and_tag", "_get_pg_default_device",
+    "_device_capability", "_use_torchcomms_enabled", "_reduce_op.__getattribute__",
+})  # fmt: skip
+"""Functions that call collectives, and what they look at for that."""
+_CALLING_IN = frozenset({
+    f"{_DISTRIBUTED}_functional_collectives.py", f"{_DISTRIBUTED}nn/functional.py",
+})  # fmt: skip
+"""Files that do nothing else."""
+
 _QUIET = frozenset({
     *("__eq__", "__ne__", "__hash__", "__int__", "__index__", "__repr__", "__str__"),
     *("rank", "size", "name", "group_name", "group_desc", "bound_device_id", "get_debug_level"),
     *("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce"),
     *("allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv"),
     *("recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send"),
+    *("_resolve_process_group", "_allow_inflight_collective_as_graph_input", "boxed", "unbox"),
     *("ReduceOp", "RedOpType", "OpType", "BackendType", "ErrorType", "DebugLevel"),
 })  # fmt: skip
 """Comparisons, constants of a process group, its methods that are operators and seen where they run, and
@@ -68,8 +95,9 @@ def is_acting(code: CodeType) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_reader(code: CodeType) -> bool:
-    """Whether code of PyTorch's reads which process groups there are, and does nothing else."""
-    return code.co_qualname in _READERS and code.co_filename in _READERS_IN
+    """Whether code of PyTorch's reads which process groups there are, or calls collectives, and no more."""
+    name, file = code.co_qualname, code.co_filename
+    return file in _CALLING_IN or (file in _READERS_IN and (name in _READERS or name in _CALLING))
 
 
 def contact(code: CodeType, site: Site) -> Contact:
@@ -81,3 +109,113 @@ def is_quiet(function: Any) -> bool:
     """Whether a function of PyTorch's distributed code in C acts on no other process by itself."""
     name = function.__name__
     return name in _QUIET or (isinstance(function, type) and name.endswith("Options"))
+
+
+_GROUP = "ProcessGroup"
+"""The class of a process group, as TorchScript has it."""
+_FUNCTIONAL, _LAZY = "torch.distributed._functional_collectives", "AsyncCollectiveTensor"
+
+if TYPE_CHECKING or torch.distributed.is_available():
+    from torch.distributed import ProcessGroup, Work
+else:
+    Work = ProcessGroup = object
+
+
+class SeenWork(Work):
+    """A handle of work that says when it is waited for, and what it is asked.
+
+    C++ may hold it, and asks the methods here. So it has to be kept alive as long as the call.
+    """
+
+    def __init__(self, work: Work, wait: Callable[[], None], ask: Callable[[str], None]) -> None:
+        super().__init__()
+        self._work, self._wait, self._ask = work, wait, ask
+
+    @property
+    def handed(self) -> Any:
+        """The handle as operators return it."""
+        return self.boxed()
+
+    def _asked(self, name: str) -> Any:
+        self._ask(f"Work.{name}")
+        return getattr(self._work, name)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Wait, as an operation of the call."""
+        if timeout:
+            return self._asked("wait")(timeout)
+        self._wait()
+        return True
+
+    def synchronize(self) -> None:
+        """As the handle's own, as all that follow."""
+        self._asked("synchronize")()
+
+    def block_current_stream(self) -> None:
+        self._asked("block_current_stream")()
+
+    def is_completed(self) -> bool:
+        return self._asked("is_completed")()
+
+    def is_success(self) -> bool:
+        return self._asked("is_success")()
+
+    def exception(self) -> Any:
+        return self._asked("exception")()
+
+    def result(self) -> list[torch.Tensor]:
+        return self._asked("result")()
+
+    def source_rank(self) -> int:
+        return self._asked("source_rank")()
+
+    def _source_rank(self) -> int:
+        return self._asked("_source_rank")()
+
+    def get_future(self) -> Any:
+        return self._asked("get_future")()
+
+    def get_future_result(self) -> Any:
+        return self._asked("get_future_result")()
+
+
+def work_in(value: Any) -> Any:
+    """The handle of work that an operator has returned; None if it has returned none."""
+    found = value[-1] if type(value) is tuple and value else value
+    return Work.unbox(found) if isinstance(found, torch.ScriptObject) else None
+
+
+def waits_itself(kinds: Iterable[type]) -> bool:
+    """Whether a tensor is one that waits for a collective where it is used first."""
+    return any([each.__module__ == _FUNCTIONAL and each.__name__ == _LAZY for each in kinds])
+
+
+class WeakGroup:
+    """A process group as an operand, held weakly: whoever destroys it may count on nobody else to have it."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self.name = group.group_name
+        self._group = weakref.ref(group)
+
+    @staticmethod
+    def instead(operand: Any) -> Any:
+        """A group held weakly in the place of an operand that is one; another operand as it is."""
+        if not isinstance(operand, torch.ScriptObject) or operand._type().name() != _GROUP:
+            return operand
+        return WeakGroup(ProcessGroup.unbox(operand))
+
+    @staticmethod
+    def again(operand: Any) -> Any:
+        """The operand that :meth:`instead` was given.
+
+        Raises:
+            RuntimeError: The group is gone. Conditions say so before: this is for those that only C holds.
+        """
+        if type(operand) is not WeakGroup:
+            return operand
+        group = operand._group()
+        if group is None:
+            raise RuntimeError(f"the process group {operand.name} of a recorded collective was destroyed")
+        return group.boxed()
+
+

@@ -27,4 +27,4 @@ from .tiers import (
     Removed,
     Tiers,
 )
-from .tree import Branch, Island, Known, Node, Step
+from .tree import Branch, InFlight, Island, Known, Node, Step
