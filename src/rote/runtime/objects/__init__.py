@@ -9,6 +9,7 @@ from .classes import (
     has_parts_in_c,
     is_bound_method,
     is_graphed,
+    is_getter_of_pybind,
     is_of_pybind,
     is_python,
     made_by,

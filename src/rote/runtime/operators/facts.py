@@ -25,6 +25,10 @@ _RECEIVING = frozenset({
     "tensor", "tensors", "output", "outputs", "output_tensor", "output_tensors", "output_lists",
 })  # fmt: skip
 """Operands into which a collective receives; schemas do not say it."""
+_REDUCING = frozenset({
+    "allreduce_", "allreduce_coalesced_", "reduce_", "all_reduce_", "all_reduce_coalesced_",
+})  # fmt: skip
+"""Collectives that read all that they fill."""
 _SENDING = frozenset({"c10d::send", "_c10d_functional::isend"})
 """They have one of these names for what they only read."""
 _TICKET = "Tensor ticket"
@@ -152,7 +156,8 @@ def facts_of(func: Any) -> Facts:
         written=tuple((n, each.name) for n, each in enumerate(arguments) if writes[n]),
         training=positions.get("training") if undeclared else None,
         # the schema of another library says no more
-        overwrites=schema.is_mutable and not transfers and (not own or "overwrites" in row or outputs),
+        overwrites=packet not in _REDUCING
+        and (transfers or (schema.is_mutable and (not own or "overwrites" in row or outputs))),
         scaled=own and any(each.name == "beta" and each.kwarg_only for each in arguments),
         asks_shapes=func.is_view or relocates or (own and (of_shape or "aliases" in row)),
         blank="blank" in row,

@@ -58,16 +58,20 @@ _CALLING_IN = frozenset({
 """Files that do nothing else."""
 
 _QUIET = frozenset({
-    *("__eq__", "__ne__", "__hash__", "__int__", "__index__", "__repr__", "__str__"),
+    *("__eq__", "__ne__", "__hash__", "__int__", "__index__", "__repr__", "__str__", "boxed", "unbox"),
     *("rank", "size", "name", "group_name", "group_desc", "bound_device_id", "get_debug_level"),
-    *("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce"),
-    *("allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv"),
-    *("recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send"),
-    *("_resolve_process_group", "_allow_inflight_collective_as_graph_input", "boxed", "unbox"),
+    *("_resolve_process_group", "_allow_inflight_collective_as_graph_input", "_get_backend"),
     *("ReduceOp", "RedOpType", "OpType", "BackendType", "ErrorType", "DebugLevel"),
 })  # fmt: skip
-"""Comparisons, constants of a process group, its methods that are operators and seen where they run, and
-classes of options."""
+"""Comparisons, constants of a process group, and classes of options."""
+_OF_GROUPS = frozenset({
+    "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
+    "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv",
+    "recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send",
+    "all_gather_single", "reduce_scatter_single", "all_to_all_single", "_allgather_base",
+    "_reduce_scatter_base",
+})  # fmt: skip
+"""Methods of a process group that are operators and seen where they run. Those of its backend are not."""
 
 
 class Contact(NamedTuple):
@@ -96,7 +100,7 @@ def is_acting(code: CodeType) -> bool:
 @lru_cache(maxsize=4096)
 def _is_reader(code: CodeType) -> bool:
     """Whether code of PyTorch's reads which process groups there are, or calls collectives, and no more."""
-    name, file = code.co_qualname, code.co_filename
+    name, file = code.co_qualname.partition(".<locals>")[0], code.co_filename
     return file in _CALLING_IN or (file in _READERS_IN and (name in _READERS or name in _CALLING))
 
 
@@ -105,9 +109,14 @@ def contact(code: CodeType, site: Site) -> Contact:
     return Contact(code.co_qualname, site, code.co_filename.startswith(_WRAPPERS))
 
 
-def is_quiet(function: Any) -> bool:
-    """Whether a function of PyTorch's distributed code in C acts on no other process by itself."""
+def is_quiet(function: Any, owner: Any) -> bool:
+    """Whether a function of PyTorch's distributed code in C acts on no other process by itself.
+
+    ``owner`` is the object whose method it is.
+    """
     name = function.__name__
+    if name in _OF_GROUPS:
+        return isinstance(owner, ProcessGroup)
     return name in _QUIET or (isinstance(function, type) and name.endswith("Options"))
 
 

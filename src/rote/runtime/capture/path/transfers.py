@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ..overloads import Overload
 
 _WAIT = "_c10d_functional::wait_tensor"
+_WRAP = "_c10d_functional::_wrap_tensor_autograd"
+"""Makes a tensor that waits where it is used first; no collective, and no operation."""
 _HANDLES = "c10d"
 """The namespace of the collectives that return a handle of work."""
 
@@ -75,6 +77,8 @@ class Transfers:
             flight = self._flights[args[1]]
             self._step(known, args, kwargs, partial(_wait, flight))
             return None
+        if known.facts.name == _WRAP:
+            return known.raw(*args)
         if known.facts.name == _WAIT:
             found = self._made.get(args[0].untyped_storage()._cdata)
             call = known.raw if found is None else partial(_arrive, found[0], found[1], known.raw)

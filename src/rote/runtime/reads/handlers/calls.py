@@ -298,7 +298,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "acting":
         for each in (owner, *given):
             content(trace, each)
-        if not is_quiet(function):
+        if not is_quiet(function, owner if owner is not None else next(iter(given), None)):
             trace.acts(name)
     elif row in REFUSED:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
