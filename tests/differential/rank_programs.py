@@ -1,8 +1,8 @@
-"""Programs of two processes, and what runs them: ``python -m tests.differential.rank_programs RANK FILE [DEVICE]``.
+"""Programs of two processes, and what runs them: ``python -m tests.differential.rank_programs RANK FILE``.
 
 Each program makes a callable and the state that it works on; it is made twice, for a plain and a graphed run,
 which take turns, so that both ranks meet in the same order. A line of JSON for each says what came out. With
-``cuda`` as the device the same programs run over NCCL, a GPU for each rank.
+``cuda`` as a third argument the same programs run over NCCL, a GPU for each rank.
 """
 
 from __future__ import annotations
@@ -553,7 +553,7 @@ def halves(rank, wrap, device):
 @program()
 def halves_trained(rank, wrap, device):
     net = nn.Sequential(Halves(rank), Halves(rank + 10)).to(device)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, capturable=False, fused=False, foreach=False)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.0001, capturable=False, fused=False, foreach=False)
 
     def step(x):
         optimizer.zero_grad()
@@ -606,7 +606,7 @@ def ddp_around_accumulated(rank, wrap, device):
     net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
     g = wrap(net)
     parallel = DistributedDataParallel(g)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.0001)
 
     def step(x):
         optimizer.zero_grad()
@@ -716,7 +716,7 @@ class Step:
 
     def __init__(self, net, forward):
         self.net, self.forward, self.g = net, forward, forward
-        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.0001)
 
     def __call__(self, x):
         self.optimizer.zero_grad()

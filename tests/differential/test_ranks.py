@@ -10,13 +10,9 @@ from pathlib import Path
 import pytest
 from torch import distributed
 
-from .rank_programs import PROGRAMS, RANKS, STEPS
+from .rank_programs import PROGRAMS, RANKS, STEPS, Program
 
 ROOT = Path(__file__).parents[2]
-REPLAYED = {"ddp_around", "parallel_on_one_device", "rank_read"}
-SEVERAL = {"on_one_branch"}
-WRAPPED = {"ddp", "ddp_called", "ddp_whole_step", "sharded"}
-
 pytestmark = pytest.mark.skipif(
     not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo"
 )
@@ -28,7 +24,7 @@ def ranks(tmp_path_factory, warm_path):
     file = tmp_path_factory.mktemp("ranks") / "store"
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     surroundings = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [warm_path, "-W", "ignore", "-m", f"{PROGRAMS['ddp'].__module__}"]
+    command = [warm_path, "-W", "ignore", "-m", Program.__module__]
     started = [
         subprocess.Popen(
             [*command, str(rank), str(file)],
@@ -53,15 +49,15 @@ def test_each_rank_is_right(ranks, name):
     for found, errors in ranks:
         assert name in found, errors
         assert "error" not in found[name], found[name]["error"]
-        assert found[name]["equal"] == [True] * STEPS, found[name]
+        assert found[name]["equal"] == [True] * (STEPS + 2), found[name]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_rank_says_why(ranks, name):
+def test_each_rank_replays_or_says_why(ranks, name):
+    program = PROGRAMS[name]
     for found, _ in ranks:
         told = found[name]
-        if name in REPLAYED:
-            assert told["replayed"] >= STEPS - 4 and not {"RT801", "RT803"} & set(told["codes"]), told
+        if program.code:
+            assert told["replayed"] == 0 and program.code in told["codes"], told
         else:
-            assert told["replayed"] == 0 or name in SEVERAL, told
-            assert ("RT803" if name in WRAPPED else "RT801") in told["codes"], told
+            assert told["replayed"] >= program.least, told

@@ -518,7 +518,7 @@ class Tracer(DispatchMode):
         cursor.block(reason(rules.UNSUPPORTED_TENSOR, f"{name} takes Python functions", user_site(), remedy))
 
     def _unrecorded(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator of others that acts on other processes, or keeps a graph; the call is not recorded."""
+        """Run an operator that acts on other processes as no replay does, or keeps a graph."""
         cursor = self.cursor
         if facts.collective:
             cursor.block(reason(rules.COLLECTIVE, f"{func.name()} acts on other processes", user_site()))

@@ -225,6 +225,7 @@ class Specialization:
             inputs.copy_back(call.leaves)
             recording.give_generators(call)
             recording.put_draws_back()
+            recording.end_flights()
             try:
                 why = raised(recording, backend, error, user_site(caller))
             finally:

@@ -61,8 +61,8 @@ class Facts:
         refused: Why no CUDA graph may hold it, though neither shapes nor values tell; perhaps only for some
             operands.
         apart: It is never captured, though neither shapes nor values tell, but runs between two segments.
-        collective: It acts on other processes. Nothing may run it once more or leave it out, or the others wait
-            for what never comes.
+        collective: It acts on other processes. Nothing may run it once more or leave it out, or the others
+            wait for what never comes.
         transfers: It is a collective that a replay issues as the call does, between two segments.
         ticketed: It keeps an autograd graph of its own, or walks back through one.
         hidden: It is no computation (profiler marks, questions about shapes, notes for the allocator).

@@ -1,7 +1,7 @@
 """The operator that stands for waiting on a collective.
 
-PyTorch has none: a handle of work is waited for by a method in C, past the dispatcher. A traced call gets handles
-that call this one instead, so that a wait is an operation like any other, with its place among them.
+PyTorch has none: a handle of work is waited for by a method in C, past the dispatcher. A traced call gets
+handles that call this one instead, so that a wait is an operation like any other, with its place among them.
 """
 
 from __future__ import annotations

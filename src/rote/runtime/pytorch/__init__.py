@@ -31,7 +31,17 @@ from .frames import (
 from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding
 from .modes import DispatchMode
-from .processes import Contact, SeenWork, WeakGroup, contact, is_acting, is_quiet, waits_itself, work_in
+from .processes import (
+    Contact,
+    SeenWork,
+    WeakGroup,
+    contact,
+    is_acting,
+    is_quiet,
+    waits_itself,
+    was_destroyed,
+    work_in,
+)
 from .replaced import REPLACEMENTS
 from .torch_private import (
     ACCESSORS,

@@ -1,10 +1,10 @@
 """Which of PyTorch's distributed code acts on other processes past the dispatcher, and what a call waits by.
 
-A collective is an operation: its dispatcher sees it, and so do traced calls. The Python around it (checks of
-operands, options, the choice of the group) is followed like any other code. The rest of ``torch.distributed``
-and ``torch.nn.parallel`` counts as acting, except for known readers: much of it works past the dispatcher (the
-reducer of ``DistributedDataParallel``, stores, objects). A replay would leave that out on one rank while the
-other ranks wait for it.
+A collective is an operation: the dispatcher sees it, and so do traced calls. The Python around it (checks of
+operands, options, the choice of the group) is followed like any other code. The rest of
+``torch.distributed`` and ``torch.nn.parallel`` counts as acting, except for known readers: much of it works
+past the dispatcher (the reducer of ``DistributedDataParallel``, stores, objects). A replay would leave that
+out on one rank while the other ranks wait for it.
 
 Handles of work wait past the dispatcher as well. So a traced call is given :class:`SeenWork` in their place.
 """
@@ -44,12 +44,13 @@ _CALLING = frozenset({
     "reduce_scatter_tensor", "_reduce_scatter_base", "all_to_all", "all_to_all_single", "broadcast", "reduce",
     "gather", "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "barrier", "_check_op",
     "P2POp.__init__", "P2POp.__new__", "_check_single_tensor", "_check_tensor_list", "_check_p2p_op_list",
-    "_check_not_self_rank", "_ensure_all_tensors_same_dtype", "_validate_output_list_for_rank", "_as_iterable",
-    "_group_or_default_group", "_canonicalize_group_rank", "_warn_not_in_group", "supports_complex", "_is_fp8",
-    "_is_barrier_after_init", "_World.pg_coalesce_state", "_World.pg_names", "_World.tags_to_pg",
-    "_World.pg_to_tag", "_get_group_tag", "_get_process_group_name", "_get_group_size_by_name",
-    "_find_pg_by_ranks_and_tag", "_resolve_group_name_by_ranks_and_tag", "_get_pg_default_device",
-    "_device_capability", "_use_torchcomms_enabled", "_reduce_op.__getattribute__",
+    "_check_not_self_rank", "_ensure_all_tensors_same_dtype", "_validate_output_list_for_rank",
+    "_as_iterable", "_group_or_default_group", "_canonicalize_group_rank", "_warn_not_in_group",
+    "supports_complex", "_is_fp8", "_is_barrier_after_init", "_World.pg_coalesce_state",
+    "_World.pg_names", "_World.tags_to_pg", "_World.pg_to_tag", "_get_group_tag",
+    "_get_process_group_name", "_get_group_size_by_name", "_find_pg_by_ranks_and_tag",
+    "_resolve_group_name_by_ranks_and_tag", "_get_pg_default_device", "_device_capability",
+    "_use_torchcomms_enabled", "_reduce_op.__getattribute__",
 })  # fmt: skip
 """Functions that call collectives, and what they look at for that."""
 _CALLING_IN = frozenset({
@@ -130,6 +131,16 @@ else:
     Work = ProcessGroup = object
 
 
+def _asked(name: str) -> Any:
+    """A method that says that a handle of work is asked for more than to wait."""
+
+    def method(self: SeenWork, *given: Any) -> Any:
+        self._ask(f"Work.{name}")
+        return getattr(self._work, name)(*given)
+
+    return method
+
+
 class SeenWork(Work):
     """A handle of work that says when it is waited for, and what it is asked.
 
@@ -145,47 +156,29 @@ class SeenWork(Work):
         """The handle as operators return it."""
         return self.boxed()
 
-    def _asked(self, name: str) -> Any:
-        self._ask(f"Work.{name}")
-        return getattr(self._work, name)
-
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Wait, as an operation of the call."""
         if timeout:
-            return self._asked("wait")(timeout)
+            self._ask("Work.wait with a time limit")
+            return self._work.wait(timeout)
         self._wait()
         return True
 
-    def synchronize(self) -> None:
-        """As the handle's own, as all that follow."""
-        self._asked("synchronize")()
+    synchronize, block_current_stream = _asked("synchronize"), _asked("block_current_stream")
+    is_completed, is_success, exception = _asked("is_completed"), _asked("is_success"), _asked("exception")
+    result, source_rank, _source_rank = _asked("result"), _asked("source_rank"), _asked("_source_rank")
+    get_future, get_future_result = _asked("get_future"), _asked("get_future_result")
 
-    def block_current_stream(self) -> None:
-        self._asked("block_current_stream")()
 
-    def is_completed(self) -> bool:
-        return self._asked("is_completed")()
-
-    def is_success(self) -> bool:
-        return self._asked("is_success")()
-
-    def exception(self) -> Any:
-        return self._asked("exception")()
-
-    def result(self) -> list[torch.Tensor]:
-        return self._asked("result")()
-
-    def source_rank(self) -> int:
-        return self._asked("source_rank")()
-
-    def _source_rank(self) -> int:
-        return self._asked("_source_rank")()
-
-    def get_future(self) -> Any:
-        return self._asked("get_future")()
-
-    def get_future_result(self) -> Any:
-        return self._asked("get_future_result")()
+def was_destroyed(value: Any) -> bool:
+    """Whether a value is a process group that PyTorch knows no more."""
+    if ProcessGroup is object or not isinstance(value, ProcessGroup):
+        return False
+    try:
+        torch.distributed.get_process_group_ranks(value)
+    except (KeyError, ValueError):
+        return True
+    return False
 
 
 def work_in(value: Any) -> Any:
@@ -209,9 +202,8 @@ class WeakGroup:
     @staticmethod
     def instead(operand: Any) -> Any:
         """A group held weakly in the place of an operand that is one; another operand as it is."""
-        if not isinstance(operand, torch.ScriptObject) or operand._type().name() != _GROUP:
-            return operand
-        return WeakGroup(ProcessGroup.unbox(operand))
+        kind: Any = operand._type() if isinstance(operand, torch.ScriptObject) else None
+        return operand if kind is None or kind.name() != _GROUP else WeakGroup(ProcessGroup.unbox(operand))
 
     @staticmethod
     def again(operand: Any) -> Any:
@@ -226,5 +218,3 @@ class WeakGroup:
         if group is None:
             raise RuntimeError(f"the process group {operand.name} of a recorded collective was destroyed")
         return group.boxed()
-
-

@@ -1,16 +1,17 @@
 """Collectives of a traced call: operations that replays issue again, and that nothing may run twice or drop.
 
-A collective begins, and is waited for later. Both are operations of the call, and both run between two segments.
-What lies between them may run while data travel, in a replay as well. That is not only for speed: to wait earlier than
-the call does can make ranks wait for each other for ever, where a call begins on several groups.
+A collective begins, and is waited for later. Both are operations of the call, and both run between two
+segments. What lies between them may run while data travel, in a replay as well. That is not only for speed:
+to wait earlier than the call does can make ranks wait for each other for ever, where a call begins on
+several groups.
 
-Where a call is followed, its collectives have run, and no others. A wait that has not run finds what was begun
-by the number of the collective in the call.
+Where a call is followed, its collectives have run, and no others. A wait that has not run finds what was
+begun by the number of the collective in the call.
 
 What a functional collective makes is not copied to where the recording has it until somebody waits for it.
 
-What does not work: a collective that is not waited for when the call ends (the call is not recorded), and whatever
-else a handle of work is asked, as whether it has completed.
+What does not work: a collective that is not waited for when the call ends (the call is not recorded), and
+whatever else a handle of work is asked, as whether it has completed.
 """
 
 from __future__ import annotations
@@ -201,7 +202,9 @@ def _wait(flight: InFlight, *args: Any) -> None:
         work.wait()
 
 
-def _begin_filling(flight: InFlight, call: Callable[..., Any], *args: Any, **kwargs: Mapping[str, Any]) -> None:
+def _begin_filling(
+    flight: InFlight, call: Callable[..., Any], *args: Any, **kwargs: Mapping[str, Any]
+) -> None:
     out = call(*args, **kwargs)
     parts = results_of(out)[1]
     given = tensors_of(args, kwargs)
