@@ -280,8 +280,10 @@ class TracedCall:
                     if tape is not None:
                         tape.abort(tracer.cursor)
         except RestartError:
+            tracer.transfers.end()
             raise
         except BaseException:
+            tracer.transfers.end()
             tracer.generators.catch_up()
             self._hand_out_kept(tracer)
             raise

@@ -87,6 +87,7 @@ from .path import (
     HostReads,
     Mode,
     NumbersOfNodes,
+    Steps,
     Stop,
     TakenView,
     TakenViews,
@@ -138,7 +139,7 @@ class Tracer(DispatchMode):
         self.host = HostTensors(cursor, self.follower, self.writes, has_made)
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor)
-        self.transfers = Transfers(cursor, self.follower, self._before, self.runner.run, self._after)
+        self.transfers = Transfers(cursor, self.follower)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
         self._shaped = shaped
@@ -243,7 +244,8 @@ class Tracer(DispatchMode):
             with self:  # the parts come back here, one by one
                 return self.runner.seen(parts or on_zeros(func), *args, **kwargs)
         if facts.transfers:
-            return self.transfers.meet(known, args, kwargs)
+            steps = Steps(self._before, self.runner.run, self._after)
+            return self.transfers.meet(steps, known, args, kwargs)
         if mode is not _FOLLOW and (facts.collective or facts.ticketed):
             return self._unrecorded(facts, func, args, kwargs)
         if known.special:

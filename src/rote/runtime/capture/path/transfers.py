@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -45,51 +45,54 @@ _HANDLES = "c10d"
 """The namespace of the collectives that return a handle of work."""
 
 
+class Steps(NamedTuple):
+    """What is done with an operation of a traced call.
+
+    Attributes:
+        before: Notes it before it runs.
+        run: Runs it.
+        after: Notes it once it has run.
+    """
+
+    before: Callable[..., Any]
+    run: Callable[..., Any]
+    after: Callable[..., Any]
+
+
 class Transfers:
     """Runs the collectives of one traced call, or of one attempt at it.
 
     Args:
         cursor: Where the call is.
         follower: Finds what has run.
-        before: Notes an operation before it runs.
-        run: Runs an operation.
-        after: Notes an operation once it has run.
     """
 
-    def __init__(
-        self,
-        cursor: Cursor,
-        follower: Follower,
-        before: Callable[..., Any],
-        run: Callable[..., Any],
-        after: Callable[..., Any],
-    ) -> None:
+    def __init__(self, cursor: Cursor, follower: Follower) -> None:
         self._cursor, self._follower = cursor, follower
-        self._before, self._run, self._after = before, run, after
         self._flights: list[InFlight] = []  # by number
         self._handles: list[SeenWork] = []  # C++ may hold them without keeping what they are in Python
         self._made: dict[int, tuple[InFlight, int]] = {}  # what functional collectives fill, by storage
         self._thread = get_ident()
 
-    def meet(self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def meet(self, steps: Steps, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a collective, or wait for one."""
         func = known.func
         if func is waiting().overload:
             flight = self._flights[args[1]]
-            self._step(known, args, kwargs, partial(_wait, flight))
+            self._step(steps, known, args, kwargs, partial(_wait, flight))
             return None
         if known.facts.name == _WRAP:
             return known.raw(*args)
         if known.facts.name == _WAIT:
             found = self._made.get(args[0].untyped_storage()._cdata)
             call = known.raw if found is None else partial(_arrive, found[0], found[1], known.raw)
-            return self._step(known, args, kwargs, call, args[0])
+            return self._step(steps, known, args, kwargs, call, args[0])
         self._cursor.node.acts = True
         flight = self._begun(len(self._flights))
         self._flights.append(flight)
         if func.namespace == _HANDLES:
-            return self._with_handle(known, flight, args, kwargs)
-        return self._functional(known, flight, args, kwargs)
+            return self._with_handle(steps, known, flight, args, kwargs)
+        return self._functional(steps, known, flight, args, kwargs)
 
     def finish(self) -> list[Reason]:
         """The call has returned: why it cannot be recorded, as far as its collectives tell."""
@@ -116,10 +119,10 @@ class Transfers:
         return flight
 
     def _with_handle(
-        self, known: Overload, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, steps: Steps, known: Overload, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         weakly = tuple([WeakGroup.instead(each) for each in args])
-        self._step(known, weakly, kwargs, partial(_begin, flight, known.raw))
+        self._step(steps, known, weakly, kwargs, partial(_begin, flight, known.raw))
         returns = len(known.func._schema.returns)
         handle = None
         if flight.waited and returns:
@@ -130,22 +133,22 @@ class Transfers:
         return None if not returns else handle if returns == 1 else (args[0], handle)
 
     def _functional(
-        self, known: Overload, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, steps: Steps, known: Overload, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         cursor = self._cursor
-        operation, tensors, tokens, _ = self._before(known, args, kwargs)
+        operation, tensors, tokens, _ = steps.before(known, args, kwargs)
         if cursor.mode is Mode.FOLLOW:
             out = self._follower.run(operation, known.func, args, kwargs, tensors)
             parts = results_of(out)[1]
         else:
             call = partial(_begin_filling, flight, known.raw)
-            self._run(operation, replace(known, func=call, raw=call), args, kwargs, Placement.ISLAND)
+            steps.run(operation, replace(known, func=call, raw=call), args, kwargs, Placement.ISLAND)
             out = flight.first
             parts = results_of(out)[1]
             if cursor.mode is Mode.RECORD:
                 flight.recorded = [cursor.aliases.keep(each) for each in parts]
             flight.first = None
-            self._after(operation, known.facts, tensors, tokens, out)
+            steps.after(operation, known.facts, tensors, tokens, out)
         for index, part in enumerate(parts):
             if not any([part is each for each in tensors]):
                 self._made[part.untyped_storage()._cdata] = flight, index
@@ -153,6 +156,7 @@ class Transfers:
 
     def _step(
         self,
+        steps: Steps,
         known: Overload,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -161,13 +165,13 @@ class Transfers:
     ) -> Any:
         """Run an operation whose replays make a call; it has no results but operands."""
         cursor = self._cursor
-        operation, tensors, tokens, _ = self._before(known, args, kwargs)
+        operation, tensors, tokens, _ = steps.before(known, args, kwargs)
         if cursor.mode is Mode.FOLLOW:
             cursor.expect(operation)
             cursor.passed()
         else:
-            self._run(operation, replace(known, func=call, raw=call), args, kwargs, Placement.ISLAND)
-            self._after(operation, known.facts, tensors, tokens, out)
+            steps.run(operation, replace(known, func=call, raw=call), args, kwargs, Placement.ISLAND)
+            steps.after(operation, known.facts, tensors, tokens, out)
         return out
 
     # ------------------------------------------------------------------ waiting
