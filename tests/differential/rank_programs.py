@@ -26,7 +26,8 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import rote
 
-RANKS = 2
+from .ranks import RANKS
+
 STEPS = 9
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
 from torch import distributed
 
-from .rank_programs import PROGRAMS, RANKS, STEPS, Program
+from .rank_programs import PROGRAMS, STEPS, Program
+from .ranks import started
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(
     not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo"
 )
@@ -21,27 +16,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory, warm_path):
     """What each rank says of each program."""
-    file = tmp_path_factory.mktemp("ranks") / "store"
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    surroundings = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [warm_path, "-W", "ignore", "-m", Program.__module__]
-    started = [
-        subprocess.Popen(
-            [*command, str(rank), str(file)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings, cwd=ROOT,
-        )
-        for rank in range(RANKS)
-    ]  # fmt: skip
-    said = []
-    try:
-        for process in started:
-            out, err = process.communicate(timeout=180)
-            lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-            said.append(({line["name"]: line for line in lines}, err))
-    finally:
-        for process in started:
-            process.kill()
-    return said
+    return started(warm_path, Program.__module__, tmp_path_factory.mktemp("ranks") / "store")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
