@@ -523,7 +523,8 @@ class Tracer(DispatchMode):
         """Run an operator that acts on other processes as no replay does, or keeps a graph."""
         cursor = self.cursor
         if facts.collective:
-            cursor.block(reason(rules.COLLECTIVE, f"{func.name()} acts on other processes", user_site()))
+            text = f"{func.name()} acts on other processes in a way that no replay does"
+            cursor.block(reason(rules.COLLECTIVE, text, user_site(), "Call it outside."))
         else:
             self._block_ticket()
         if cursor.tape is not None:

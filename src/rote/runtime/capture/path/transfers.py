@@ -38,6 +38,7 @@ from .follower import Follower
 if TYPE_CHECKING:
     from ..overloads import Overload
 
+_HERE = "Wait for it in the same call, by work.wait() and nothing else."
 _WAIT = "_c10d_functional::wait_tensor"
 _WRAP = "_c10d_functional::_wrap_tensor_autograd"
 """Makes a tensor that waits where it is used first; no collective, and no operation."""
@@ -99,7 +100,7 @@ class Transfers:
         left = [each for each in self._flights if each.work is not None or any(each.waits)]
         self.end()
         text = "the call begins a collective and does not wait for it"
-        return [reason(rules.COLLECTIVE, text, user_site())] if left else []
+        return [reason(rules.COLLECTIVE, text, user_site(), _HERE)] if left else []
 
     def end(self) -> None:
         """Hold nothing any more."""
@@ -188,7 +189,7 @@ class Transfers:
             waiting().overload(tensors, number)
 
     def _ask(self, what: str) -> None:
-        self._cursor.block(reason(rules.COLLECTIVE, f"the call asks {what}", user_site()))
+        self._cursor.block(reason(rules.COLLECTIVE, f"the call asks {what}", user_site(), _HERE))
 
 
 def _again(args: tuple[Any, ...]) -> list[Any]:
