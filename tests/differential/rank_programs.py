@@ -38,21 +38,23 @@ class Program(NamedTuple):
         make: Makes it, for a rank, a way to wrap callables and a device.
         code: Why it is not replayed; empty if it is.
         host: It works on the host only.
+        nccl: Why it is not replayed over NCCL, where that differs.
         least: Calls that are replayed.
     """
 
     make: Callable[[int, Any, torch.device], Any]
     code: str = ""
     host: bool = False
+    nccl: str | None = None
     least: int = STEPS - 4
 
 
 PROGRAMS: dict[str, Program] = {}
 
 
-def program(code: str = "", *, host: bool = False, least: int = STEPS - 4):
+def program(code: str = "", *, host: bool = False, nccl: str | None = None, least: int = STEPS - 4):
     def note(function):
-        PROGRAMS[function.__name__] = Program(function, code, host, least)
+        PROGRAMS[function.__name__] = Program(function, code, host, nccl, least)
         return function
 
     return note
@@ -317,7 +319,7 @@ def scattered(rank, wrap, device):
     return wrap(call), nothing
 
 
-@program()
+@program(nccl="RT801")
 def sent_without_waiting(rank, wrap, device):
     """Both send first: whoever waits for one before the other begins to receive would wait for ever."""
 
@@ -705,7 +707,7 @@ def sharded(rank, wrap, device):
     return step, left
 
 
-@program()
+@program(host=True)
 def parallel_on_one_device(rank, wrap, device):
     net = model(device)
     g = wrap(DataParallel(net))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
+import torch
 from torch import distributed
 
 from .rank_programs import PROGRAMS, STEPS, Program
-from .ranks import started
+from .ranks import RANKS, started
 
 pytestmark = pytest.mark.skipif(
     not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo"
 )
+ON_GPUS = [name for name, program in PROGRAMS.items() if not program.host]
 
 
 @pytest.fixture(scope="module")
@@ -19,20 +23,50 @@ def ranks(tmp_path_factory, warm_path):
     return started(warm_path, Program.__module__, tmp_path_factory.mktemp("ranks") / "store")
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_each_rank_is_right(ranks, name):
+@pytest.fixture(scope="module")
+def ranks_on_gpus(tmp_path_factory):
+    """The same over NCCL."""
+    if torch.cuda.device_count() < RANKS:
+        pytest.skip("needs two GPUs")
+    file = tmp_path_factory.mktemp("ranks_on_gpus") / "store"
+    return started(sys.executable, Program.__module__, file, "cuda")
+
+
+def check_right(ranks, name):
     for found, errors in ranks:
         assert name in found, errors
         assert "error" not in found[name], found[name]["error"]
         assert found[name]["equal"] == [True] * (STEPS + 2), found[name]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_each_rank_replays_or_says_why(ranks, name):
-    program = PROGRAMS[name]
+def check_replayed(ranks, code, least, name):
     for found, _ in ranks:
         told = found[name]
-        if program.code:
-            assert told["replayed"] == 0 and program.code in told["codes"], told
+        if code:
+            assert told["replayed"] == 0 and code in told["codes"], told
         else:
-            assert told["replayed"] >= program.least, told
+            assert told["replayed"] >= least, told
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_rank_is_right(ranks, name):
+    check_right(ranks, name)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_rank_replays_or_says_why(ranks, name):
+    check_replayed(ranks, PROGRAMS[name].code, PROGRAMS[name].least, name)
+
+
+@pytest.mark.multi_gpu
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_each_rank_is_right_on_gpus(ranks_on_gpus, name):
+    check_right(ranks_on_gpus, name)
+
+
+@pytest.mark.multi_gpu
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_each_rank_replays_or_says_why_on_gpus(ranks_on_gpus, name):
+    program = PROGRAMS[name]
+    code = program.code if program.nccl is None else program.nccl
+    check_replayed(ranks_on_gpus, code, program.least, name)
