@@ -22,6 +22,7 @@ import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as differentiable
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import rote
@@ -395,6 +396,18 @@ def several_groups(rank, wrap, device):
     return wrap(call), nothing
 
 
+@program()
+def group_of_a_mesh(rank, wrap, device):
+    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,), mesh_dim_names=("parts",))
+
+    def call(x):
+        y = x * (mesh.get_local_rank() + 2)
+        dist.all_reduce(y, group=mesh.get_group("parts"))
+        return functional.all_reduce(y, "sum", mesh) / mesh.size()
+
+    return wrap(call), nothing
+
+
 # ---------------------------------------------------------------------- functional collectives
 
 
@@ -573,6 +586,15 @@ def halves_trained_outside(rank, wrap, device):
     net = nn.Sequential(Halves(rank), Halves(rank + 10)).to(device)
     g = wrap(net)
     return trained(net, Step(net, g))
+
+
+@program("RT601")
+def parallelized(rank, wrap, device):
+    """Parameters and values of a class of tensors that knows how they are spread."""
+    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+    net = model(device)
+    parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return wrap(net.requires_grad_(False)), nothing
 
 
 @program()

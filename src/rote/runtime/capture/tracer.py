@@ -65,6 +65,7 @@ from ..program import (
 from ..program import operations as ops
 from ..pytorch import (
     DispatchMode,
+    GroupCall,
     count_versions,
     is_kept_out,
     is_lazy_zero,
@@ -126,6 +127,7 @@ class Tracer(DispatchMode):
         generators: Generators,
         has_made: Callable[[int], bool] | None,
         numbers: TrackedNumbers | None = None,
+        collective: Callable[[], GroupCall | None] = lambda: None,
     ) -> None:
         super().__init__()
         self.cursor = cursor
@@ -139,7 +141,7 @@ class Tracer(DispatchMode):
         self.host = HostTensors(cursor, self.follower, self.writes, has_made)
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor)
-        self.transfers = Transfers(cursor, self.follower)
+        self.transfers = Transfers(cursor, self.follower, collective)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
         self._shaped = shaped

@@ -493,7 +493,8 @@ class Specialization:
         ):  # a number may be as it was, this time
             often.update([target.address for target in recording.binds])
         bound = partial(trace.bound, often=often)
-        return TraceHooks(bound, trace.take, partial(is_shown, trace), trace.has_made, trace.settings)
+        shown = partial(is_shown, trace)
+        return TraceHooks(bound, trace.take, shown, trace.has_made, trace.settings, trace.take_collective)
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:
         """The callable raised, or what it did could not be kept: nothing of a recording is left."""

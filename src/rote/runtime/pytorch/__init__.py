@@ -33,6 +33,7 @@ from .kernels import Running, hiding
 from .modes import DispatchMode
 from .processes import (
     Contact,
+    GroupCall,
     SeenWork,
     WeakGroup,
     contact,

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 
@@ -26,8 +26,12 @@ from ...base import Site
 _HOME = Path(torch.__file__).parent
 _DISTRIBUTED, _PARALLEL = f"{_HOME}/distributed/", f"{_HOME}/nn/parallel/"
 _WRAPPERS = (_PARALLEL, f"{_DISTRIBUTED}fsdp/", f"{_DISTRIBUTED}_composable")
-_PASSING_ON = frozenset({f"{_PARALLEL}data_parallel.py", f"{_DISTRIBUTED}c10d_logger.py"})
-"""Files that only call acting code: ``DataParallel`` on several devices, the wrapper around collectives."""
+_PASSING_ON = (
+    f"{_PARALLEL}data_parallel.py", f"{_DISTRIBUTED}c10d_logger.py", f"{_DISTRIBUTED}_mesh_layout.py",
+    f"{_DISTRIBUTED}_pycute/",
+)  # fmt: skip
+"""Files that only call acting code, as ``DataParallel`` on several devices and the wrapper around collectives
+do; arithmetic of meshes."""
 
 _READERS = frozenset({
     "is_available", "is_initialized", "is_gloo_available", "is_mpi_available", "is_nccl_available",
@@ -37,6 +41,12 @@ _READERS = frozenset({
     "_World.pg_group_ranks", "Backend.__new__",
 })  # fmt: skip
 _READERS_IN = (f"{_DISTRIBUTED}__init__.py", f"{_DISTRIBUTED}distributed_c10d.py")
+_OF_MESHES = frozenset({
+    "get_group", "get_all_groups", "size", "ndim", "shape", "device_type", "mesh_dim_names", "get_rank",
+    "get_local_rank", "get_coordinate", "_get_mesh_dim_by_name", "_get_root_mesh", "_hash_key", "__hash__",
+    "__eq__", "_is_current_rank_part_of_mesh",
+})  # fmt: skip
+"""Methods of a mesh of devices that read what it is."""
 
 _CALLING = frozenset({
     "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_single", "all_gather_into_tensor",
@@ -93,7 +103,7 @@ class Contact(NamedTuple):
 def is_acting(code: CodeType) -> bool:
     """Whether code of PyTorch's may act on other processes."""
     name = code.co_filename
-    if not name.startswith((_DISTRIBUTED, _PARALLEL)) or name in _PASSING_ON or code.co_name == "<module>":
+    if not name.startswith((_DISTRIBUTED, _PARALLEL)) or name.startswith(_PASSING_ON) or code.co_name == "<module>":
         return False
     return not _is_reader(code)
 
@@ -102,6 +112,8 @@ def is_acting(code: CodeType) -> bool:
 def _is_reader(code: CodeType) -> bool:
     """Whether code of PyTorch's reads which process groups there are, or calls collectives, and no more."""
     name, file = code.co_qualname.partition(".<locals>")[0], code.co_filename
+    if file == f"{_DISTRIBUTED}device_mesh.py":
+        return name == "_get_pg_from_name" or name.removeprefix("DeviceMesh.") in _OF_MESHES
     return file in _CALLING_IN or (file in _READERS_IN and (name in _READERS or name in _CALLING))
 
 
@@ -205,16 +217,52 @@ class WeakGroup:
         kind: Any = operand._type() if isinstance(operand, torch.ScriptObject) else None
         return operand if kind is None or kind.name() != _GROUP else WeakGroup(ProcessGroup.unbox(operand))
 
-    @staticmethod
-    def again(operand: Any) -> Any:
-        """The operand that :meth:`instead` was given.
+    def alive(self) -> ProcessGroup:
+        """The group.
 
         Raises:
-            RuntimeError: The group is gone. Conditions say so before: this is for those that only C holds.
+            RuntimeError: It is gone. Conditions say so before: this is for those that only C holds.
         """
-        if type(operand) is not WeakGroup:
-            return operand
-        group = operand._group()
+        group = self._group()
         if group is None:
-            raise RuntimeError(f"the process group {operand.name} of a recorded collective was destroyed")
-        return group.boxed()
+            raise RuntimeError(f"the process group {self.name} of a recorded collective was destroyed")
+        return group
+
+    @staticmethod
+    def again(operand: Any) -> Any:
+        """The operand that :meth:`instead` was given."""
+        return operand.alive().boxed() if type(operand) is WeakGroup else operand
+
+
+class GroupCall(NamedTuple):
+    """A call of a process group's method by PyTorch's own code, which makes the options anew in each call.
+
+    To make it once more takes a fifth of the time that its operator takes, which has its operands converted.
+
+    Attributes:
+        name: The method.
+        group: The group.
+        args: By position.
+        kwargs: By name.
+    """
+
+    name: str
+    group: ProcessGroup
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None
+    ) -> Self | None:
+        """Such a call, that a frame makes; None if it is another one."""
+        ours = frame is not None and frame.f_code.co_filename.startswith(_DISTRIBUTED)
+        if not (ours and function.__name__ in _OF_GROUPS and args and isinstance(args[0], ProcessGroup)):
+            return None
+        return cls(function.__name__, args[0], args[1:], kwargs)
+
+    def again(self, keep: Callable[[Any], Any]) -> Callable[[], Any]:
+        """What makes it again; ``keep`` says how operands are held, and the group is held weakly."""
+        group, name, args = WeakGroup(self.group), self.name, keep(self.args)
+        kwargs = {key: keep(value) for key, value in self.kwargs.items()}
+        return lambda: getattr(group.alive(), name)(*args, **kwargs)

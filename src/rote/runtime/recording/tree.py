@@ -71,7 +71,8 @@ class InFlight:
 
     Attributes:
         work: Its handle of work; None once it was waited for.
-        waited: It has such a handle.
+        handed: What the operator returns in the place of a handle, if it has none.
+        direct: Begins it in a replay, faster than its operator does; returns the handle.
         fresh: The tensors that it fills and has made itself, until they were waited for.
         waits: Which of them nobody has waited for.
         first: What it returned when it was recorded.
@@ -79,15 +80,12 @@ class InFlight:
     """
 
     work: Any = None
-    waited: bool = False
+    handed: Any = None
+    direct: Callable[[], Any] | None = None
     fresh: list[torch.Tensor | None] = field(default_factory=list[torch.Tensor | None])
     waits: list[bool] = field(default_factory=list[bool])
     first: Any = None
     recorded: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
-
-    def begin(self, work: Any) -> None:
-        """It runs; ``work`` is its handle, None if it has none."""
-        self.work, self.waited = work, work is not None
 
     def end(self) -> None:
         """Nobody waits any more: hold nothing that belongs to other processes as well."""

@@ -30,7 +30,7 @@ from ....hazards.rules import Reason, reason
 from ...backends.protocol import refill
 from ...operators import Placement, tensors_of, waiting
 from ...program import results_of
-from ...pytorch import SeenWork, WeakGroup, work_in
+from ...pytorch import GroupCall, SeenWork, WeakGroup, work_in
 from ...recording import InFlight
 from .cursor import Cursor, Mode
 from .follower import Follower
@@ -66,10 +66,11 @@ class Transfers:
     Args:
         cursor: Where the call is.
         follower: Finds what has run.
+        called: The method of a group that has led to the collective, if it is known.
     """
 
-    def __init__(self, cursor: Cursor, follower: Follower) -> None:
-        self._cursor, self._follower = cursor, follower
+    def __init__(self, cursor: Cursor, follower: Follower, called: Callable[[], GroupCall | None]) -> None:
+        self._cursor, self._follower, self._called = cursor, follower, called
         self._flights: list[InFlight] = []  # by number
         self._handles: list[SeenWork] = []  # C++ may hold them without keeping what they are in Python
         self._made: dict[int, tuple[InFlight, int]] = {}  # what functional collectives fill, by storage
@@ -123,10 +124,13 @@ class Transfers:
         self, steps: Steps, known: Overload, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         weakly = tuple([WeakGroup.instead(each) for each in args])
-        self._step(steps, known, weakly, kwargs, partial(_begin, flight, known.raw))
+        self._step(steps, known, weakly, kwargs, partial(_begin, flight, known.func._op))
+        told = self._called()
+        if told is not None and self._cursor.mode is Mode.RECORD and _is_that(told, weakly):
+            flight.direct = told.again(self._cursor.aliases.keep_all)
         returns = len(known.func._schema.returns)
-        handle = None
-        if flight.waited and returns:
+        handle = flight.handed
+        if handle is None and returns:
             number, tensors = len(self._flights) - 1, tensors_of(args, kwargs)
             work = SeenWork(flight.work, partial(self._wait_for, number, tensors), self._ask)
             self._handles.append(work)
@@ -196,8 +200,22 @@ def _again(args: tuple[Any, ...]) -> list[Any]:
     return [WeakGroup.again(each) for each in args]
 
 
+def _is_that(told: GroupCall, operands: tuple[Any, ...]) -> bool:
+    """Whether a call of a group's method is what has led to these operands."""
+    groups = [each.alive() for each in operands if type(each) is WeakGroup]
+    tensors = tensors_of(told.args, told.kwargs)
+    same = zip(tensors, tensors_of(operands, {}), strict=False)
+    return groups == [told.group] and bool(tensors) and all([one is other for one, other in same])
+
+
 def _begin(flight: InFlight, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    flight.begin(work_in(call(*_again(args), **kwargs)))
+    if flight.direct is not None:
+        flight.work = flight.direct()
+        return
+    out = call(*_again(args), **kwargs)
+    flight.work = work_in(out)
+    if flight.work is None:  # as NCCL does for collectives that are waited for on the stream
+        flight.handed = out[-1] if type(out) is tuple and out else out
 
 
 def _wait(flight: InFlight, *args: Any) -> None:
