@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import distributed
 
-from .rank_programs import PROGRAMS, STEPS, Program
+from .rank_programs import PROGRAMS, Program
 from .ranks import RANKS, started
 
 pytestmark = pytest.mark.skipif(
@@ -36,7 +36,7 @@ def check_right(ranks, name):
     for found, errors in ranks:
         assert name in found, errors
         assert "error" not in found[name], found[name]["error"]
-        assert found[name]["equal"] == [True] * (STEPS + 2), found[name]
+        assert found[name]["equal"] == [True] * (PROGRAMS[name].steps + 2), found[name]
 
 
 def check_replayed(ranks, code, least, name):
@@ -46,6 +46,7 @@ def check_replayed(ranks, code, least, name):
             assert told["replayed"] == 0 and code in told["codes"], told
         else:
             assert told["replayed"] >= least, told
+        assert told["optimised"] == PROGRAMS[name].optimised, told
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

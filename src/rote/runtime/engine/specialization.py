@@ -218,6 +218,8 @@ class Specialization:
         due = recording.replays + 1 >= recording.tiers.due
         improves = due and recording.tiers.wants(recording.root)
         before = Before.of(recording, call) if improves else None
+        if improves and recording.acts:
+            recording.note_received(wanted=True)
         try:
             with self._range() if self._range is not None else nullcontext():
                 done = replay(recording.root)
@@ -256,6 +258,8 @@ class Specialization:
         for value in path:
             nodes.append(nodes[-1].edges[value])
         improve(recording, nodes, call, before, near=self.limits.near)
+        if recording.acts:
+            recording.note_received(wanted=False)
         # Nothing is measured; or it was, and what is made of the kernels is measured again.
         if self.limits.keep or (self.earlier.exact and recording.tiers.waiting):
             self.settle_tiers(recording)

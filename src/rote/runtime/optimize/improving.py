@@ -15,6 +15,8 @@ from collections import ChainMap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+import torch
+
 from ...base import COLLECTOR
 from ..arguments import Call, read_switches
 from ..backends.protocol import LoadedKernel, Segment, Session, first_line
@@ -26,6 +28,7 @@ from ..recording import (
     CapturedStretch,
     ExactStretch,
     FusedOperations,
+    Island,
     KernelModes,
     Launched,
     Node,
@@ -34,7 +37,7 @@ from ..recording import (
     Removed,
     Step,
 )
-from .anew import CapturedAnew, Place, Recapture
+from .anew import CapturedAnew, Place, Recapture, Received
 from .before import Before
 from .effects import Effects, LeftAloneError, writes_outside
 from .fusing import Fusing
@@ -190,8 +193,9 @@ class _Improvement:
         node, modes, outside = self._node, self._modes(), self._outside()
         plain = Schedule.plain(short)
         Recapture(
-            RunningSession(), short, node, modes, outside, backend, self._before, plain, {}, look=gate.look
-        ).run()
+            RunningSession(), short, node, modes, outside, backend, self._before, plain, {},
+            self._received(), look=gate.look,
+        ).run()  # fmt: skip
         if gate.compiling:
             self._recording.tiers.arrived(nearing)
             self._recording.tiers.wait(replace(nearing, requests=tuple(gate.compiling)))
@@ -232,7 +236,7 @@ class _Improvement:
         try:
             anew = Recapture(
                 session, short, node, modes, outside, holding.backend, self._before, found, kernels,
-                gate.passed if gate is not None else {},
+                self._received(), gate.passed if gate is not None else {},
             ).run()  # fmt: skip
             holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)
@@ -247,6 +251,20 @@ class _Improvement:
         near = gate.found if gate is not None else None
         contents = _contents(anew, found, gate.passed if gate is not None else ())
         return ExactStretch(node, steps, plain, replaced, removed, session, anew.kept, contents, fused, near)
+
+    def _received(self) -> Received:
+        """What collectives have filled in the replay that was just made, before each segment."""
+        captured, steps = self._captured()
+        found: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+        count, segments = 0, [each.segment for each in captured.segments]
+        for step in self._plain(steps):
+            if not isinstance(step, Island):
+                count += any([step is each for each in segments])
+                continue
+            if len(step.noted or ()) != len(step.receives):
+                raise LeftAloneError(f"it was not noted what {step.operation} at {step.site} gave")
+            found.setdefault(count, []).extend(zip(step.receives, step.noted or (), strict=True))
+        return found
 
     def _plain(self, steps: list[Step]) -> list[Step]:
         """The steps as they were captured."""
@@ -307,7 +325,7 @@ class _Improvement:
 
 
 def _is_of_a_library(operation: Operation) -> bool:
-    return operation.is_of_aten and not operation.facts.own
+    return operation.is_of_aten and not (operation.facts.own or operation.facts.transfers)
 
 
 def _replaced(steps: Sequence[Step], captured: CapturedStretch, anew: CapturedAnew) -> list[Step]:

@@ -103,14 +103,18 @@ class Contact(NamedTuple):
 def is_acting(code: CodeType) -> bool:
     """Whether code of PyTorch's may act on other processes."""
     name = code.co_filename
-    if not name.startswith((_DISTRIBUTED, _PARALLEL)) or name.startswith(_PASSING_ON) or code.co_name == "<module>":
+    if (
+        not name.startswith((_DISTRIBUTED, _PARALLEL))
+        or name.startswith(_PASSING_ON)
+        or code.co_name == "<module>"
+    ):
         return False
     return not _is_reader(code)
 
 
 @lru_cache(maxsize=4096)
 def _is_reader(code: CodeType) -> bool:
-    """Whether code of PyTorch's reads which process groups there are, or calls collectives, and no more."""
+    """Whether code of PyTorch's reads which groups there are, or calls collectives, and no more."""
     name, file = code.co_qualname.partition(".<locals>")[0], code.co_filename
     if file == f"{_DISTRIBUTED}device_mesh.py":
         return name == "_get_pg_from_name" or name.removeprefix("DeviceMesh.") in _OF_MESHES

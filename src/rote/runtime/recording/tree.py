@@ -49,6 +49,8 @@ class Island:
         operation: Name of the operation.
         site: The user's line.
         code: Code of the rule that says why it is an island.
+        receives: What other processes have filled when it is done.
+        noted: Copies of that, of the last replay; None where nobody wants them.
     """
 
     call: Callable[[], list[Any]]
@@ -56,6 +58,8 @@ class Island:
     operation: str
     site: Site
     code: str
+    receives: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    noted: list[torch.Tensor] | None = None
 
     def replay(self) -> None:
         """Run the operation and copy its results into the recorded ones."""
@@ -63,6 +67,8 @@ class Island:
             if recorded is not None:
                 ResultSizeError.check(self.operation, recorded.shape, fresh)
                 refill(recorded, fresh)
+        if self.noted is not None:
+            self.noted = [each.clone() for each in self.receives]
 
 
 @dataclass

@@ -28,7 +28,7 @@ from ....base import user_site
 from ....hazards import rules
 from ....hazards.rules import Reason, reason
 from ...backends.protocol import refill
-from ...operators import Placement, tensors_of, waiting
+from ...operators import Placement, tensors_of, waiting, written_operands
 from ...program import results_of
 from ...pytorch import GroupCall, SeenWork, WeakGroup, work_in
 from ...recording import InFlight
@@ -131,7 +131,7 @@ class Transfers:
         returns = len(known.func._schema.returns)
         handle = flight.handed
         if handle is None and returns:
-            number, tensors = len(self._flights) - 1, tensors_of(args, kwargs)
+            number, tensors = len(self._flights) - 1, written_operands(known.facts, args, kwargs)
             work = SeenWork(flight.work, partial(self._wait_for, number, tensors), self._ask)
             self._handles.append(work)
             handle = work.handed
@@ -176,6 +176,8 @@ class Transfers:
             cursor.passed()
         else:
             steps.run(operation, replace(known, func=call, raw=call), args, kwargs, Placement.ISLAND)
+            if cursor.mode is Mode.RECORD:
+                cursor.recorder.receive(written_operands(known.facts, args, kwargs))
             steps.after(operation, known.facts, tensors, tokens, out)
         return out
 
