@@ -26,8 +26,8 @@ bytes. Afterwards all of it is compared with what the replay has left, and left 
 construction, and looked at nevertheless: a kernel that the program does not know of, an operator that the
 table is wrong about, or a kernel that reads where its operands lie shows before anybody depends on it.
 
-Collectives are not issued for that, since other processes take no part in it. The replay has noted what each of
-them filled, and that is put where they fill it.
+Collectives are not issued for that, since other processes take no part in it. The replay has noted what each
+of them filled, and that is put where they fill it.
 """
 
 from __future__ import annotations
