@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -28,15 +28,12 @@ from ....base import user_site
 from ....hazards import rules
 from ....hazards.rules import Reason, reason
 from ...backends.protocol import refill
-from ...operators import Placement, tensors_of, waiting, written_operands
+from ...operators import Placement, tensors_of, wait_operator, written_operands
 from ...program import results_of
 from ...pytorch import GroupCall, SeenWork, WeakGroup, work_in
 from ...recording import InFlight
 from .cursor import Cursor, Mode
 from .follower import Follower
-
-if TYPE_CHECKING:
-    from ..overloads import Overload
 
 _HERE = "Wait for it in the same call, by work.wait() and nothing else."
 _WAIT = "_c10d_functional::wait_tensor"
@@ -76,10 +73,10 @@ class Transfers:
         self._made: dict[int, tuple[InFlight, int]] = {}  # what functional collectives fill, by storage
         self._thread = get_ident()
 
-    def meet(self, steps: Steps, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a collective, or wait for one."""
+    def meet(self, steps: Steps, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a collective, or wait for one; ``known`` is what is known of its overload."""
         func = known.func
-        if func is waiting().overload:
+        if func is wait_operator().overload:
             flight = self._flights[args[1]]
             self._step(steps, known, args, kwargs, partial(_wait, flight))
             return None
@@ -121,7 +118,7 @@ class Transfers:
         return flight
 
     def _with_handle(
-        self, steps: Steps, known: Overload, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, steps: Steps, known: Any, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         weakly = tuple([WeakGroup.instead(each) for each in args])
         self._step(steps, known, weakly, kwargs, partial(_begin, flight, known.func._op))
@@ -138,7 +135,7 @@ class Transfers:
         return None if not returns else handle if returns == 1 else (args[0], handle)
 
     def _functional(
-        self, steps: Steps, known: Overload, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, steps: Steps, known: Any, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         cursor = self._cursor
         operation, tensors, tokens, _ = steps.before(known, args, kwargs)
@@ -162,7 +159,7 @@ class Transfers:
     def _step(
         self,
         steps: Steps,
-        known: Overload,
+        known: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         call: Callable[..., Any],
@@ -192,7 +189,7 @@ class Transfers:
         if lost or cursor.suspended or not self._handles:  # the call may be over
             _wait(self._flights[number])
         else:
-            waiting().overload(tensors, number)
+            wait_operator().overload(tensors, number)
 
     def _ask(self, what: str) -> None:
         self._cursor.block(reason(rules.COLLECTIVE, f"the call asks {what}", user_site(), _HERE))

@@ -14,7 +14,7 @@ import torch
 _NAMESPACE = "rote_transfers"
 
 
-class Waiting(NamedTuple):
+class WaitOperator(NamedTuple):
     """The operator, and what keeps it defined.
 
     Attributes:
@@ -27,8 +27,8 @@ class Waiting(NamedTuple):
 
 
 @cache
-def waiting() -> Waiting:
+def wait_operator() -> WaitOperator:
     """The operator; it is defined where the first call waits."""
     library = torch.library.Library(_NAMESPACE, "FRAGMENT")
     library.define("wait(Tensor[] tensors, int number) -> ()")
-    return Waiting(torch.ops.rote_transfers.wait.default, library)
+    return WaitOperator(torch.ops.rote_transfers.wait.default, library)
