@@ -415,6 +415,72 @@ def group_of_a_mesh(rank, wrap, device):
     return wrap(call), nothing
 
 
+@program(least=0)
+def from_another_rank_each_time(rank, wrap, device):
+    calls = iter(range(100))
+
+    def call(x, turn):
+        y = x * (rank + 1)
+        dist.broadcast(y, turn % RANKS)
+        return y + turn
+
+    g = wrap(call)
+    return Outside(lambda x: g(x, next(calls)), g), nothing
+
+
+@program(least=0)
+def from_a_rank_that_state_says(rank, wrap, device):
+    class Turns:
+        count = 0
+
+    def call(x):
+        Turns.count += 1
+        y = x * (rank + 1)
+        dist.broadcast(y, Turns.count % RANKS)
+        return functional.broadcast(y * (rank + 1), (Turns.count // 2) % RANKS, dist.group.WORLD) + 1
+
+    return wrap(call), nothing
+
+
+@program(least=0)
+def sent_with_another_tag_each_time(rank, wrap, device):
+    calls = iter(range(100))
+
+    def call(x, turn):
+        y, got = x * 2, torch.empty_like(x)
+        if rank == 0:
+            dist.send(y, 1, tag=turn)
+            return y
+        dist.recv(got, 0, tag=turn)
+        return got
+
+    g = wrap(call)
+    return Outside(lambda x: g(x, next(calls)), g), nothing
+
+
+@program()
+def by_one_of_two_operators(rank, wrap, device):
+    """Which one is a member of an object, and changes."""
+
+    class Mode:
+        op = dist.ReduceOp.SUM
+
+    calls = iter(range(100))
+
+    def call(x):
+        y = x * (rank + 1)
+        dist.all_reduce(y, op=Mode.op)
+        return y
+
+    g = wrap(call)
+
+    def outside(x):
+        Mode.op = dist.ReduceOp.MAX if next(calls) // 2 % 2 else dist.ReduceOp.SUM
+        return g(x)
+
+    return Outside(outside, g), nothing
+
+
 # ---------------------------------------------------------------------- functional collectives
 
 

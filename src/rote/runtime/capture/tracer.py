@@ -245,7 +245,7 @@ class Tracer(DispatchMode):
         if zero or (parts is not None and torch.is_inference_mode_enabled()):
             with self:  # the parts come back here, one by one
                 return self.runner.seen(parts or on_zeros(func), *args, **kwargs)
-        if facts.transfers:
+        if facts.transfers and self.transfers.sees(known, args):
             steps = Steps(self._before, self.runner.run, self._after)
             return self.transfers.meet(steps, known, args, kwargs)
         if mode is not _FOLLOW and (facts.collective or facts.ticketed):

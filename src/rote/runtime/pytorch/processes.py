@@ -146,6 +146,9 @@ if TYPE_CHECKING or torch.distributed.is_available():
 else:
     Work = ProcessGroup = object
 
+_CAN_UNBOX = hasattr(Work, "unbox") and hasattr(ProcessGroup, "unbox")
+"""Seen in torch 2.11 and 2.13. Without, calls with collectives that give handles of work run eagerly."""
+
 
 def _asked(name: str) -> Any:
     """A method that says that a handle of work is asked for more than to wait."""
@@ -239,7 +242,7 @@ class WeakGroup:
 
 
 class GroupCall(NamedTuple):
-    """A call of a process group's method by PyTorch's own code, which makes the options anew in each call.
+    """A call of a process group's method by Python code.
 
     To make it once more takes a fifth of the time that its operator takes, which has its operands converted.
 
@@ -248,22 +251,26 @@ class GroupCall(NamedTuple):
         group: The group.
         args: By position.
         kwargs: By name.
+        repeats: It can be made once more: PyTorch's own code makes the options anew in each call.
     """
 
     name: str
     group: ProcessGroup
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    repeats: bool
 
     @classmethod
     def of(
         cls, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None
     ) -> Self | None:
         """Such a call, that a frame makes; None if it is another one."""
-        ours = frame is not None and frame.f_code.co_filename.startswith(_DISTRIBUTED)
-        if not (ours and function.__name__ in _OF_GROUPS and args and isinstance(args[0], ProcessGroup)):
+        if not (
+            _CAN_UNBOX and function.__name__ in _OF_GROUPS and args and isinstance(args[0], ProcessGroup)
+        ):
             return None
-        return cls(function.__name__, args[0], args[1:], kwargs)
+        ours = frame is not None and frame.f_code.co_filename.startswith(_DISTRIBUTED)
+        return cls(function.__name__, args[0], args[1:], kwargs, ours)
 
     def again(self, keep: Callable[[Any], Any]) -> Callable[[], Any]:
         """What makes it again; ``keep`` says how operands are held, and the group is held weakly."""

@@ -68,10 +68,19 @@ class Transfers:
 
     def __init__(self, cursor: Cursor, follower: Follower, called: Callable[[], GroupCall | None]) -> None:
         self._cursor, self._follower, self._called = cursor, follower, called
+        self._told: GroupCall | None = None  # what leads to the collective that is met
         self._flights: list[InFlight] = []  # by number
         self._handles: list[SeenWork] = []  # C++ may hold them without keeping what they are in Python
         self._made: dict[int, tuple[InFlight, int]] = {}  # what functional collectives fill, by storage
         self._thread = get_ident()
+
+    def sees(self, known: Any, args: tuple[Any, ...]) -> bool:
+        """Whether it is known who begins a collective: C++ may ask a handle of work what no Python gives."""
+        if known.func.namespace != _HANDLES:
+            return True
+        told = self._called()
+        self._told = told if told is not None and _is_that(told, args) else None
+        return self._told is not None or self._cursor.mode is Mode.FOLLOW
 
     def meet(self, steps: Steps, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a collective, or wait for one; ``known`` is what is known of its overload."""
@@ -104,6 +113,7 @@ class Transfers:
         """Hold nothing any more."""
         self._handles.clear()
         self._made.clear()
+        self._told = None
 
     # ------------------------------------------------------------------ beginning
 
@@ -122,8 +132,8 @@ class Transfers:
     ) -> Any:
         weakly = tuple([WeakGroup.instead(each) for each in args])
         self._step(steps, known, weakly, kwargs, partial(_begin, flight, known.func._op))
-        told = self._called()
-        if told is not None and self._cursor.mode is Mode.RECORD and _is_that(told, weakly):
+        told = self._told
+        if told is not None and told.repeats and self._cursor.mode is Mode.RECORD:
             flight.direct = told.again(self._cursor.aliases.keep_all)
         returns = len(known.func._schema.returns)
         handle = flight.handed
@@ -201,10 +211,10 @@ def _again(args: tuple[Any, ...]) -> list[Any]:
 
 def _is_that(told: GroupCall, operands: tuple[Any, ...]) -> bool:
     """Whether a call of a group's method is what has led to these operands."""
-    groups = [each.alive() for each in operands if type(each) is WeakGroup]
-    tensors = tensors_of(told.args, told.kwargs)
-    same = zip(tensors, tensors_of(operands, {}), strict=False)
-    return groups == [told.group] and bool(tensors) and all([one is other for one, other in same])
+    groups = [WeakGroup.instead(each) for each in operands]
+    tensors = zip(tensors_of(told.args, told.kwargs), tensors_of(operands, {}), strict=False)
+    same = [each.alive() is told.group for each in groups if isinstance(each, WeakGroup)]
+    return all([*same, *[one is other for one, other in tensors]])
 
 
 def _begin(flight: InFlight, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
