@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import shutil
 import weakref
 
 import pytest
@@ -263,6 +264,17 @@ def test_a_timeline_is_one_call(alone, tmp_path):
         g(torch.ones(3))
     with issuing(1):
         g.trace(tmp_path / "timeline.json", (torch.ones(3),))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("c++") is None and shutil.which("g++") is None, reason="no C++ compiler")
+def test_compiled_code_with_collectives_is_not_recorded(alone):
+    g = rote.graph(torch.compile(summed), verify=1)
+    for x in inputs():
+        with issuing(1):
+            assert torch.equal(g(x), x * 2 + 1)
+    assert "RT801" in {each.code for each in g.report().reasons}, g.explain()
+    torch._dynamo.reset()
 
 
 # ---------------------------------------------------------------------- groups that come and go

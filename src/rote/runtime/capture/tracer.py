@@ -480,8 +480,13 @@ class Tracer(DispatchMode):
             text = "compiled code takes an input that is no tensor and no number"
             self.cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
             return self.runner.seen(run_compiled, graph, inputs)
-        if takes_tickets(graph):
+        if region.collective:
+            text = "compiled code has collectives in it"
+            remedy = 'Compile with backend="rote", or call them outside of the compiled function.'
+            self.cursor.block(reason(rules.COLLECTIVE, text, user_site(), remedy))
+        elif takes_tickets(graph):
             self._block_ticket()
+        if region.collective or takes_tickets(graph):
             return self.runner.seen(run_compiled, graph, inputs)
         if self.cursor.blockers and self.cursor.mode is _OBSERVE:  # nothing of this call is kept
             self.writes.note(operands.written)

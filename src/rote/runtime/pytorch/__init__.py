@@ -7,6 +7,7 @@ from .compiled import (
     dispatch_modes,
     donates,
     draws_numbers,
+    has_collectives,
     is_uncapturable,
     run_compiled,
     seeing_compiled,
