@@ -29,6 +29,7 @@ def started(python: str, module: str, file: Path, *more: str) -> list[tuple[dict
     try:
         for process in processes:
             out, err = process.communicate(timeout=LIMIT_S)
+            assert process.returncode >= 0, err  # no signal has ended it
             lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
             said.append(({line["name"]: line for line in lines}, err))
     finally:

@@ -40,7 +40,7 @@ from ..program import (
     saving_is_hooked,
     sharing_reasons,
 )
-from ..pytorch import plain_functions
+from ..pytorch import DEPARTURE, plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
 from ..recording import FIRST_TIER, Node, Recording, RecordingMemory
@@ -407,6 +407,8 @@ class Specialization:
         if self.changing.news > known and self.computes and recording in self.recordings:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
+        if made is not None and made.acts:
+            DEPARTURE.add(self)
         if made is not None and self.limits.exact and not made.captures_numbers:
             made.improve_at(made.replays + (1 if self.earlier.exact else FIRST_TIER))
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]

@@ -33,6 +33,7 @@ from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding
 from .modes import DispatchMode
 from .processes import (
+    DEPARTURE,
     Contact,
     GroupCall,
     SeenWork,

@@ -11,13 +11,15 @@ Handles of work wait past the dispatcher as well. So a traced call is given :cla
 
 from __future__ import annotations
 
+import atexit
+import gc
 import weakref
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import torch
 
@@ -277,3 +279,37 @@ class GroupCall(NamedTuple):
         group, name, args = WeakGroup(self.group), self.name, keep(self.args)
         kwargs = {key: keep(value) for key, value in self.kwargs.items()}
         return lambda: getattr(group.alive(), name)(*args, **kwargs)
+
+
+class Releasing(Protocol):
+    """Whoever can let go of all that it holds."""
+
+    def release(self) -> None:
+        """Let go of it."""
+
+
+class Departure:
+    """The end of the interpreter, before which nobody may hold a process group any more.
+
+    A group over gloo has threads, and C++ aborts where they are destroyed with the interpreter. Conditions
+    hold the groups that calls have read, also those that were destroyed since.
+    """
+
+    def __init__(self) -> None:
+        self._holders = weakref.WeakSet[Releasing]()
+
+    def add(self, holder: Releasing) -> None:
+        """Somebody may hold groups from now on."""
+        if not self._holders:
+            atexit.unregister(self._release)
+            atexit.register(self._release)
+        self._holders.add(holder)
+
+    def _release(self) -> None:
+        for holder in list(self._holders):
+            holder.release()
+        gc.collect()
+
+
+DEPARTURE = Departure()
+"""There is one interpreter."""
