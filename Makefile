@@ -1,4 +1,4 @@
-# make demo | dist | test | test-words-off | test-cuda | test-long | test-openpi-client | test-lerobot | fuzz | bench
+# make demo | dist | test | test-words-off | test-cuda | test-gpus | test-long | test-openpi-client | test-lerobot | fuzz | bench
 #      bench-cases | zoo | robots | docs | lint | clean | distclean
 #
 # A Python that already has a CUDA build of torch is used as it is: nothing is installed, and lint tools
@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dist test test-words-off test-cuda test-long test-openpi-client test-lerobot fuzz bench bench-cases zoo robots docs lint ruff format types contracts pytest install clean distclean
+.PHONY: help demo dist test test-words-off test-cuda test-gpus test-long test-openpi-client test-lerobot fuzz bench bench-cases zoo robots docs lint ruff format types contracts pytest install clean distclean
 
 # A name found on PATH may be a shim that fails, so candidates are tried by running them.
 RECENT     := import sys; assert sys.version_info >= (3, 11)
@@ -106,10 +106,10 @@ docs: $(INSTALLED)
 	$(call tool,$(PAGES_NEED),$(PY) -m mkdocs build --strict --quiet)
 PAGES_NEED := material, mkdocstrings, typer
 
-pytest test-cuda test-long: export OMP_NUM_THREADS := 1
+pytest test-cuda test-gpus test-long: export OMP_NUM_THREADS := 1
 
 # Tests start a hundred processes, which would each compile rote from its text where the caller forbids to keep bytecode.
-pytest test-cuda test-long: export PYTHONDONTWRITEBYTECODE :=
+pytest test-cuda test-gpus test-long: export PYTHONDONTWRITEBYTECODE :=
 
 # Triton's interpreter has to be chosen before anything imports Triton: what it plays has a process of its own.
 pytest: $(INSTALLED)
@@ -134,6 +134,10 @@ test-cuda: $(INSTALLED)
 	$(PY) -m pytest $(CUDA_SUITES) $(PYTEST_ARGS)
 	$(PY) -m pytest tests -m cuda $(CUDA_SUITES:%=--ignore=%) $(PYTEST_ARGS) || [ $$? -eq 5 ]
 CUDA_SUITES := $(wildcard tests/conformance tests/cuda)
+
+# Programs of several processes over NCCL, a GPU for each.
+test-gpus: $(INSTALLED)
+	$(PY) -m pytest tests -m multi_gpu $(PYTEST_ARGS)
 
 # `rote serve` asked by openpi's own client, in an environment of its own: it needs numpy 1, and does not say that it
 # needs typing_extensions.

@@ -1,41 +1,76 @@
 """Programs of two processes, and what runs them: ``python -m tests.differential.rank_programs RANK FILE``.
 
 Each program makes a callable and the state that it works on; it is made twice, for a plain and a graphed run,
-which take turns, so that both ranks meet in the same order. A line of JSON for each says what came out.
+which take turns, so that both ranks meet in the same order. A line of JSON for each says what came out. With
+``cuda`` as a third argument the same programs run over NCCL, a GPU for each rank.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import json
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
+import torch.distributed.nn.functional as differentiable
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import rote
 
-RANKS = 2
+from .ranks import RANKS
+
 STEPS = 9
-PROGRAMS: dict[str, Callable[[int, Any], Any]] = {}
 
 
-def program(function):
-    PROGRAMS[function.__name__] = function
-    return function
+class Program(NamedTuple):
+    """A program.
+
+    Attributes:
+        make: Makes it, for a rank, a way to wrap callables and a device.
+        code: Why it is not replayed; empty if it is.
+        host: It works on the host only.
+        nccl: Why it is not replayed over NCCL, where that differs.
+        least: Calls that are replayed.
+        optimised: The exact tier is made, after many more calls.
+    """
+
+    make: Callable[[int, Any, torch.device], Any]
+    code: str = ""
+    host: bool = False
+    nccl: str | None = None
+    least: int = STEPS - 4
+    optimised: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Calls of the callable."""
+        return 150 if self.optimised else STEPS
 
 
-def model() -> nn.Sequential:
+PROGRAMS: dict[str, Program] = {}
+
+
+def program(code: str = "", **rest: Any):
+    def note(function):
+        PROGRAMS[function.__name__] = Program(function, code, **rest)
+        return function
+
+    return note
+
+
+def model(device: torch.device) -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)).to(device)
 
 
 def trained(parts: nn.Module, step: Any) -> Any:
@@ -50,8 +85,8 @@ def nothing() -> list[torch.Tensor]:
 # ---------------------------------------------------------------------- collectives of results
 
 
-@program
-def all_reduce(rank, wrap):
+@program()
+def all_reduce(rank, wrap, device):
     def call(x):
         y = x * 2 + rank
         dist.all_reduce(y)
@@ -60,8 +95,8 @@ def all_reduce(rank, wrap):
     return wrap(call), nothing
 
 
-@program
-def all_reduce_of_an_argument(rank, wrap):
+@program()
+def all_reduce_of_an_argument(rank, wrap, device):
     def call(x):
         x.mul_(2)
         dist.all_reduce(x)
@@ -70,8 +105,8 @@ def all_reduce_of_an_argument(rank, wrap):
     return wrap(call), nothing
 
 
-@program
-def waited_for(rank, wrap):
+@program()
+def waited_for(rank, wrap, device):
     def call(x):
         y = x * 2
         work = dist.all_reduce(y, async_op=True)
@@ -82,8 +117,8 @@ def waited_for(rank, wrap):
     return wrap(call), nothing
 
 
-@program
-def of_the_group_itself(rank, wrap):
+@program()
+def of_the_group_itself(rank, wrap, device):
     group = dist.group.WORLD
 
     def call(x):
@@ -94,8 +129,8 @@ def of_the_group_itself(rank, wrap):
     return wrap(call), nothing
 
 
-@program
-def of_the_backend_itself(rank, wrap):
+@program("RT801", host=True)
+def of_the_backend_itself(rank, wrap, device):
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
 
     def call(x):
@@ -106,8 +141,8 @@ def of_the_backend_itself(rank, wrap):
     return wrap(call), nothing
 
 
-@program
-def of_a_store(rank, wrap):
+@program("RT801")
+def of_a_store(rank, wrap, device):
     store = dist.PrefixStore(f"{wrap.__name__}", dist.distributed_c10d._get_default_store())
 
     def call(x):
@@ -117,8 +152,8 @@ def of_a_store(rank, wrap):
     return wrap(call), lambda: [torch.tensor(store.add(f"calls{rank}", 0))]
 
 
-@program
-def gathered(rank, wrap):
+@program()
+def gathered(rank, wrap, device):
     def call(x):
         parts = [torch.empty_like(x) for _ in range(RANKS)]
         dist.all_gather(parts, x * 2)
@@ -127,16 +162,16 @@ def gathered(rank, wrap):
     return wrap(call), nothing
 
 
-@program
-def functional_collective(rank, wrap):
+@program()
+def functional_collective(rank, wrap, device):
     def call(x):
         return functional.all_reduce(x * 2, "sum", dist.group.WORLD) + 1
 
     return wrap(call), nothing
 
 
-@program
-def sent_and_received(rank, wrap):
+@program()
+def sent_and_received(rank, wrap, device):
     def call(x):
         y, got = x * 2, torch.empty_like(x)
         if rank == 0:
@@ -150,8 +185,8 @@ def sent_and_received(rank, wrap):
     return wrap(call), nothing
 
 
-@program
-def objects(rank, wrap):
+@program("RT801")
+def objects(rank, wrap, device):
     def call(x):
         found = [None] * RANKS
         dist.all_gather_object(found, {"scale": rank + 1})
@@ -160,8 +195,8 @@ def objects(rank, wrap):
     return wrap(call), nothing
 
 
-@program
-def barrier(rank, wrap):
+@program()
+def barrier(rank, wrap, device):
     def call(x):
         y = x * 2
         dist.barrier()
@@ -170,8 +205,8 @@ def barrier(rank, wrap):
     return wrap(call), nothing
 
 
-@program
-def on_one_branch(rank, wrap):
+@program(least=1)
+def on_one_branch(rank, wrap, device):
     calls = iter(range(100))
 
     def call(x, late):
@@ -191,18 +226,564 @@ class Late:
         self.g, self.calls = g, calls
 
     def __call__(self, x):
-        return self.g(x, torch.tensor([float(next(self.calls) > 4)]))
+        return self.g(x, torch.tensor([float(next(self.calls) > 4)], device=x.device))
 
     def __getattr__(self, name):
         return getattr(self.g, name)
 
 
+# ---------------------------------------------------------------------- other collectives
+
+
+@program()
+def of_the_largest(rank, wrap, device):
+    def call(x):
+        y = x * (rank - 0.5)
+        dist.all_reduce(y, op=dist.ReduceOp.MAX)
+        return y
+
+    return wrap(call), nothing
+
+
+@program()
+def gathered_into_one(rank, wrap, device):
+    def call(x):
+        whole = torch.empty(RANKS * 3, 4, device=x.device)
+        dist.all_gather_into_tensor(whole, x * 2)
+        return whole.sum(0)
+
+    return wrap(call), nothing
+
+
+@program()
+def scattered_sums(rank, wrap, device):
+    def call(x):
+        part = torch.empty(2, 3, device=x.device)
+        dist.reduce_scatter_tensor(part, (x * 2).t().contiguous())
+        return part + 1
+
+    return wrap(call), nothing
+
+
+@program()
+def exchanged(rank, wrap, device):
+    def call(x):
+        got = torch.empty(4, 3, device=x.device)
+        dist.all_to_all_single(got, (x * 2).t().contiguous())
+        return got + 1
+
+    return wrap(call), nothing
+
+
+@program()
+def exchanged_in_parts(rank, wrap, device):
+    given, taken = ([1, 3], [1, 2]) if rank == 0 else ([2, 2], [3, 2])
+
+    def call(x):
+        got = torch.empty(sum(taken), 3, device=x.device)
+        dist.all_to_all_single(got, (x * 2).t().contiguous(), taken, given)
+        return got + 1
+
+    return wrap(call), nothing
+
+
+@program()
+def broadcast(rank, wrap, device):
+    def call(x):
+        y = x * 2 if rank == 0 else torch.empty_like(x)
+        dist.broadcast(y, 0)
+        return y + 1
+
+    return wrap(call), nothing
+
+
+@program()
+def reduced(rank, wrap, device):
+    def call(x):
+        y = x * 2
+        dist.reduce(y, 1)
+        return y + 1 if rank == 1 else x + 1
+
+    return wrap(call), nothing
+
+
+@program()
+def gathered_at_one(rank, wrap, device):
+    def call(x):
+        parts = [torch.empty_like(x) for _ in range(RANKS)] if rank == 0 else None
+        dist.gather(x * 2, parts, dst=0)
+        return torch.cat(parts) if rank == 0 else x
+
+    return wrap(call), nothing
+
+
+@program()
+def scattered(rank, wrap, device):
+    def call(x):
+        got = torch.empty_like(x)
+        dist.scatter(got, [x * 2, x * 3] if rank == 0 else None, src=0)
+        return got + 1
+
+    return wrap(call), nothing
+
+
+@program(nccl="RT801")
+def sent_without_waiting(rank, wrap, device):
+    """Both send first: whoever waits for one before the other begins to receive would wait for ever."""
+
+    def call(x):
+        y, got = x * 2, torch.empty_like(x)
+        works = dist.batch_isend_irecv([
+            dist.P2POp(dist.isend, y, 1 - rank), dist.P2POp(dist.irecv, got, 1 - rank)
+        ])  # fmt: skip
+        for work in works:
+            work.wait()
+        return y + got
+
+    return wrap(call), nothing
+
+
+@program(host=True)
+def sent_large_before_receiving(rank, wrap, device):
+    """More than sockets take before somebody receives."""
+
+    def call(x):
+        y = (x[0] * 2).repeat(1 << 19)
+        got = torch.empty_like(y)
+        sending = dist.isend(y, 1 - rank)
+        dist.recv(got, 1 - rank)
+        sending.wait()
+        return y[:4] + got[:4]
+
+    return wrap(call), nothing
+
+
+@program()
+def several_in_flight(rank, wrap, device):
+    def call(x):
+        y, z = x * 2, x * 3
+        one = dist.all_reduce(y, async_op=True)
+        two = dist.all_reduce(z, async_op=True)
+        w = x.sin()
+        two.wait()
+        one.wait()
+        return y + z + w
+
+    return wrap(call), nothing
+
+
+@program()
+def in_flight_where_the_host_reads(rank, wrap, device):
+    calls = iter(range(100))
+
+    def call(x, late):
+        y = x * 2
+        work = dist.all_reduce(y, async_op=True)
+        factor = 3 if late.sum() > 0 else 5
+        work.wait()
+        return y * factor
+
+    g = wrap(call)
+    return Late(g, calls), nothing
+
+
+@program()
+def several_groups(rank, wrap, device):
+    alone = [dist.new_group([each]) for each in range(RANKS)]
+    both = dist.new_group([0, 1])
+
+    def call(x):
+        y = x * 2
+        dist.all_reduce(y, group=alone[rank])
+        dist.all_reduce(y, group=alone[1 - rank])  # of which it is no member
+        dist.all_reduce(y, group=both)
+        dist.all_reduce(y)
+        return y
+
+    return wrap(call), nothing
+
+
+@program()
+def group_of_a_mesh(rank, wrap, device):
+    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,), mesh_dim_names=("parts",))
+
+    def call(x):
+        y = x * (mesh.get_local_rank() + 2)
+        dist.all_reduce(y, group=mesh.get_group("parts"))
+        return functional.all_reduce(y, "sum", mesh) / mesh.size()
+
+    return wrap(call), nothing
+
+
+@program(least=0)
+def from_another_rank_each_time(rank, wrap, device):
+    calls = iter(range(100))
+
+    def call(x, turn):
+        y = x * (rank + 1)
+        dist.broadcast(y, turn % RANKS)
+        return y + turn
+
+    g = wrap(call)
+    return Outside(lambda x: g(x, next(calls)), g), nothing
+
+
+@program(least=0)
+def from_a_rank_that_state_says(rank, wrap, device):
+    class Turns:
+        count = 0
+
+    def call(x):
+        Turns.count += 1
+        y = x * (rank + 1)
+        dist.broadcast(y, Turns.count % RANKS)
+        return functional.broadcast(y * (rank + 1), (Turns.count // 2) % RANKS, dist.group.WORLD) + 1
+
+    return wrap(call), nothing
+
+
+@program(least=0)
+def sent_with_another_tag_each_time(rank, wrap, device):
+    calls = iter(range(100))
+
+    def call(x, turn):
+        y, got = x * 2, torch.empty_like(x)
+        if rank == 0:
+            dist.send(y, 1, tag=turn)
+            return y
+        dist.recv(got, 0, tag=turn)
+        return got
+
+    g = wrap(call)
+    return Outside(lambda x: g(x, next(calls)), g), nothing
+
+
+@program()
+def by_one_of_two_operators(rank, wrap, device):
+    """Which one is a member of an object, and changes."""
+
+    class Mode:
+        op = dist.ReduceOp.SUM
+
+    calls = iter(range(100))
+
+    def call(x):
+        y = x * (rank + 1)
+        dist.all_reduce(y, op=Mode.op)
+        return y
+
+    g = wrap(call)
+
+    def outside(x):
+        Mode.op = dist.ReduceOp.MAX if next(calls) // 2 % 2 else dist.ReduceOp.SUM
+        return g(x)
+
+    return Outside(outside, g), nothing
+
+
+# ---------------------------------------------------------------------- functional collectives
+
+
+@program()
+def functional_gather(rank, wrap, device):
+    def call(x):
+        return functional.all_gather_tensor(x * 2, 0, dist.group.WORLD).sum(0)
+
+    return wrap(call), nothing
+
+
+@program()
+def functional_scattered_sums(rank, wrap, device):
+    def call(x):
+        y = (x * 2).t().contiguous()
+        return functional.reduce_scatter_tensor(y, "sum", 0, dist.group.WORLD) + 1
+
+    return wrap(call), nothing
+
+
+@program()
+def functional_exchange(rank, wrap, device):
+    def call(x):
+        return functional.all_to_all_single((x * 2).t().contiguous(), None, None, dist.group.WORLD) + 1
+
+    return wrap(call), nothing
+
+
+@program()
+def functional_in_flight(rank, wrap, device):
+    def call(x):
+        y = functional.all_reduce(x * 2, "sum", dist.group.WORLD)
+        z = functional.broadcast(x * 3, 1, dist.group.WORLD)
+        w = x.sin()
+        return z * w + y
+
+    return wrap(call), nothing
+
+
+@program()
+def functional_several(rank, wrap, device):
+    def call(x):
+        y, z = functional.all_reduce_coalesced([x * 2, x * 3], "sum", dist.group.WORLD)
+        return y * 5 + z
+
+    return wrap(call), nothing
+
+
+# ---------------------------------------------------------------------- the exact tier
+
+
+def table(x: torch.Tensor, turn: int) -> torch.Tensor:
+    """What each turn of a loop makes anew."""
+    times = torch.arange(4, device=x.device).float() * 0.5
+    return (times.cos() * 2).exp() + (x.sin().cos() * 2 + 1).exp() + turn
+
+
+@program(optimised=True)
+def optimised(rank, wrap, device):
+    def call(x):
+        y = x * 2
+        for turn in range(4):
+            y = y * 0.1 + table(x, turn)
+            dist.all_reduce(y)
+            x.exp()
+        return y
+
+    return wrap(call, keep=True), nothing
+
+
+@program(optimised=True)
+def optimised_around_what_changes(rank, wrap, device):
+    """What was calculated before a sum is not what it is behind it."""
+    state = torch.zeros(4, device=device)
+
+    def call(x):
+        y, found = x * 0.2, 0
+        for turn in range(4):
+            found = found + y.sin() + table(x, turn)
+            dist.all_reduce(y)
+            found = found * 0.1 + y.sin() + state.sin()
+            work = dist.all_reduce(y, async_op=True)
+            found = found + table(x, turn).cos()
+            work.wait()
+            y.mul_(0.5)
+            state.add_(y.sin().sum(0))
+            dist.all_reduce(state)
+            state.mul_(0.1)
+        return found + state.sin() + y
+
+    return wrap(call, keep=True), lambda: [state]
+
+
+@program(optimised=True)
+def optimised_with_functional_ones(rank, wrap, device):
+    def call(x):
+        y = x
+        for turn in range(4):
+            z = functional.all_reduce(table(x, turn) + y * 0.1, "sum", dist.group.WORLD)
+            whole = torch.empty(RANKS * 3, 4, device=x.device)
+            dist.all_gather_into_tensor(whole, z.sin() + 0)
+            y = z.sin() + table(x, turn) * whole.sum(0)
+        return y
+
+    return wrap(call, keep=True), nothing
+
+
+# ---------------------------------------------------------------------- handles of work
+
+
+@program("RT801")
+def not_waited_for(rank, wrap, device):
+    kept = []
+
+    def call(x):
+        y = x * 2
+        kept[:] = [dist.all_reduce(y, async_op=True)]
+        return x + 1
+
+    g = wrap(call)
+
+    def outside(x):
+        z = g(x)
+        kept[0].wait()
+        return z
+
+    return Outside(outside, g), nothing
+
+
+@program("RT801")
+def waited_for_in_the_next_call(rank, wrap, device):
+    kept = []
+
+    def call(x):
+        if kept:
+            kept.pop().wait()
+        y = x * 2
+        kept.append(dist.all_reduce(y, async_op=True))
+        return x + 1
+
+    return wrap(call), nothing
+
+
+@program("RT801")
+def asked_whether_it_has_completed(rank, wrap, device):
+    def call(x):
+        y = x * 2
+        work = dist.all_reduce(y, async_op=True)
+        while not work.is_completed():
+            pass
+        return y
+
+    return wrap(call), nothing
+
+
+class Outside:
+    """A callable around a graphed one."""
+
+    def __init__(self, call, g):
+        self.call, self.g = call, g
+
+    def __call__(self, x):
+        return self.call(x)
+
+    def report(self):
+        return self.g.report()
+
+
+# ---------------------------------------------------------------------- collectives of gradients
+
+
+class Copied(torch.autograd.Function):
+    """The same on all ranks; gradients of all ranks are added."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.clone()
+        dist.all_reduce(grad)
+        return grad
+
+
+class Summed(torch.autograd.Function):
+    """Added over all ranks; the gradient is the same on all."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.clone()
+        dist.all_reduce(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class Halves(nn.Module):
+    """Two layers of which each rank has a half, as in tensor parallelism."""
+
+    def __init__(self, rank):
+        super().__init__()
+        torch.manual_seed(rank)
+        self.up, self.down = nn.Linear(4, 6), nn.Linear(6, 4, bias=False)
+
+    def forward(self, x):
+        return x + Summed.apply(self.down(torch.relu(self.up(Copied.apply(x)))))
+
+
+@program()
+def halves(rank, wrap, device):
+    net = nn.Sequential(Halves(rank), Halves(rank + 10)).to(device)
+    return wrap(net.requires_grad_(False)), nothing
+
+
+@program()
+def halves_trained(rank, wrap, device):
+    net = nn.Sequential(Halves(rank), Halves(rank + 10)).to(device)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.0001, capturable=False, fused=False, foreach=False)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).square().sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        return loss.detach()
+
+    return trained(net, wrap(step))
+
+
+@program()
+def halves_trained_outside(rank, wrap, device):
+    net = nn.Sequential(Halves(rank), Halves(rank + 10)).to(device)
+    g = wrap(net)
+    return trained(net, Step(net, g))
+
+
+@program("RT601")
+def parallelized(rank, wrap, device):
+    """Parameters and values of a class of tensors that knows how they are spread."""
+    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+    net = model(device)
+    parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return wrap(net.requires_grad_(False)), nothing
+
+
+@program()
+def differentiable_sum(rank, wrap, device):
+    net = model(device)
+
+    def step(x):
+        net.zero_grad()
+        loss = differentiable.all_reduce(net(x)).square().sum()
+        loss.backward()
+        return loss.detach()
+
+    return trained(net, wrap(step))
+
+
+@program()
+def differentiable_gather(rank, wrap, device):
+    net = model(device)
+
+    def step(x):
+        net.zero_grad()
+        loss = torch.cat(differentiable.all_gather(net(x))).square().sum()
+        loss.backward()
+        return loss.detach()
+
+    return trained(net, wrap(step))
+
+
+@program()
+def ddp_around_accumulated(rank, wrap, device):
+    """A transformer in DDP: gradients of two halves of a batch, clipped, and AdamW."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
+    g = wrap(net)
+    parallel = DistributedDataParallel(g)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.0001)
+
+    def step(x):
+        optimizer.zero_grad()
+        with parallel.no_sync():
+            parallel(x[None]).square().sum().backward()
+        loss = parallel(x[None] + 1).square().sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    return trained(net, Outside(step, g))
+
+
 # ---------------------------------------------------------------------- training
 
 
-@program
-def gradients(rank, wrap):
-    net = model()
+@program()
+def gradients(rank, wrap, device):
+    net = model(device)
 
     def step(x):
         net.zero_grad()
@@ -217,9 +798,9 @@ def gradients(rank, wrap):
     return trained(net, wrap(step))
 
 
-@program
-def gradients_in_hooks(rank, wrap):
-    net = model()
+@program()
+def gradients_in_hooks(rank, wrap, device):
+    net = model(device)
     for p in net.parameters():
         p.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad))
 
@@ -232,16 +813,16 @@ def gradients_in_hooks(rank, wrap):
     return trained(net, wrap(step))
 
 
-@program
-def ddp(rank, wrap):
-    net = model()
+@program("RT803")
+def ddp(rank, wrap, device):
+    net = model(device)
     g = wrap(DistributedDataParallel(net))
     return trained(net, Step(net, g))
 
 
-@program
-def ddp_called(rank, wrap):
-    net = model()
+@program("RT803")
+def ddp_called(rank, wrap, device):
+    net = model(device)
     wrapped = DistributedDataParallel(net)
 
     def forward(x):
@@ -250,26 +831,26 @@ def ddp_called(rank, wrap):
     return trained(net, Step(net, wrap(forward)))
 
 
-@program
-def ddp_whole_step(rank, wrap):
-    net = model()
+@program("RT803")
+def ddp_whole_step(rank, wrap, device):
+    net = model(device)
     step = Step(net, DistributedDataParallel(net))
     return trained(net, wrap(step.__call__))
 
 
-@program
-def ddp_around(rank, wrap):
-    net = model()
+@program()
+def ddp_around(rank, wrap, device):
+    net = model(device)
     g = wrap(net)
     step = Step(net, DistributedDataParallel(g))
     step.g = g
     return trained(net, step)
 
 
-@program
-def sharded(rank, wrap):
-    net = copy.deepcopy(model())
-    mesh = dist.device_mesh.init_device_mesh("cpu", (RANKS,))
+@program("RT803")
+def sharded(rank, wrap, device):
+    net = copy.deepcopy(model(device))
+    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
     fully_shard(net, mesh=mesh)
     g = wrap(net)
     step = Step(net, g)
@@ -280,9 +861,9 @@ def sharded(rank, wrap):
     return step, left
 
 
-@program
-def parallel_on_one_device(rank, wrap):
-    net = model()
+@program(host=True)
+def parallel_on_one_device(rank, wrap, device):
+    net = model(device)
     g = wrap(DataParallel(net))
     return trained(net, Step(net, g))
 
@@ -292,11 +873,11 @@ class Step:
 
     def __init__(self, net, forward):
         self.net, self.forward, self.g = net, forward, forward
-        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.0001)
 
     def __call__(self, x):
         self.optimizer.zero_grad()
-        loss = self.forward(x).square().sum()
+        loss = self.forward(x).square().mean()
         loss.backward()
         self.optimizer.step()
         return loss.detach()
@@ -308,8 +889,8 @@ class Step:
 # ---------------------------------------------------------------------- what only reads
 
 
-@program
-def rank_read(rank, wrap):
+@program()
+def rank_read(rank, wrap, device):
     def call(x):
         if dist.is_available() and dist.is_initialized():
             return x * (dist.get_rank() + 1) / dist.get_world_size()
@@ -325,44 +906,54 @@ def same(one: list[torch.Tensor], two: list[torch.Tensor]) -> bool:
     return len(one) == len(two) and all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
 
 
-def plain(function: Any, /) -> Any:
+def plain(function: Any, /, **options: Any) -> Any:
     return function
 
 
-def play(name: str, rank: int) -> dict[str, Any]:
-    """Run one program in both ways."""
-    made = PROGRAMS[name]
-    (eager, kept), (graphed, left) = made(rank, plain), made(rank, rote.graph)
+def play(name: str, rank: int, device: torch.device) -> dict[str, Any]:
+    """Run one program in both ways; in two of the last calls one rank runs plainly, and the other replays."""
+    made, steps = PROGRAMS[name].make, PROGRAMS[name].steps
+    (eager, kept), (graphed, left) = made(rank, plain, device), made(rank, rote.graph, device)
     equal: list[bool] = []
-    for step in range(STEPS):
-        inputs = [torch.full((3, 4), step + 0.5) * (rank + 1) for _ in range(2)]
+    for step in range(steps):
+        inputs = [torch.full((3, 4), step + 0.5, device=device) * (rank + 1) for _ in range(2)]
         one, two = eager(inputs[0]), graphed(inputs[1])
+        equal.append(same([one, inputs[0], *kept()], [two, inputs[1], *left()]))
+    replayed = graphed.report().replayed
+    for step in range(2):
+        inputs = [torch.full((3, 4), step + 0.5, device=device) * (rank + 1) for _ in range(2)]
+        one = eager(inputs[0])
+        with rote.no_graphs() if step == rank else contextlib.nullcontext():
+            two = graphed(inputs[1])
         equal.append(same([one, inputs[0], *kept()], [two, inputs[1], *left()]))
     report = graphed.report()
     codes = sorted({found.code for found in report.reasons})
     return {
         "name": name,
         "equal": equal,
-        "replayed": report.replayed,
+        "replayed": replayed,
+        "optimised": "exact tier:" in getattr(graphed, "explain", str)(),
         "codes": codes,
-        "said": graphed_text(report),
+        "said": [f"{found.code} {found.message}" for found in report.reasons],
     }
 
 
-def graphed_text(report: Any) -> list[str]:
-    return [f"{found.code} {found.message}" for found in report.reasons]
-
-
-def main(rank: int, file: str) -> None:
+def main(rank: int, file: str, kind: str = "cpu", only: str = "") -> None:
     torch.set_num_threads(1)
     timeout = datetime.timedelta(seconds=60)
     store = dist.FileStore(file, RANKS)
-    for number, name in enumerate(PROGRAMS):
+    device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
+    if kind == "cuda":
+        torch.cuda.set_device(device)
+    for number, (name, made) in enumerate(PROGRAMS.items()):
+        if (made.host and kind != "cpu") or only not in name:
+            continue
         dist.init_process_group(
-            "gloo", store=dist.PrefixStore(str(number), store), rank=rank, world_size=RANKS, timeout=timeout
-        )
+            "nccl" if kind == "cuda" else "gloo", store=dist.PrefixStore(str(number), store), rank=rank,
+            world_size=RANKS, timeout=timeout,
+        )  # fmt: skip
         try:
-            found = play(name, rank)
+            found = play(name, rank, device)
         except Exception:
             found = {"name": name, "error": traceback.format_exc()}
         print(json.dumps(found), flush=True)
@@ -372,4 +963,4 @@ def main(rank: int, file: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -2,66 +2,72 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
+import sys
 
 import pytest
+import torch
 from torch import distributed
 
-from .rank_programs import PROGRAMS, RANKS, STEPS
-
-ROOT = Path(__file__).parents[2]
-REPLAYED = {"ddp_around", "parallel_on_one_device", "rank_read"}
-SEVERAL = {"on_one_branch"}
-WRAPPED = {"ddp", "ddp_called", "ddp_whole_step", "sharded"}
+from .rank_programs import PROGRAMS, Program
+from .ranks import RANKS, started
 
 pytestmark = pytest.mark.skipif(
     not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo"
 )
+ON_GPUS = [name for name, program in PROGRAMS.items() if not program.host]
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory, warm_path):
     """What each rank says of each program."""
-    file = tmp_path_factory.mktemp("ranks") / "store"
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    surroundings = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [warm_path, "-W", "ignore", "-m", f"{PROGRAMS['ddp'].__module__}"]
-    started = [
-        subprocess.Popen(
-            [*command, str(rank), str(file)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings, cwd=ROOT,
-        )
-        for rank in range(RANKS)
-    ]  # fmt: skip
-    said = []
-    try:
-        for process in started:
-            out, err = process.communicate(timeout=180)
-            lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-            said.append(({line["name"]: line for line in lines}, err))
-    finally:
-        for process in started:
-            process.kill()
-    return said
+    return started(warm_path, Program.__module__, tmp_path_factory.mktemp("ranks") / "store")
+
+
+@pytest.fixture(scope="module")
+def ranks_on_gpus(tmp_path_factory):
+    """The same over NCCL."""
+    if torch.cuda.device_count() < RANKS:
+        pytest.skip("needs two GPUs")
+    file = tmp_path_factory.mktemp("ranks_on_gpus") / "store"
+    return started(sys.executable, Program.__module__, file, "cuda")
+
+
+def check_right(ranks, name):
+    for found, errors in ranks:
+        assert name in found, errors
+        assert "error" not in found[name], found[name]["error"]
+        assert found[name]["equal"] == [True] * (PROGRAMS[name].steps + 2), found[name]
+
+
+def check_replayed(ranks, code, least, name):
+    for found, _ in ranks:
+        told = found[name]
+        if code:
+            assert told["replayed"] == 0 and code in told["codes"], told
+        else:
+            assert told["replayed"] >= least, told
+        assert told["optimised"] == PROGRAMS[name].optimised, told
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_rank_is_right(ranks, name):
-    for found, errors in ranks:
-        assert name in found, errors
-        assert "error" not in found[name], found[name]["error"]
-        assert found[name]["equal"] == [True] * STEPS, found[name]
+    check_right(ranks, name)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_rank_says_why(ranks, name):
-    for found, _ in ranks:
-        told = found[name]
-        if name in REPLAYED:
-            assert told["replayed"] >= STEPS - 4 and not {"RT801", "RT803"} & set(told["codes"]), told
-        else:
-            assert told["replayed"] == 0 or name in SEVERAL, told
-            assert ("RT803" if name in WRAPPED else "RT801") in told["codes"], told
+def test_each_rank_replays_or_says_why(ranks, name):
+    check_replayed(ranks, PROGRAMS[name].code, PROGRAMS[name].least, name)
+
+
+@pytest.mark.multi_gpu
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_each_rank_is_right_on_gpus(ranks_on_gpus, name):
+    check_right(ranks_on_gpus, name)
+
+
+@pytest.mark.multi_gpu
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_each_rank_replays_or_says_why_on_gpus(ranks_on_gpus, name):
+    program = PROGRAMS[name]
+    code = program.code if program.nccl is None else program.nccl
+    check_replayed(ranks_on_gpus, code, program.least, name)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch import distributed
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS, EPISODES = 3, 2
@@ -63,3 +64,28 @@ def test_pi0_quantized_is_near_the_dense_policy_and_replays(tmp_path: Path, vari
     assert {row["reason"] for row in result["layers"]} == {"", "fits no pattern of include"}
     assert all(1e-5 < difference < 0.05 for difference in result["differences"])
     assert result["report"]["replayed"] > 0, result["report"]["reasons"]
+
+
+@pytest.mark.skipif(not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo")
+def test_ranks_of_a_transformer_replay_and_equal_eager(tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    program = ["examples/torchrun_transformer.py", "--steps", "8", "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        *program,
+    ]
+    paths = os.pathsep.join(["src", *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(out.read_text())
+    assert {(row["way"], row["rank"]) for row in found} == {
+        (way, rank) for way in ("ddp", "step", "decode") for rank in range(2)
+    }
+    assert all([row["equal"] == row["steps"] and row["replayed"] >= 4 for row in found]), found

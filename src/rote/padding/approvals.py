@@ -234,7 +234,9 @@ def _against(result: Answer, site: Site) -> Reason | None:
     kinds = {leaf.kind for leaf in leaves}
     owned = [leaf.index for leaf in leaves if leaf.kind == OWN]
     text: str | None = None
-    if recording.accesses.written:
+    if recording.acts:
+        text = "the call acts on other processes"
+    elif recording.accesses.written:
         text = "the call writes an argument"
     elif recording.accesses.writes:
         text = "the call writes a tensor made outside"

@@ -31,6 +31,7 @@ from rote.runtime.operators.boundaries import Placement, place
 from rote.runtime.operators.facts import facts_of
 from rote.runtime.operators.operands import read_operands, written_operands
 from rote.runtime.operators.table import rows_with, table
+from rote.runtime.operators.transfers import wait_operator
 from rote.testing import compare
 
 aten = torch.ops.aten
@@ -104,6 +105,7 @@ def test_the_operator_exists(name):
 def test_the_namespace_exists(namespace):
     import torch.distributed._functional_collectives  # which defines some
 
+    wait_operator()  # and this one
     names = [schema.name for schema in torch._C._jit_get_all_schemas()]
     assert any(name.startswith(f"{namespace}::") for name in names)
     assert list(table()[namespace]) == ["*"]
@@ -365,6 +367,7 @@ def test_each_fact_makes_a_difference(forget, name, fact):
 def test_namespaces(namespace):
     import torch.distributed._functional_collectives  # which defines some
 
+    wait_operator()  # and this one
     schemas = [each for each in torch._C._jit_get_all_schemas() if each.name.startswith(f"{namespace}::")]
     facts = facts_of(overload(schemas[0].name.partition("::")[2], namespace))
     assert facts.collective != facts.hidden and not facts.simple

@@ -29,7 +29,7 @@ class KnownValues:
 
     def may_be(self, facts: Facts, tensors: list[torch.Tensor]) -> bool:
         """Whether it is worth trying; a quick answer, since every operation of a check asks."""
-        if facts.written or facts.seeded:
+        if facts.written or facts.seeded or facts.collective:
             return False
         return self._value(tensors[0]) is not None if tensors else "made" in facts.row
 
@@ -48,7 +48,7 @@ class KnownValues:
     def _computed(self, call: TrialCall) -> Any:
         """What an operation returns, as host tensors; None if that is not known."""
         facts, tensors = call.facts, call.tensors
-        if facts.written or facts.seeded or not (tensors or "made" in facts.row):
+        if facts.written or facts.seeded or facts.collective or not (tensors or "made" in facts.row):
             return None
         if sum(tensor.numel() for tensor in tensors) > SMALL:
             return None

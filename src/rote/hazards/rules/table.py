@@ -102,7 +102,7 @@ CLOSURE_STEP = Rule("RT423", "optimizer that calls a closure", _STOPS, Topic.AUT
 NORM_CHECKED = Rule("RT424", "gradient norm checked on the host", _STOPS, Topic.AUTOGRAD, _SCAN)
 AUTOCAST_AROUND = Rule("RT431", "autocast around a capture with its cache on", _WRONG, Topic.AUTOCAST, _SCAN)
 AUTOCAST_CLEARED = Rule("RT432", "autocast state set by hand inside the call", _WRONG, Topic.AUTOCAST, _SCAN)
-COLLECTIVE = Rule("RT801", "collective inside the call", _UNKNOWN, Topic.DISTRIBUTED, _READ)
+COLLECTIVE = Rule("RT801", "collective inside the call", _ISLAND, Topic.DISTRIBUTED, _READ)
 OBJECT_COLLECTIVE = Rule("RT802", "collective that waits on the host", _STOPS, Topic.DISTRIBUTED, _SCAN)
 WRAPPED = Rule(
     "RT803", "data-parallel wrapper made around a graph's work", _UNKNOWN, Topic.DISTRIBUTED, _READ

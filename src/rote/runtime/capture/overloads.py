@@ -32,7 +32,7 @@ class Overload:
         special: An alias or a literal, which are no ordinary operations.
         repeats: Its tensors alone decide where it runs, so they tell whether an earlier call ran it.
         alias: It only looks at memory of its operands, so their looks decide its results.
-        quiet: It only makes results.
+        quiet: It only makes results, in this process.
         vectors: It is a decomposition that may be asked for its values alone.
         apart: It is never captured, but runs between two segments.
         inside: The operations in its kernel count the versions of what it writes.
@@ -76,7 +76,7 @@ class Overload:
         odd = facts.blank or apart or special or seen or seeds or vectors or func is LAZY_ZEROS
         repeats = facts.simple and parts is None and not odd
         alias = repeats and func.is_view
-        quiet = not (facts.written or facts.seeded)
+        quiet = not (facts.written or facts.seeded or facts.collective)
         return cls(
             func, facts, raw_call(func), parts, seen, seeds, special, repeats, alias, quiet, vectors, apart,
             counts_inside(func), running,

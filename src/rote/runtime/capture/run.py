@@ -46,7 +46,7 @@ from ..program import (
     unknown_states,
     unseen_function_mode,
 )
-from ..pytorch import plain_functions, seeing_compiled
+from ..pytorch import GroupCall, plain_functions, seeing_compiled
 from ..reads.trace import Setting
 from ..recording import Known, Node, Own, StaticInputs, hand_out, make_template
 from . import blame
@@ -133,6 +133,7 @@ class TraceHooks:
         is_shown: Whether text that is made now is for output alone.
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
         settings: Where the call has set random generators; it grows.
+        collective: The method of a process group that the call has just called.
     """
 
     bound: Callable[[Any], Any] = lambda value: value
@@ -140,6 +141,7 @@ class TraceHooks:
     is_shown: Callable[[], bool] = lambda: False
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
+    collective: Callable[[], GroupCall | None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -280,8 +282,10 @@ class TracedCall:
                     if tape is not None:
                         tape.abort(tracer.cursor)
         except RestartError:
+            tracer.transfers.end()
             raise
         except BaseException:
+            tracer.transfers.end()
             tracer.generators.catch_up()
             self._hand_out_kept(tracer)
             raise
@@ -363,6 +367,7 @@ class TracedCall:
             blockers.append(reason(rules.VALUE_CHANGED, text, self._site))
         blockers += tracer.host.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()
+        blockers += tracer.transfers.finish()
         blockers += unknown_states(self._hooks.settings, tracer.cursor.storages)
         tracer.cursor.storages.note_readers("the result", self._site)
         cursor.complete()
@@ -406,7 +411,7 @@ class TracedCall:
         generators = Generators(plan.generators, self._ran, known, stands, self._hooks.settings)
         return Tracer(
             cursor, path=path, stop=stop, split=plan.split, shaped=plan.shaped, generators=generators,
-            has_made=self._hooks.has_made, numbers=plan.numbers,
+            has_made=self._hooks.has_made, numbers=plan.numbers, collective=self._hooks.collective,
         )  # fmt: skip
 
     def _restart(self, tracer: Tracer) -> Tracer:

@@ -106,6 +106,8 @@ class Runner:
         code = rules.KEPT_OUT.code
         if operation.computes:
             code = rules.OPERAND_DIFFERS.code
+        elif known.facts.transfers:
+            code = rules.COLLECTIVE.code
         elif not kept_out:
             code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         if not known.quiet:

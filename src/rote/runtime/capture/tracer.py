@@ -65,6 +65,7 @@ from ..program import (
 from ..program import operations as ops
 from ..pytorch import (
     DispatchMode,
+    GroupCall,
     count_versions,
     is_kept_out,
     is_lazy_zero,
@@ -72,6 +73,7 @@ from ..pytorch import (
     run_compiled,
     takes_tickets,
     untraced,
+    waits_itself,
 )
 from ..state import get_profile, our_profiler, set_profile
 from .host_tensors import HostTensors
@@ -86,9 +88,11 @@ from .path import (
     HostReads,
     Mode,
     NumbersOfNodes,
+    Steps,
     Stop,
     TakenView,
     TakenViews,
+    Transfers,
     Unwritten,
     Writes,
     kept_call,
@@ -123,6 +127,7 @@ class Tracer(DispatchMode):
         generators: Generators,
         has_made: Callable[[int], bool] | None,
         numbers: TrackedNumbers | None = None,
+        collective: Callable[[], GroupCall | None] = lambda: None,
     ) -> None:
         super().__init__()
         self.cursor = cursor
@@ -136,6 +141,7 @@ class Tracer(DispatchMode):
         self.host = HostTensors(cursor, self.follower, self.writes, has_made)
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor)
+        self.transfers = Transfers(cursor, self.follower, collective)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
         self._shaped = shaped
@@ -168,6 +174,8 @@ class Tracer(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if types and waits_itself(types):
+            return NotImplemented  # it waits, and comes again with what it stands for
         profiler = self.runner.profiler
         if profiler is not None:  # first of all, since it is told of every call of a function
             if get_profile() is profiler:
@@ -237,6 +245,9 @@ class Tracer(DispatchMode):
         if zero or (parts is not None and torch.is_inference_mode_enabled()):
             with self:  # the parts come back here, one by one
                 return self.runner.seen(parts or on_zeros(func), *args, **kwargs)
+        if facts.transfers and self.transfers.sees(known, args):
+            steps = Steps(self._before, self.runner.run, self._after)
+            return self.transfers.meet(steps, known, args, kwargs)
         if mode is not _FOLLOW and (facts.collective or facts.ticketed):
             return self._unrecorded(facts, func, args, kwargs)
         if known.special:
@@ -469,8 +480,13 @@ class Tracer(DispatchMode):
             text = "compiled code takes an input that is no tensor and no number"
             self.cursor.block(reason(rules.UNSUPPORTED_TENSOR, text, user_site()))
             return self.runner.seen(run_compiled, graph, inputs)
-        if takes_tickets(graph):
+        if region.collective:
+            text = "compiled code has collectives in it"
+            remedy = 'Compile with backend="rote", or call them outside of the compiled function.'
+            self.cursor.block(reason(rules.COLLECTIVE, text, user_site(), remedy))
+        elif takes_tickets(graph):
             self._block_ticket()
+        if region.collective or takes_tickets(graph):
             return self.runner.seen(run_compiled, graph, inputs)
         if self.cursor.blockers and self.cursor.mode is _OBSERVE:  # nothing of this call is kept
             self.writes.note(operands.written)
@@ -511,10 +527,11 @@ class Tracer(DispatchMode):
         cursor.block(reason(rules.UNSUPPORTED_TENSOR, f"{name} takes Python functions", user_site(), remedy))
 
     def _unrecorded(self, facts: Facts, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator that acts on other processes, or keeps a graph; nothing of the call is recorded."""
+        """Run an operator that acts on other processes as no replay does, or keeps a graph."""
         cursor = self.cursor
         if facts.collective:
-            cursor.block(reason(rules.COLLECTIVE, f"{func.name()} acts on other processes", user_site()))
+            text = f"{func.name()} acts on other processes in a way that no replay does"
+            cursor.block(reason(rules.COLLECTIVE, text, user_site(), "Call it outside."))
         else:
             self._block_ticket()
         if cursor.tape is not None:

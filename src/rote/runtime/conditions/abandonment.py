@@ -4,7 +4,7 @@ A guard keeps alive what it compares by identity. Where the caller has replaced 
 list of weights) and keeps no reference to it, the state of the guard cannot come back, and the guard is all
 that keeps the memory. Containers know no weak references, so the garbage collector is asked who refers to an
 object, and who refers to that. Where more references are counted than were found, somebody holds it in C, or
-in a local variable.
+in a local variable. A process group that was destroyed is of no use to others, so nobody is asked.
 
 The search looks at every object of the process, once for each level of references. It runs where a call has
 to be traced because an object was replaced.
@@ -17,6 +17,7 @@ import sys
 from types import FrameType, ModuleType
 from typing import Any
 
+from ..pytorch import was_destroyed
 from ..state import Entry
 
 DEPTH = 6
@@ -33,7 +34,7 @@ def abandoned(values: list[Any]) -> list[bool]:
     Nobody but this list may refer to the objects for the sake of the question.
     """
     search = _Search(values)
-    return [search.is_free(id(value)) for value in values]
+    return [was_destroyed(value) or search.is_free(id(value)) for value in values]
 
 
 class _Search:

@@ -20,7 +20,7 @@ import torch
 
 from ...base import Site
 from ..objects import Content, Position, TensorMark, mark, pointer_of
-from ..pytorch import plain_functions
+from ..pytorch import plain_functions, was_destroyed
 from ..state import (
     ATTRIBUTE,
     CELL,
@@ -376,4 +376,4 @@ class Guard:
 
 def _keeps_others(value: Any) -> bool:
     known = (TensorMark, Content, Position, type, ModuleType)
-    return gc.is_tracked(value) and not isinstance(value, known)
+    return was_destroyed(value) or (gc.is_tracked(value) and not isinstance(value, known))

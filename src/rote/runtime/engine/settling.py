@@ -281,10 +281,11 @@ class Settling:
 
         Code that C calls is followed from the second call on. What is put into slots or made of arguments,
         what is written to streams and how generators are set differ from call to call, so such calls are
-        noted each time. So are all calls once anything is under ``torch.compile``: notes choose what runs.
+        noted each time. So are those with collectives, whose methods notes tell, and all calls once anything
+        is under ``torch.compile``: notes choose what runs.
         """
         noted, template = self._noted, self._observed.template
-        if self._plan.numbers is not None:
+        if self._plan.numbers is not None or any([node.acts for node in self._observed.nodes]):
             return None
         unclear = (
             noted.late or noted.missing or noted.unseen or noted.scripts or noted.output or noted.switches

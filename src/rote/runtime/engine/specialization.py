@@ -40,7 +40,7 @@ from ..program import (
     saving_is_hooked,
     sharing_reasons,
 )
-from ..pytorch import plain_functions
+from ..pytorch import DEPARTURE, plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
 from ..recording import FIRST_TIER, Node, Numerics, Recording, RecordingMemory
@@ -229,6 +229,8 @@ class Specialization:
         due = recording.replays + 1 >= recording.tiers.due
         improves = due and recording.tiers.wants(recording.root)
         before = Before.of(recording, call) if improves else None
+        if improves and recording.acts:
+            recording.note_received(wanted=True)
         try:
             with self._range() if self._range is not None else nullcontext():
                 done = replay(recording.root)
@@ -236,6 +238,7 @@ class Specialization:
             inputs.copy_back(call.leaves)
             recording.give_generators(call)
             recording.put_draws_back()
+            recording.end_flights()
             try:
                 why = raised(recording, backend, error, user_site(caller))
             finally:
@@ -267,6 +270,8 @@ class Specialization:
             nodes.append(nodes[-1].edges[value])
         bounds = Bounds(self.limits.numerics, timed=not self.limits.keep, pays=self._ledger.allows())
         improve(recording, nodes, call, before, bounds)
+        if recording.acts:
+            recording.note_received(wanted=False)
         # Nothing is measured; or it was, and what is made of the kernels is measured again.
         if self.limits.keep or (self.earlier.exact and recording.tiers.is_on_the_way):
             self.settle_tiers(recording)
@@ -414,6 +419,8 @@ class Specialization:
         if self.changing.news > known and self.computes and recording in self.recordings:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
+        if made is not None and made.acts:
+            DEPARTURE.add(self)
         if made is not None and self.limits.numerics > Numerics.PLAIN and not made.captures_numbers:
             made.improve_at(made.replays + (1 if self.earlier.exact else FIRST_TIER))
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
@@ -504,7 +511,8 @@ class Specialization:
         ):  # a number may be as it was, this time
             often.update([target.address for target in recording.binds])
         bound = partial(trace.bound, often=often)
-        return TraceHooks(bound, trace.take, partial(is_shown, trace), trace.has_made, trace.settings)
+        shown = partial(is_shown, trace)
+        return TraceHooks(bound, trace.take, shown, trace.has_made, trace.settings, trace.take_collective)
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:
         """The callable raised, or what it did could not be kept: nothing of a recording is left."""

@@ -55,6 +55,9 @@ PURE = (
 )
 """What to do about unknown functions and classes in C."""
 
+OUTSIDE = "Call it outside. Collectives between tensors, all_reduce and its kin, are replayed."
+"""What to do about code that acts on other processes past the dispatcher."""
+
 SHOWN = 3
 """Reasons of one kind that are given, and changes of the state."""
 
@@ -191,7 +194,7 @@ def surroundings_reasons(
     if contact is not None:
         rule = rules.WRAPPED if contact.wraps else rules.COLLECTIVE
         text = f"the call runs {contact.what} of PyTorch, which acts on other processes"
-        found.append(reason(rule, text, contact.site))
+        found.append(reason(rule, text, contact.site, "" if contact.wraps else OUTSIDE))
     if executed.blind:
         found.append(reason(rules.BLIND, "the call could not be watched: another profiler is active", site))
     return found

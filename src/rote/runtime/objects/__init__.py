@@ -8,6 +8,7 @@ from .classes import (
     class_of,
     has_parts_in_c,
     is_bound_method,
+    is_getter_of_pybind,
     is_graphed,
     is_of_pybind,
     is_python,

@@ -86,6 +86,11 @@ def is_of_pybind(value: object) -> bool:
     return type(value).__name__ == _BOUND_BY_PYBIND and hasattr(value, "__func__")
 
 
+def is_getter_of_pybind(value: object) -> bool:
+    """Whether a value is what a property of a pybind11 class calls; some have no name."""
+    return is_of_pybind(value) or (type(value) is types.BuiltinFunctionType and not value.__name__)
+
+
 def is_graphed(value: Any) -> bool:
     """Whether a value is a graphed callable; a traced call runs the callable that it wraps."""
     return _is_ours(value) and hasattr(value, "__wrapped__")

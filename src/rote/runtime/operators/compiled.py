@@ -25,7 +25,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..pytorch import CompiledGraph, compiled_writes, draws_numbers, is_uncapturable, run_compiled
+from ..pytorch import (
+    CompiledGraph,
+    compiled_writes,
+    draws_numbers,
+    has_collectives,
+    is_uncapturable,
+    run_compiled,
+)
 from .facts import names_of
 
 _NAMESPACE = "rote_compiled"
@@ -76,6 +83,7 @@ class Region:
         overload: The operator that stands for it.
         written: The numbers of the inputs that it writes.
         numbers: Those of the inputs that are numbers.
+        collective: Collectives are in it, which nobody sees from outside.
         library: Keeps the operator defined.
     """
 
@@ -83,6 +91,7 @@ class Region:
     overload: Any
     written: frozenset[int]
     numbers: frozenset[int]
+    collective: bool
     library: torch.library.Library
 
     def run(self, graph: CompiledGraph, read: Any, written: Any, numbers: Any) -> Any:
@@ -143,7 +152,9 @@ class Regions:
         library.define(name + _SCHEMA, tags=tags)
         overload = getattr(getattr(torch.ops, _NAMESPACE), name).default
         numbers = frozenset(n for n, value in enumerate(inputs) if type(value) in _NUMBERS)
-        region = Region(weakref.ref(graph), overload, compiled_writes(graph), numbers, library)
+        region = Region(
+            weakref.ref(graph), overload, compiled_writes(graph), numbers, has_collectives(graph), library
+        )
         self._by_graph[id(graph)] = self._by_name[overload.name()] = region
         weakref.finalize(graph, self._forget, id(graph), overload.name())
         return region

@@ -21,6 +21,16 @@ _SIZE = re.compile(r"Sym(?:Int|Bool|Float) (\w+)")
 _OBJECT = "__torch__"
 """How the types of C++ objects begin."""
 _GROUP = ".classes.c10d."
+_RECEIVING = frozenset({
+    "tensor", "tensors", "output", "outputs", "output_tensor", "output_tensors", "output_lists",
+})  # fmt: skip
+"""Operands into which a collective receives; schemas do not say it."""
+_REDUCING = frozenset({
+    "allreduce_", "allreduce_coalesced_", "reduce_", "all_reduce_", "all_reduce_coalesced_",
+})  # fmt: skip
+"""Collectives that read all that they fill."""
+_SENDING = frozenset({"c10d::send", "_c10d_functional::isend"})
+"""They have one of these names for what they only read."""
 _TICKET = "Tensor ticket"
 """What an operator takes or returns that keeps an autograd graph of its own, as calls in compiled code do."""
 
@@ -51,7 +61,9 @@ class Facts:
         refused: Why no CUDA graph may hold it, though neither shapes nor values tell; perhaps only for some
             operands.
         apart: It is never captured, though neither shapes nor values tell, but runs between two segments.
-        collective: It acts on other processes.
+        collective: It acts on other processes. Nothing may run it once more or leave it out, or the others
+            wait for what never comes.
+        transfers: It is a collective that a replay issues as the call does, between two segments.
         ticketed: It keeps an autograd graph of its own, or walks back through one.
         hidden: It is no computation (profiler marks, questions about shapes, notes for the allocator).
         simple: Only the devices of its operands decide where it runs.
@@ -85,6 +97,7 @@ class Facts:
     refused: str | None
     apart: bool
     collective: bool
+    transfers: bool
     ticketed: bool
     hidden: bool
     simple: bool
@@ -112,7 +125,8 @@ def facts_of(func: Any) -> Facts:
     """The facts of an operator overload."""
     schema, name, own = schema_of(func), func.name(), func.namespace == "aten"
     row, arguments, packet = row_of(name), schema.arguments, _packet(name)
-    undeclared = row.get("writes", "").split()
+    transfers = "transfers" in row
+    undeclared = row.get("writes", "").split() or _received(name, schema, transfers=transfers)
     positions = {argument.name: position for position, argument in enumerate(arguments)}
     hidden = "hidden" in row
     writes = [
@@ -140,9 +154,10 @@ def facts_of(func: Any) -> Facts:
         dynamic=dynamic,
         mutable=schema.is_mutable and not hidden,
         written=tuple((n, each.name) for n, each in enumerate(arguments) if writes[n]),
-        training=positions["training"] if undeclared else None,
+        training=positions.get("training") if undeclared else None,
         # the schema of another library says no more
-        overwrites=schema.is_mutable and (not own or "overwrites" in row or outputs),
+        overwrites=packet not in _REDUCING
+        and (transfers or (schema.is_mutable and (not own or "overwrites" in row or outputs))),
         scaled=own and any(each.name == "beta" and each.kwarg_only for each in arguments),
         asks_shapes=func.is_view or relocates or (own and (of_shape or "aliases" in row)),
         blank="blank" in row,
@@ -154,8 +169,9 @@ def facts_of(func: Any) -> Facts:
         indexed=indexed,
         stores=stores,
         refused=refused,
-        apart=refused is not None and row.keys().isdisjoint(("checks", "may_wait")),
+        apart=transfers or (refused is not None and row.keys().isdisjoint(("checks", "may_wait"))),
         collective=collective,
+        transfers=transfers,
         ticketed=ticketed,
         hidden=hidden,
         simple=not (
@@ -213,6 +229,13 @@ def _refused(func: Any, row: Row) -> str | None:
         return "is tagged as unsafe in CUDA graphs"
     why = next((row[fact] for fact in ("waits", "checks", "may_wait") if fact in row), None)
     return None if why is None else f"waits for the device: {why}"
+
+
+def _received(name: str, schema: Any, *, transfers: bool) -> list[str]:
+    """The operands that a collective fills."""
+    if not transfers or name in _SENDING:
+        return []
+    return [each.name for each in schema.arguments if each.name in _RECEIVING]
 
 
 def _packet(name: str) -> str:

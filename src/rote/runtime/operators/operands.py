@@ -43,8 +43,15 @@ def written_values(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     found: list[Any] = []
     for position, name in facts.written:
         value = args[position] if position < len(args) else kwargs.get(name)
-        found.extend(value if isinstance(value, (list, tuple)) else (value,))
+        found.extend(_opened(value))
     return found
+
+
+def _opened(value: Any) -> list[Any]:
+    """An operand, or the members of a list and of lists in it."""
+    if not isinstance(value, (list, tuple)):
+        return [value]
+    return [part for each in cast("list[Any]", value) for part in _opened(each)]
 
 
 def written_operands(facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:

@@ -25,6 +25,9 @@ draws from) is set back for the run to what it was before the replay. The shown 
 bytes. Afterwards all of it is compared with what the replay has left, and left so. Equality is by
 construction, and looked at nevertheless: a kernel that the program does not know of, an operator that the
 table is wrong about, or a kernel that reads where its operands lie shows before anybody depends on it.
+
+Collectives are not issued for that, since other processes take no part in it. The replay has noted what each
+of them filled, and that is put where they fill it.
 """
 
 from __future__ import annotations
@@ -89,6 +92,10 @@ class Shown(NamedTuple):
         return torch.equal(self.memory, self.was)
 
 
+Received = Mapping[int, Sequence[tuple[torch.Tensor, torch.Tensor]]]
+"""What collectives have filled before each segment, in order, with copies of what was in it then."""
+
+
 class Recapture:
     """Captures what is left of a stretch that has just been replayed."""
 
@@ -103,12 +110,14 @@ class Recapture:
         before: Before | None,
         schedule: Schedule,
         kernels: Mapping[Written, LoadedKernel],
+        received: Received,
         alternatives: Mapping[int, Alternative] = _NONE,
         look: Look | None = None,
         *,
         near: bool = False,
     ) -> None:
         self._session = session
+        self._received = received
         self._alternatives = alternatives
         self._near = near
         self._look_at = look
@@ -146,10 +155,11 @@ class Recapture:
                 for index in self._short.once:
                     self._operation(index, RunningSession())
                     self._forget()
-                made = [
-                    self._segment(items, self._short.copies(run, self._stored))
-                    for items, run in zip(self._schedule.runs, self._short.runs, strict=True)
-                ]
+                made: list[Segment | None] = []
+                for items, run in zip(self._schedule.runs, self._short.runs, strict=True):
+                    self._receive(len(made))
+                    made.append(self._segment(items, self._short.copies(run, self._stored)))
+                self._receive(len(made))
             mine = self._addresses(self._short.effects.changes)
             left = [each for each in changed if each.memory.data_ptr() in mine]
             different = [each for each in (*shown, *left) if not each.is_as_it_was]
@@ -161,6 +171,17 @@ class Recapture:
         if different and not self._near:
             raise LeftAloneError(f"{self._told(different[0].origin)} is not equal to the bit")
         return CapturedAnew(tuple(made), tuple(self._own.values()))
+
+    def _receive(self, number: int) -> None:
+        """Fill what collectives before a segment have filled: other processes take no part in this."""
+        for memory, was in self._received.get(number, ()):
+            with torch.inference_mode(False), torch.no_grad():
+                memory.copy_(was)
+        effects = self._short.effects
+        for index, origins in effects.received:
+            if number == len(effects.runs) or any([index < each for each in effects.runs[number]]):
+                for origin in origins:
+                    self._own.pop(origin, None)
 
     def _go_back(self, changed: list[Shown], generator: torch.Generator | None) -> None:
         """Have arguments, state and generator as the replay found them; notes what it has left there.

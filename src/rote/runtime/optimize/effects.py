@@ -12,7 +12,8 @@ whole, and the report says why. A stretch is known if
   recording as code of which it is only said what it does, and on a GPU leaves all its stretches alone. On the
   host no replay runs such code.)
 - tensors are what their tokens say: no token shows whether a tensor is lazily conjugated or negated;
-- what runs between its segments is PyTorch's own, too, and writes nothing.
+- what runs between its segments is PyTorch's own, too, and writes nothing; or it is a collective, which
+  writes what it says.
 
 Views launch nothing, and tokens say what they look at, so they are no operations here.
 """
@@ -64,6 +65,7 @@ class Effects:
         made: The operation that makes each storage.
         written: How often each storage is written besides.
         draws: Operations that draw random numbers.
+        received: What collectives between the segments write: their indices, and the storages.
         changes: Storages of arguments and of state that are written.
         reach: Of each storage, the bytes up to the last one that any tensor looks at. Behind them lies what a
             kernel needed for itself, as ``mse_loss`` does: no two runs leave the same there.
@@ -75,6 +77,9 @@ class Effects:
     made: dict[Origin, int] = field(default_factory=dict[Origin, int])
     written: Counter[Origin] = field(default_factory=Counter[Origin])
     draws: list[int] = field(default_factory=list[int])
+    received: list[tuple[int, tuple[Origin, ...]]] = field(
+        default_factory=list[tuple[int, tuple[Origin, ...]]]
+    )
     changes: set[Origin] = field(default_factory=set[Origin])
     reach: dict[Origin, int] = field(default_factory=dict[Origin, int])
 
@@ -102,10 +107,14 @@ class Effects:
                 _check_known(operation, operation.tokens)
             elif index in captured:
                 found._look_at(index, operation, unwritten)
+            elif operation.kind == ops.CAPTURED and operation.is_of_aten and operation.facts.blank:
+                unwritten.update(
+                    [each.origin for each in _results(operation)]
+                )  # its segment launches nothing
             elif operation.kind == ops.CAPTURED and index not in refused:
                 raise LeftAloneError(f"{_told(operation)} is in no segment that is known")
             else:
-                found._look_between(operation)
+                found._look_between(index, operation, unwritten)
         return found
 
     def each(self) -> Iterator[int]:
@@ -157,9 +166,16 @@ class Effects:
         for token in (*operation.tokens, *_results(operation)):
             self.reach[token.origin] = max(self.reach.get(token.origin, 0), _end_of(token))
 
-    def _look_between(self, operation: Operation) -> None:
+    def _look_between(self, index: int, operation: Operation, unwritten: set[Origin]) -> None:
         """Look at what runs between segments, or at the end of the stretch."""
         if not operation.is_of_aten or operation.kind == ops.ANYWHERE:  # no replay runs those
+            return
+        if operation.facts.transfers:
+            origins = tuple([operation.tokens[position].origin for position in operation.written])
+            unwritten.difference_update(origins)
+            self.written.update(origins)
+            self.changes.update([each for each in origins if each[0] in _OUTSIDE])
+            self.received.append((index, origins))
             return
         if operation.overload.namespace != "aten":
             raise LeftAloneError(f"{_told(operation)} runs between two segments, and is not PyTorch's own")

@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+import torch
+
 from ...base import COLLECTOR
 from ..arguments import Call, read_switches
 from ..backends.protocol import Segment, Session, first_line
@@ -27,6 +29,7 @@ from ..recording import (
     AlternativeUses,
     CapturedStretch,
     ExactStretch,
+    Island,
     KernelModes,
     Launched,
     Node,
@@ -37,7 +40,7 @@ from ..recording import (
     Step,
 )
 from .alternatives import Alternative
-from .anew import CapturedAnew, Place, Recapture
+from .anew import CapturedAnew, Place, Recapture, Received
 from .before import Before
 from .choosing import Choosing
 from .effects import Effects, LeftAloneError, writes_outside
@@ -241,7 +244,7 @@ class _Improvement:
         backend = self._memory.holding.backend
         Recapture(
             RunningSession(), short, self._node, self._modes(), self._outside(), backend, self._before,
-            Schedule.plain(short), {}, look=look, near=near,
+            Schedule.plain(short), {}, self._received(), look=look, near=near,
         ).run()  # fmt: skip
 
     def _captured(self) -> tuple[CapturedStretch, list[Step]]:
@@ -271,7 +274,7 @@ class _Improvement:
         try:
             anew = Recapture(
                 session, base.short, node, modes, outside, holding.backend, self._before, base.schedule,
-                base.kernels, alternatives, near=uses is not None and uses.near,
+                base.kernels, self._received(), alternatives, near=uses is not None and uses.near,
             ).run()  # fmt: skip
             holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)
@@ -287,6 +290,20 @@ class _Improvement:
         return ExactStretch(
             node, steps, plain, replaced, removed, session, anew.kept, contents, base.fused, uses
         )
+
+    def _received(self) -> Received:
+        """What collectives have filled in the replay that was just made, before each segment."""
+        captured, steps = self._captured()
+        found: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+        count, segments = 0, [each.segment for each in captured.segments]
+        for step in self._plain(steps):
+            if not isinstance(step, Island):
+                count += any([step is each for each in segments])
+                continue
+            if len(step.noted or ()) != len(step.receives):
+                raise LeftAloneError(f"it was not noted what {step.operation} at {step.site} gave")
+            found.setdefault(count, []).extend(zip(step.receives, step.noted or (), strict=True))
+        return found
 
     def _plain(self, steps: list[Step]) -> list[Step]:
         """The steps as they were captured."""
@@ -347,7 +364,7 @@ class _Improvement:
 
 
 def _is_of_a_library(operation: Operation) -> bool:
-    return operation.is_of_aten and not operation.facts.own
+    return operation.is_of_aten and not (operation.facts.own or operation.facts.transfers)
 
 
 def _replaced(steps: Sequence[Step], captured: CapturedStretch, anew: CapturedAnew) -> list[Step]:

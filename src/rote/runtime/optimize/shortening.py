@@ -154,6 +154,7 @@ class _Shortening:
         self._public = public
         self._same: dict[Origin, Origin] = {}
         self._versions = Counter[Origin]()
+        self._received = list(effects.received)
         self._barriers = 0  # passed so far
         self._known: dict[Any, int] = {}
         self._constant = set[Origin]()
@@ -171,6 +172,7 @@ class _Shortening:
         outside = 0
         for number, run in enumerate(effects.runs):
             self._barriers += bool(number)
+            self._receive(run)
             kept = [index for index in run if index in alive and self._stays(index)]
             outside += sum([self._depends_on_outside(index) for index in kept])
             touched = [effects.touched[index] for index in run]
@@ -180,6 +182,11 @@ class _Shortening:
         return ShortStretch(
             effects, tuple(self._once), tuple(runs), same, len(launching), +removed, self._again, outside
         )
+
+    def _receive(self, run: Sequence[int]) -> None:
+        """Collectives before a segment have written what they receive."""
+        while run and self._received and self._received[0][0] < run[0]:
+            self._versions.update(self._received.pop(0)[1])
 
     def _launches(self, index: int) -> bool:
         operation = self._effects.operations[index]

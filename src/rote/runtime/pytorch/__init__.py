@@ -7,6 +7,7 @@ from .compiled import (
     dispatch_modes,
     donates,
     draws_numbers,
+    has_collectives,
     is_uncapturable,
     run_compiled,
     seeing_compiled,
@@ -31,7 +32,19 @@ from .frames import (
 from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding
 from .modes import DispatchMode
-from .processes import Contact, contact, is_acting, is_quiet
+from .processes import (
+    DEPARTURE,
+    Contact,
+    GroupCall,
+    SeenWork,
+    WeakGroup,
+    contact,
+    is_acting,
+    is_quiet,
+    waits_itself,
+    was_destroyed,
+    work_in,
+)
 from .replaced import REPLACEMENTS
 from .torch_private import (
     ACCESSORS,

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch.utils._python_dispatch import (
     _disable_current_modes as without_modes,  # pyright: ignore[reportPrivateUsage]
 )
@@ -28,6 +29,8 @@ from torch.utils._python_dispatch import (
 from .modes import DispatchMode
 from .replaced import REPLACEMENTS
 
+_COLLECTIVES = re.compile(r"\b_?(?:c10d|c10d_functional|symm_mem)\b")
+"""Namespaces of collectives, as the calls in the source have them."""
 _RANDOM = re.compile(
     r"(?<!\w)(?:inductor_(?:lookup_)?seeds?|inductor_rand|rand(?!om\b|_strided)|bernoulli|binomial|cauchy|dropout|"
     r"exponential|geometric|log_normal|multinomial|native_dropout|normal(?:_|\b)|poisson|rrelu|uniform|"
@@ -80,6 +83,14 @@ def draws_numbers(graph: CompiledGraph) -> bool:
     """Whether a compiled region draws random numbers; true as well where its source is not to be had."""
     source = getattr(graph, "source_code", "")
     return not source or _RANDOM.search(source) is not None
+
+
+def has_collectives(graph: CompiledGraph) -> bool:
+    """Whether a compiled region acts on other processes; true as well where that is not to be had."""
+    source = getattr(graph, "source_code", "")
+    if not source:
+        return torch.distributed.is_available() and torch.distributed.is_initialized()
+    return _COLLECTIVES.search(source) is not None
 
 
 def is_uncapturable(graph: CompiledGraph) -> bool:

@@ -1,16 +1,25 @@
-"""Which of PyTorch's distributed code acts on other processes, and which only reads the process groups.
+"""Which of PyTorch's distributed code acts on other processes past the dispatcher, and what a call waits by.
 
-All of ``torch.distributed`` and ``torch.nn.parallel`` counts as acting, except for known readers: much of it
-works past the dispatcher (the reducer of ``DistributedDataParallel``, stores, handles of work). A replay
-would leave that out on one rank while the other ranks wait for it.
+A collective is an operation: the dispatcher sees it, and so do traced calls. The Python around it (checks of
+operands, options, the choice of the group) is followed like any other code. The rest of
+``torch.distributed`` and ``torch.nn.parallel`` counts as acting, except for known readers: much of it works
+past the dispatcher (the reducer of ``DistributedDataParallel``, stores, objects). A replay would leave that
+out on one rank while the other ranks wait for it.
+
+Handles of work wait past the dispatcher as well. So a traced call is given :class:`SeenWork` in their place.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
+import weakref
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from types import CodeType
-from typing import Any, NamedTuple
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import torch
 
@@ -19,8 +28,12 @@ from ...base import Site
 _HOME = Path(torch.__file__).parent
 _DISTRIBUTED, _PARALLEL = f"{_HOME}/distributed/", f"{_HOME}/nn/parallel/"
 _WRAPPERS = (_PARALLEL, f"{_DISTRIBUTED}fsdp/", f"{_DISTRIBUTED}_composable")
-_PASSING_ON = frozenset({f"{_PARALLEL}data_parallel.py", f"{_DISTRIBUTED}c10d_logger.py"})
-"""Files that only call acting code: ``DataParallel`` on several devices, the wrapper around collectives."""
+_PASSING_ON = (
+    f"{_PARALLEL}data_parallel.py", f"{_DISTRIBUTED}c10d_logger.py", f"{_DISTRIBUTED}_mesh_layout.py",
+    f"{_DISTRIBUTED}_pycute/",
+)  # fmt: skip
+"""Files that only call acting code, as ``DataParallel`` on several devices and the wrapper around collectives
+do; arithmetic of meshes."""
 
 _READERS = frozenset({
     "is_available", "is_initialized", "is_gloo_available", "is_mpi_available", "is_nccl_available",
@@ -30,17 +43,48 @@ _READERS = frozenset({
     "_World.pg_group_ranks", "Backend.__new__",
 })  # fmt: skip
 _READERS_IN = (f"{_DISTRIBUTED}__init__.py", f"{_DISTRIBUTED}distributed_c10d.py")
+_OF_MESHES = frozenset({
+    "get_group", "get_all_groups", "size", "ndim", "shape", "device_type", "mesh_dim_names", "get_rank",
+    "get_local_rank", "get_coordinate", "_get_mesh_dim_by_name", "_get_root_mesh", "_hash_key", "__hash__",
+    "__eq__", "_is_current_rank_part_of_mesh",
+})  # fmt: skip
+"""Methods of a mesh of devices that read what it is."""
+
+_CALLING = frozenset({
+    "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_single", "all_gather_into_tensor",
+    "_all_gather_base", "all_gather_coalesced", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor", "_reduce_scatter_base", "all_to_all", "all_to_all_single", "broadcast", "reduce",
+    "gather", "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "barrier", "_check_op",
+    "P2POp.__init__", "P2POp.__new__", "_check_single_tensor", "_check_tensor_list", "_check_p2p_op_list",
+    "_check_not_self_rank", "_ensure_all_tensors_same_dtype", "_validate_output_list_for_rank",
+    "_as_iterable", "_group_or_default_group", "_canonicalize_group_rank", "_warn_not_in_group",
+    "supports_complex", "_is_fp8", "_is_barrier_after_init", "_World.pg_coalesce_state",
+    "_World.pg_names", "_World.tags_to_pg", "_World.pg_to_tag", "_get_group_tag",
+    "_get_process_group_name", "_get_group_size_by_name", "_find_pg_by_ranks_and_tag",
+    "_resolve_group_name_by_ranks_and_tag", "_get_pg_default_device", "_device_capability",
+    "_use_torchcomms_enabled", "_reduce_op.__getattribute__",
+})  # fmt: skip
+"""Functions that call collectives, and what they look at for that."""
+_CALLING_IN = frozenset({
+    f"{_DISTRIBUTED}_functional_collectives.py", f"{_DISTRIBUTED}nn/functional.py",
+})  # fmt: skip
+"""Files that do nothing else."""
 
 _QUIET = frozenset({
-    *("__eq__", "__ne__", "__hash__", "__int__", "__index__", "__repr__", "__str__"),
+    *("__eq__", "__ne__", "__hash__", "__int__", "__index__", "__repr__", "__str__", "boxed", "unbox"),
     *("rank", "size", "name", "group_name", "group_desc", "bound_device_id", "get_debug_level"),
-    *("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce"),
-    *("allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv"),
-    *("recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send"),
+    *("_resolve_process_group", "_allow_inflight_collective_as_graph_input", "_get_backend"),
     *("ReduceOp", "RedOpType", "OpType", "BackendType", "ErrorType", "DebugLevel"),
 })  # fmt: skip
-"""Comparisons, constants of a process group, its methods that are operators and seen where they run, and
-classes of options."""
+"""Comparisons, constants of a process group, and classes of options."""
+_OF_GROUPS = frozenset({
+    "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
+    "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv",
+    "recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send",
+    "all_gather_single", "reduce_scatter_single", "all_to_all_single", "_allgather_base",
+    "_reduce_scatter_base",
+})  # fmt: skip
+"""Methods of a process group that are operators and seen where they run. Those of its backend are not."""
 
 
 class Contact(NamedTuple):
@@ -61,15 +105,22 @@ class Contact(NamedTuple):
 def is_acting(code: CodeType) -> bool:
     """Whether code of PyTorch's may act on other processes."""
     name = code.co_filename
-    if not name.startswith((_DISTRIBUTED, _PARALLEL)) or name in _PASSING_ON or code.co_name == "<module>":
+    if (
+        not name.startswith((_DISTRIBUTED, _PARALLEL))
+        or name.startswith(_PASSING_ON)
+        or code.co_name == "<module>"
+    ):
         return False
     return not _is_reader(code)
 
 
 @lru_cache(maxsize=4096)
 def _is_reader(code: CodeType) -> bool:
-    """Whether code of PyTorch's reads which process groups there are, and does nothing else."""
-    return code.co_qualname in _READERS and code.co_filename in _READERS_IN
+    """Whether code of PyTorch's reads which groups there are, or calls collectives, and no more."""
+    name, file = code.co_qualname.partition(".<locals>")[0], code.co_filename
+    if file == f"{_DISTRIBUTED}device_mesh.py":
+        return name == "_get_pg_from_name" or name.removeprefix("DeviceMesh.") in _OF_MESHES
+    return file in _CALLING_IN or (file in _READERS_IN and (name in _READERS or name in _CALLING))
 
 
 def contact(code: CodeType, site: Site) -> Contact:
@@ -77,7 +128,188 @@ def contact(code: CodeType, site: Site) -> Contact:
     return Contact(code.co_qualname, site, code.co_filename.startswith(_WRAPPERS))
 
 
-def is_quiet(function: Any) -> bool:
-    """Whether a function of PyTorch's distributed code in C acts on no other process by itself."""
+def is_quiet(function: Any, owner: Any) -> bool:
+    """Whether a function of PyTorch's distributed code in C acts on no other process by itself.
+
+    ``owner`` is the object whose method it is.
+    """
     name = function.__name__
+    if name in _OF_GROUPS:
+        return isinstance(owner, ProcessGroup)
     return name in _QUIET or (isinstance(function, type) and name.endswith("Options"))
+
+
+_GROUP = "ProcessGroup"
+"""The class of a process group, as TorchScript has it."""
+_FUNCTIONAL, _LAZY = "torch.distributed._functional_collectives", "AsyncCollectiveTensor"
+
+if TYPE_CHECKING or torch.distributed.is_available():
+    from torch.distributed import ProcessGroup, Work
+else:
+    Work = ProcessGroup = object
+
+_CAN_UNBOX = hasattr(Work, "unbox") and hasattr(ProcessGroup, "unbox")
+"""Seen in torch 2.11 and 2.13. Without, calls with collectives that give handles of work run eagerly."""
+
+
+def _asked(name: str) -> Any:
+    """A method that says that a handle of work is asked for more than to wait."""
+
+    def method(self: SeenWork, *given: Any) -> Any:
+        self._ask(f"Work.{name}")
+        return getattr(self._work, name)(*given)
+
+    return method
+
+
+class SeenWork(Work):
+    """A handle of work that says when it is waited for, and what it is asked.
+
+    C++ may hold it, and asks the methods here. So it has to be kept alive as long as the call.
+    """
+
+    def __init__(self, work: Work, wait: Callable[[], None], ask: Callable[[str], None]) -> None:
+        super().__init__()
+        self._work, self._wait, self._ask = work, wait, ask
+
+    @property
+    def handed(self) -> Any:
+        """The handle as operators return it."""
+        return self.boxed()
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Wait, as an operation of the call."""
+        if timeout:
+            self._ask("Work.wait with a time limit")
+            return self._work.wait(timeout)
+        self._wait()
+        return True
+
+    synchronize, block_current_stream = _asked("synchronize"), _asked("block_current_stream")
+    is_completed, is_success, exception = _asked("is_completed"), _asked("is_success"), _asked("exception")
+    result, source_rank, _source_rank = _asked("result"), _asked("source_rank"), _asked("_source_rank")
+    get_future, get_future_result = _asked("get_future"), _asked("get_future_result")
+
+
+def was_destroyed(value: Any) -> bool:
+    """Whether a value is a process group that PyTorch knows no more."""
+    if ProcessGroup is object or not isinstance(value, ProcessGroup):
+        return False
+    try:
+        torch.distributed.get_process_group_ranks(value)
+    except (KeyError, ValueError):
+        return True
+    return False
+
+
+def work_in(value: Any) -> Any:
+    """The handle of work that an operator has returned; None if it has returned none."""
+    found = value[-1] if type(value) is tuple and value else value
+    return Work.unbox(found) if isinstance(found, torch.ScriptObject) else None
+
+
+def waits_itself(kinds: Iterable[type]) -> bool:
+    """Whether a tensor is one that waits for a collective where it is used first."""
+    return any([each.__module__ == _FUNCTIONAL and each.__name__ == _LAZY for each in kinds])
+
+
+class WeakGroup:
+    """A process group as an operand, held weakly: whoever destroys it may count on nobody else to have it."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self.name = group.group_name
+        self._group = weakref.ref(group)
+
+    @staticmethod
+    def instead(operand: Any) -> Any:
+        """A group held weakly in the place of an operand that is one; another operand as it is."""
+        kind: Any = operand._type() if isinstance(operand, torch.ScriptObject) else None
+        return operand if kind is None or kind.name() != _GROUP else WeakGroup(ProcessGroup.unbox(operand))
+
+    def alive(self) -> ProcessGroup:
+        """The group.
+
+        Raises:
+            RuntimeError: It is gone. Conditions say so before: this is for those that only C holds.
+        """
+        group = self._group()
+        if group is None:
+            raise RuntimeError(f"the process group {self.name} of a recorded collective was destroyed")
+        return group
+
+    @staticmethod
+    def again(operand: Any) -> Any:
+        """The operand that :meth:`instead` was given."""
+        return operand.alive().boxed() if type(operand) is WeakGroup else operand
+
+
+class GroupCall(NamedTuple):
+    """A call of a process group's method by Python code.
+
+    To make it once more takes a fifth of the time that its operator takes, which has its operands converted.
+
+    Attributes:
+        name: The method.
+        group: The group.
+        args: By position.
+        kwargs: By name.
+        repeats: It can be made once more: PyTorch's own code makes the options anew in each call.
+    """
+
+    name: str
+    group: ProcessGroup
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    repeats: bool
+
+    @classmethod
+    def of(
+        cls, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None
+    ) -> Self | None:
+        """Such a call, that a frame makes; None if it is another one."""
+        if not (
+            _CAN_UNBOX and function.__name__ in _OF_GROUPS and args and isinstance(args[0], ProcessGroup)
+        ):
+            return None
+        ours = frame is not None and frame.f_code.co_filename.startswith(_DISTRIBUTED)
+        return cls(function.__name__, args[0], args[1:], kwargs, ours)
+
+    def again(self, keep: Callable[[Any], Any]) -> Callable[[], Any]:
+        """What makes it again; ``keep`` says how operands are held, and the group is held weakly."""
+        group, name, args = WeakGroup(self.group), self.name, keep(self.args)
+        kwargs = {key: keep(value) for key, value in self.kwargs.items()}
+        return lambda: getattr(group.alive(), name)(*args, **kwargs)
+
+
+class Releasing(Protocol):
+    """Whoever can let go of all that it holds."""
+
+    def release(self) -> None:
+        """Let go of it."""
+
+
+class Departure:
+    """The end of the interpreter, before which nobody may hold a process group any more.
+
+    A group over gloo has threads, and C++ aborts where they are destroyed with the interpreter. Conditions
+    hold the groups that calls have read, also those that were destroyed since.
+    """
+
+    def __init__(self) -> None:
+        self._holders = weakref.WeakSet[Releasing]()
+
+    def add(self, holder: Releasing) -> None:
+        """Somebody may hold groups from now on."""
+        if not self._holders:
+            atexit.unregister(self._release)
+            atexit.register(self._release)
+        self._holders.add(holder)
+
+    def _release(self) -> None:
+        for holder in list(self._holders):
+            holder.release()
+        gc.collect()
+
+
+DEPARTURE = Departure()
+"""There is one interpreter."""

@@ -488,6 +488,23 @@ class Recording:
         """What recorded calls wrote to the standard streams, those of its backward included."""
         return [*self.written_out, *(each for backward in self.backwards() for each in backward.output())]
 
+    @property
+    def acts(self) -> bool:
+        """Whether it has collectives: other processes wait for each of them, once for each call."""
+        return any([node.acts for node in self.root.walk()])
+
+    def note_received(self, *, wanted: bool) -> None:
+        """Have replays note what they receive from other processes, or forget it."""
+        for island in self.islands():
+            island.noted = [] if wanted and island.receives else None
+
+    def end_flights(self) -> None:
+        """A replay has raised: nobody waits for the collectives that it has begun."""
+        self.note_received(wanted=False)
+        for node in self.root.walk():
+            for flight in node.flights.values():
+                flight.end()
+
     def islands(self) -> list[Island]:
         """All recorded islands."""
         return [step for node in self.root.walk() for step in node.steps or () if isinstance(step, Island)]

@@ -49,6 +49,8 @@ class Island:
         operation: Name of the operation.
         site: The user's line.
         code: Code of the rule that says why it is an island.
+        receives: What other processes have filled when it is done.
+        noted: Copies of that, of the last replay; None where nobody wants them.
     """
 
     call: Callable[[], list[Any]]
@@ -56,6 +58,8 @@ class Island:
     operation: str
     site: Site
     code: str
+    receives: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    noted: list[torch.Tensor] | None = None
 
     def replay(self) -> None:
         """Run the operation and copy its results into the recorded ones."""
@@ -63,6 +67,35 @@ class Island:
             if recorded is not None:
                 ResultSizeError.check(self.operation, recorded.shape, fresh)
                 refill(recorded, fresh)
+        if self.noted is not None:
+            self.noted = [each.clone() for each in self.receives]
+
+
+@dataclass
+class InFlight:
+    """A collective that has begun, in the call or replay of now.
+
+    Attributes:
+        work: Its handle of work; None once it was waited for.
+        handed: What the operator returns in the place of a handle, if it has none.
+        direct: Begins it in a replay, faster than its operator does; returns the handle.
+        fresh: The tensors that it fills and has made itself, until they were waited for.
+        waits: Which of them nobody has waited for.
+        first: What it returned when it was recorded.
+        recorded: Where these tensors lie for the rest of the recording; copied there once they are filled.
+    """
+
+    work: Any = None
+    handed: Any = None
+    direct: Callable[[], Any] | None = None
+    fresh: list[torch.Tensor | None] = field(default_factory=list[torch.Tensor | None])
+    waits: list[bool] = field(default_factory=list[bool])
+    first: Any = None
+    recorded: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+
+    def end(self) -> None:
+        """Nobody waits any more: hold nothing that belongs to other processes as well."""
+        self.work, self.fresh = None, []
 
 
 Step = Segment | Island | Reseed
@@ -109,6 +142,8 @@ class Node:
         refused: Indices of operations found to be refused by a capture.
         backward: The graph of the result, if the stretch ends the call and backward may be called on it.
         pure: The stretch writes nothing but its own memory and draws no random number, nor do its islands.
+        acts: It has collectives: nothing may run it once more or leave it out.
+        flights: The collectives that its steps begin, by their number in the call.
         counted: What the way to the end of the call writes with a change of version.
         looks: What tensors look like in the calls of the tree, if this is its root.
         excess: What to say if too many values are read at its end, if more is known than that.
@@ -132,6 +167,8 @@ class Node:
     refused: set[int] = field(default_factory=set[int])
     backward: Backward | None = None
     pure: bool = True
+    acts: bool = False
+    flights: dict[int, InFlight] = field(default_factory=dict[int, InFlight])
     counted: Counted = COUNTS_ALL
     excess: Reason | None = None
     looks: Looks = field(default_factory=Looks)
@@ -174,6 +211,7 @@ class Node:
         self.held = {}
         self.constants = {}
         self.stands = {}
+        self.flights = {}
         if self.backward is not None:
             self.backward.release()
             self.backward = None
@@ -198,6 +236,7 @@ class Node:
             arrived=self.arrived,
             refused=set(self.refused),
             pure=self.pure,
+            acts=self.acts,
             looks=self.looks,
         )
 

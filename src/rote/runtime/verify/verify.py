@@ -37,6 +37,7 @@ would see the same numbers twice.
 A check cannot see:
 
 - calls that ran the callable (observed, recorded, eager): there is nothing to compare them with;
+- calls with collectives: the other processes take part in one call, not in two;
 - calls between two checks, and paths or states that only come up then;
 - effects on files and streams, and effects of functions declared pure on anything but tensors: the plain run
 has
@@ -113,6 +114,6 @@ class Verifier:
         if not turn and all(recording.replays or not recording.recorded for recording in entry.recordings):
             return None
         recording = entry.choice.find(call) if entry.life.state is not State.EAGER else None
-        if recording is None or not recording.recorded:
+        if recording is None or not recording.recorded or recording.acts:
             return None
         return recording if turn or not recording.replays else None

@@ -9,6 +9,7 @@ from .host_reads import HostReads
 from .positions import PUT, WrittenPlace, position_of
 from .taken import READS_PLACE, TAKEN, TakenView, TakenViews, only_reads, read_at, span_of
 from .tape import RestartError, SegmentTape, kept_call
+from .transfers import Steps, Transfers
 from .unseen import UnseenValue
 from .unwritten import Unwritten
 from .writes import CHANGED, Writes

@@ -9,7 +9,7 @@ allocator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -186,6 +186,12 @@ class SegmentTape:
 
         self._steps.append(Island(call, results, operation.name, operation.site, code))
         return out
+
+    def receive(self, tensors: Iterable[torch.Tensor]) -> None:
+        """The island that has just run is one that fills tensors from other processes."""
+        island = self._steps[-1]
+        if isinstance(island, Island):
+            island.receives = [self.aliases.keep(each) for each in tensors]
 
     def prepare(self, step: Step) -> None:
         """Add a step that runs on the host before the open segment."""

@@ -15,6 +15,7 @@ import torch
 
 from ....base import bits_of, complex_of, float_bits, float_of
 from ...numbers import Computed
+from ...pytorch import WeakGroup
 from ..storages import Token
 
 _Tensor = torch.Tensor
@@ -210,6 +211,8 @@ def _other(value: Any) -> Operand:
         return ArrayMemory(value.__array_interface__["data"][0], value.dtype.str, value.shape)
     if isinstance(value, numpy.generic):
         return NumpyScalar(value.dtype.str, value.tobytes())
+    if isinstance(value, WeakGroup):
+        return Opaque(f"process group {value.name}")
     return Opaque(type(value).__name__)
 
 

@@ -21,7 +21,7 @@ import torch
 import torch.autograd.function
 
 from ....base import identity, is_own
-from ...objects import PROXIES, UNSET, Content, counted, is_of_pybind, said_name
+from ...objects import PROXIES, UNSET, Content, counted, is_getter_of_pybind, said_name
 from ...state import ASKED, ATTRIBUTE, ITEM, KIND, LENGTH, ORDER, SAID, answer
 from ..table import NAMES, lookup
 from ..trace import (
@@ -384,7 +384,7 @@ def bind(trace: Trace, found: Any) -> None:
 
 def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
     """Note that a data descriptor gives the attribute."""
-    if issubclass(type(descriptor), property) and is_of_pybind(descriptor.fget):
+    if issubclass(type(descriptor), property) and is_getter_of_pybind(descriptor.fget):
         if name:  # without a name, the property itself is read
             _of_c(trace, name, value)
     elif issubclass(type(descriptor), property):

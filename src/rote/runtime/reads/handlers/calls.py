@@ -22,7 +22,7 @@ from ...objects import (
     said_module,
     said_name,
 )
-from ...pytorch import SCRIPTS, is_quiet
+from ...pytorch import SCRIPTS, GroupCall, is_quiet
 from ...state import SUBCLASS
 from ..table import NAMES, REFUSED, UNKNOWN, is_nobody, lookup, name_of
 from ..trace import (
@@ -190,6 +190,8 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         for each in (owner, *args, *kwargs.values()):
             trace.pin(each)
         return
+    if row.row == "acting":
+        trace.collective = GroupCall.of(function, args, kwargs, trace.frame())
     given = (*args, *kwargs.values())
     if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
         owner, given = args[0], given[1:]
@@ -298,7 +300,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "acting":
         for each in (owner, *given):
             content(trace, each)
-        if not is_quiet(function):
+        if not is_quiet(function, owner if owner is not None else next(iter(given), None)):
             trace.acts(name)
     elif row in REFUSED:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")

@@ -77,7 +77,7 @@ from ...objects import (
     said_name,
     scripted,
 )
-from ...pytorch import LEFT_ALONE, Contact, Switch, scripted_names
+from ...pytorch import LEFT_ALONE, Contact, GroupCall, Switch, scripted_names
 from ...state import (
     ASKED,
     ATTRIBUTE,
@@ -271,6 +271,7 @@ class Trace:
         self._output: dict[Output, None] = {}
         self._draws: Site | None = None
         self._contact: Contact | None = None
+        self.collective: GroupCall | None = None  # that is about to be made
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         # arguments that are known by their identity, and whose death is noticed
         self.anchored: set[int] = set()
@@ -826,6 +827,11 @@ class Trace:
     def acts(self, name: str) -> None:
         """A function in C of PyTorch's distributed code is about to be called."""
         self._contact = self._contact or Contact(name, self._site(), wraps=False)
+
+    def take_collective(self) -> GroupCall | None:
+        """The collective that was about to be made, and is."""
+        found, self.collective = self.collective, None
+        return found
 
     def writes_output(self, output: Output) -> None:
         """The call writes something for somebody to read, once in a line that is enough to tell."""

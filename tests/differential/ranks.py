@@ -1,0 +1,38 @@
+"""Starts a module as two processes that meet by a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+RANKS = 2
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 180
+
+
+def started(python: str, module: str, file: Path, *more: str) -> list[tuple[dict[str, Any], str]]:
+    """What each rank has said in lines of JSON, by their names, and its errors."""
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    surroundings = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [python, "-W", "ignore", "-m", module]
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(file), *more],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings, cwd=ROOT,
+        )
+        for rank in range(RANKS)
+    ]  # fmt: skip
+    said: list[tuple[dict[str, Any], str]] = []
+    try:
+        for process in processes:
+            out, err = process.communicate(timeout=LIMIT_S)
+            assert process.returncode >= 0, err  # no signal has ended it
+            lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+            said.append(({line["name"]: line for line in lines}, err))
+    finally:
+        for process in processes:
+            process.kill()
+    return said

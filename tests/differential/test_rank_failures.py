@@ -1,0 +1,37 @@
+"""One of two processes fails: the other gets the error of the backend, and both can go on."""
+
+from __future__ import annotations
+
+import pytest
+from torch import distributed
+
+from .ranks import started
+
+pytestmark = pytest.mark.skipif(
+    not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo"
+)
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory, warm_path):
+    return started(
+        warm_path, "tests.differential.rank_failures", tmp_path_factory.mktemp("failures") / "store"
+    )
+
+
+@pytest.mark.parametrize("when", ["before", "anew"])
+def test_they_replay_before_and_in_a_new_group(ranks, when):
+    for found, errors in ranks:
+        assert found[when]["right"] and found[when]["replayed"] >= 2, (found, errors)
+
+
+def test_a_rank_that_raises_leaves_the_other_with_an_error(ranks):
+    (one, errors), (other, _) = ranks
+    assert one["raises"]["error"] == "RuntimeError", errors
+    assert other["raises"]["error"] == "IndexError"
+
+
+def test_a_rank_that_dies_leaves_the_other_with_an_error(ranks):
+    found, errors = ranks[0]
+    assert found["dies"]["error"] == "RuntimeError", errors
+    assert found["alone"]["right"] and found["alone"]["replayed"] >= 2, found
