@@ -164,9 +164,9 @@ class Settling:
     def _note_changing(self, found: list[Reason]) -> None:
         """What shows that numbers change: what the call leaves of them, and values that no call had read."""
         changing = self._key.changing
-        changing.leave([each.address for each in self._noted.effects if each.number])
+        changing.leave([slot for each in self._noted.effects for slot in each.numbers])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
-        if any([why.code == rules.HOST_RANDOM.code for why in found]):
+        if found and self._noted.draws is not None:
             changing.follow_draws()
         unseen = self._observed.unseen
         numbers = self._plan.numbers

@@ -18,7 +18,7 @@ from typing import Any
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
-from .draws import Draw, kept_by
+from .draws import Draw, drawn_from, put_state, state_of
 from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
 
 READ = "read"
@@ -160,7 +160,7 @@ class Computation:
         self._ways: dict[Path, list[_Stage]] = {}
         self._checked: set[Path] = set()
         self.draws: tuple[Draw, ...] = ()
-        self._generators: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self._generators: list[Any] = []
         self._before: list[Any] = []
 
     def learn(self, call: FollowedCall) -> None:
@@ -172,7 +172,7 @@ class Computation:
         self.cells.update(call.cells)
         self.taken |= call.taken
         self.draws = tuple([place.container for place in call.places if place.kind == DRAWN])
-        self._generators = kept_by(self.draws)
+        self._generators = drawn_from(self.draws)
         stages = [self._start]
         for read in call.reads:
             ways = self._ways.setdefault(read.path, [])
@@ -200,7 +200,7 @@ class Computation:
         """A call begins: compute what can be; whether the recording answers it."""
         given = self._given
         if self.draws:
-            self._before = [read() for read, _ in self._generators]
+            self._before = [state_of(each) for each in self._generators]
         for number, place in self._found:
             given[number] = place.read(leaves)
         answers = self._start.run(given)
@@ -211,8 +211,8 @@ class Computation:
     def put_back(self) -> None:
         """What was drawn last is drawn again."""
         if self._before:
-            for (_, put), state in zip(self._generators, self._before, strict=True):
-                put(state)
+            for generator, state in zip(self._generators, self._before, strict=True):
+                put_state(generator, state)
             self._before = []
 
     def reader(self, path: Path, order: int) -> Callable[[Any], int]:

@@ -36,7 +36,7 @@ from .computation import (
     ReadingLines,
 )
 from .draws import Draw
-from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber, tells
+from .expressions import FUNCTIONS, KINDS, LARGEST, TRUTHS, Applied, Expression, Fixed, GivenNumber, tells
 from .fresh import fresh
 from .parts import is_data, parts_of
 
@@ -45,7 +45,6 @@ FEW = 3
 _NAN = "a number is NaN"
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
-_KINDS = frozenset({float, int})
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
@@ -102,6 +101,7 @@ class TrackedNumbers:
         draws: bool = False,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
+        self.containers = frozenset([container for _, container, _ in wanted])  # in which those lie
         self._computation = computation if computation is not None else Computation(reading)
         self._steps: dict[Expression, None] = {}  # what was computed, in order
         self._taken = 0  # reads at a position
@@ -118,54 +118,17 @@ class TrackedNumbers:
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
         self.draws = draws
         self._draws: list[Draw] = []
-        self.drawing: tuple[Draw, Any] | None = None  # what is drawn now, and the frame that does it
+        # what is drawn or computed now by code that is none of the call's, and the frame that has called it
+        self.drawing: tuple[Draw | tuple[str, tuple[Any, ...]], Any] | None = None
         self._branched = False
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
-        self._expected: tuple[Any] | None = None  # the key that the next instruction reads
-        self._pending: tuple[NumberSource, Any] | None = None  # what it reads, and what lies there
-        self._operands: tuple[str, tuple[Any, ...]] | None = None  # what it computes, where a note says so
+        # what the next instruction computes, where a note says so
+        self._operands: tuple[str, tuple[Any, ...]] | None = None
 
     # ------------------------------------------------------------------ instructions
-
-    def expect(self, key: Any) -> None:
-        """The next instruction reads what lies under a key; whoever reads anything else is no instruction."""
-        self._expected = (key,)
-
-    def takes(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
-        """Whether a slot that is read is the call's to follow: then its number is no condition."""
-        if type(value) not in _KINDS or address_of(kind, container, key) not in self.wanted:
-            return False
-        if self.stopped is not None:
-            return False
-        if self.follows:
-            expected = self._expected
-            if (
-                expected is None
-                or self._pending is not None
-                or type(expected[0]) is not type(key)
-                or expected[0] != key
-            ):
-                return False
-            self._pending = NumberSource(kind, container, key, name), value
-        return True
-
-    def forget_key(self) -> None:
-        """All is noted of an instruction."""
-        self._expected = None
-
-    def forget_pending(self) -> None:
-        """Another instruction comes; if the last one has read a number, it has been told which."""
-        if self._pending is not None:
-            self.stopped = self.stopped or "a number was read by something else than an instruction"
-        self._pending = self._operands = self._expected = None
-
-    def take_pending(self) -> tuple[NumberSource, Any] | None:
-        """The place that the last instruction has read, and what lay there."""
-        found, self._pending = self._pending, None
-        return found
 
     def compute_next(self, function: str, operands: tuple[Any, ...]) -> None:
         """The next instruction computes with numbers; where it is a call, the function is named."""
@@ -200,12 +163,12 @@ class TrackedNumbers:
 
     def expression(self, value: Any) -> Expression | None:
         """How a number was computed; None of what is not followed."""
-        found = self._known.get(identity(value)) if type(value) in _KINDS else None
+        found = self._known.get(identity(value)) if type(value) in KINDS else None
         return found[1] if found is not None else None
 
     def original(self, value: Any) -> Any:
         """The object for which a followed number stands."""
-        found = self._known.get(identity(value)) if type(value) in _KINDS else None
+        found = self._known.get(identity(value)) if type(value) in KINDS else None
         return found[2] if found is not None else value
 
     def compute(self, function: str, operands: tuple[Any, ...], result: Any) -> Any:
@@ -226,11 +189,11 @@ class TrackedNumbers:
             self.stop(f"{function} gave {result!r} and gives {again!r}")
             return result
         made = Applied.to(function, *found)
-        if made.size > LARGEST or type(result) not in (*_KINDS, bool):
+        if made.size > LARGEST or type(result) not in KINDS | TRUTHS:
             self.pin(*operands)
             return result
         self._steps[made] = None
-        if type(result) is bool:
+        if type(result) in TRUTHS:
             self.outcomes.setdefault(made, Fixed.of(result))
             return result
         copy = fresh(result)
@@ -279,7 +242,7 @@ class TrackedNumbers:
 
     def _computed(self, expression: Expression, value: Any) -> Computed:
         cell = self.cells.get(expression) or self._computation.cells.get(expression) or NumberCell(value)
-        cell.fill(value)
+        cell.fill(self.original(value))
         self.cells[expression] = cell
         return Computed(expression, cell)
 
@@ -290,10 +253,25 @@ class TrackedNumbers:
         if self.draws and not self._branched:
             self.drawing = draw, frame
 
+    def computes_apart(self, function: str, operands: tuple[Any, ...], frame: Any) -> None:
+        """A function of numbers is called whose code is its own."""
+        if any([self.expression(each) is not None for each in operands]):
+            self.drawing = (function, operands), frame
+
+    def leave_apart(self) -> None:
+        """Such a function has given something else than a number, or has raised."""
+        drawing, self.drawing = self.drawing, None
+        if drawing is not None and not isinstance(drawing[0], Draw):
+            self.pin(*drawing[0][1])
+
     def take_drawn(self, value: Any) -> Any:
         """The function has given a number: the object for it."""
         drawing, self.drawing = self.drawing, None
-        if drawing is None or type(value) not in _KINDS or self.stopped is not None:
+        if drawing is None or self.stopped is not None:
+            return value
+        if not isinstance(drawing[0], Draw):
+            return self.compute(*drawing[0], value)
+        if type(value) not in KINDS:
             return value
         order = len(self._draws)
         self._draws.append(drawing[0])
@@ -312,7 +290,7 @@ class TrackedNumbers:
 
     def reads(self, operation: str, lines: Lines, value: Any, path: Path) -> NumberRead | None:
         """The call reads a number from a tensor; None if it is not one that changes."""
-        if lines not in self.reading or type(value) not in _KINDS or self.stopped is not None:
+        if lines not in self.reading or type(value) not in KINDS or self.stopped is not None:
             return None
         order = len(self._reads)
         way = self._computation.reader(path, order)(value)
@@ -344,7 +322,7 @@ class TrackedNumbers:
         self._reads.clear()
         self._draws.clear()
         self._next = None
-        self._pending = self._operands = self._expected = None
+        self._operands = None
         self.take_owed()
 
     def read(self, value: Any) -> Any:
@@ -352,7 +330,7 @@ class TrackedNumbers:
         place, self._next = self._next, None
         if place is None or not self.follows:
             return value
-        if self.stopped is not None or type(value) not in _KINDS:
+        if self.stopped is not None or type(value) not in KINDS:
             self.stop("a read gave something else than a number")
             return value
         return self.take(place, value)
@@ -396,7 +374,7 @@ class TrackedNumbers:
         while left:
             value = left.pop()
             kind = type(value)
-            if kind in _KINDS:
+            if kind in KINDS:
                 found.append(value)
                 continue
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
@@ -415,13 +393,14 @@ class TrackedNumbers:
 
     def owe(self, *values: Any) -> None:
         """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
-        plain = [value for value in values if type(value) in _KINDS or type(value) in _CONTAINERS]
+        plain = [value for value in values if type(value) in KINDS or type(value) in _CONTAINERS]
         for value in self._inside(plain)[0]:
             if self.expression(value) is not None:
                 self.owed[identity(value)] = value
 
     def settle_owed(self) -> None:
         """The function has come to nothing that takes the numbers as operands."""
+        self.leave_apart()
         if self.owed:
             self.pin(*self.take_owed())
 
@@ -459,7 +438,7 @@ class TrackedNumbers:
         """The places whose number itself is a condition."""
         if self.stopped is not None:
             return [self.places[number] for number in self.values] if self.stopped is not _NAN else []
-        told = {tells(each) for each, value in self.outcomes.items() if value.kind is not bool}
+        told = {tells(each) for each, value in self.outcomes.items() if value.kind not in TRUTHS}
         return [self.places[number] for number in self.values if number in told]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy
 import torch
 
 from ..arguments import APPENDED, GivenTarget, Spec, Target, paths
 from ..numbers import TrackedNumbers
+from ..objects import exact
 from .operations import number_of
 
 PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN = (
@@ -147,7 +149,8 @@ def _resolved(leaf: OutputLeaf) -> OutputLeaf:
     if leaf.kind != COMPUTED:
         return leaf
     number = leaf.value.value
-    return OutputLeaf(VALUE, (type(number), number_of(number)), value=number)
+    token = exact(number) if isinstance(number, numpy.number) else (type(number), number_of(number))
+    return OutputLeaf(VALUE, token, value=number)
 
 
 class _Spent(torch.autograd.Function):

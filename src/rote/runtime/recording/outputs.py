@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
 import torch
 
 from ...base import Site
 from ...hazards.rules import Reason
 from ..arguments import GivenBranch, flatten, paths, repeated
 from ..autograd.graph import related
+from ..objects import exact
 from ..program import (
     AGAIN,
     EXTERNAL,
@@ -78,7 +80,7 @@ def make_template(
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         else:
-            if not isinstance(leaf, _VALUES) and not callable(leaf):
+            if not isinstance(leaf, (*_VALUES, numpy.number)) and not callable(leaf):
                 blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, storages), value=leaf))
     return related(Template(spec, tuple(found), repeated(spec, value)), value), blockers
@@ -92,6 +94,8 @@ def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> 
 
 
 def _value_token(leaf: Any, storages: StorageTable) -> Any:
+    if isinstance(leaf, numpy.number):
+        return exact(leaf)
     if isinstance(leaf, _VALUES):
         return (type(leaf), operand_of(leaf, storages.token))
     return (type(leaf), id(leaf))
