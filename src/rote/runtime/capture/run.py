@@ -354,6 +354,7 @@ class TracedCall:
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
             self._plan.numbers.settle_owed()
+            self._plan.numbers.ends = True
             template = template.computed(self._plan.numbers)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         strayed = tracer.taken.end()

@@ -17,7 +17,7 @@ from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
-from ..numbers import FEW, NO_LINES, Computation, HostRandom
+from ..numbers import CLOCKS, FEW, NO_LINES, Computation, HostRandom
 from ..program import (
     AGAIN,
     EAGER,
@@ -168,6 +168,8 @@ class Settling:
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
         if found and self._noted.draws is not None:
             changing.follow_draws()
+        if any([each.name in CLOCKS.values() for each in self._noted.unseen]):
+            changing.follow_clock()
         unseen = self._observed.unseen
         numbers = self._plan.numbers
         often = unseen is not None and (
@@ -197,6 +199,7 @@ class Settling:
         noted, observed = self._noted, self._observed
         if noted.late or noted.unseen or (observed.template.tracked and observed.computes):
             numbers.stop("the call has a history, or ran code that was not followed")
+        numbers.settle_times()
         fixed = numbers.by_value()
         if blocked and numbers.stopped is None:
             return []
@@ -253,6 +256,7 @@ class Settling:
         was, node_effects = node.template, node.effects_key
         if was is None:
             return None
+        template = template.at_times_of(was)
         if self._is_check:
             was = was.resolved()
         if was.key != template.key:

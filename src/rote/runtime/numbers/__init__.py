@@ -1,5 +1,6 @@
 """Numbers of Python's that change from call to call: where they come from, and what is computed from them."""
 
+from .clocks import CLOCK, CLOCKS
 from .computation import NO_LINES, Computation, NumberRead, NumberSource, Path, ReadingLines
 from .draws import GLOBAL_GENERATORS, Draw, DrawnFrom, HostRandom, can_draw, is_drawing
 from .expressions import (
@@ -21,8 +22,8 @@ from .expressions import (
 from .tracked import FEW, Computed, TrackedNumbers, is_data
 
 __all__ = [
-    "BINARY", "CALLED", "COMPARED", "FEW", "GLOBAL_GENERATORS", "KINDS", "NO_LINES", "OF_MEMBERS",
-    "OF_NUMPY", "TRUTHS", "UNARY", "UNITS", "UNITS_OF_MEMBERS", "Applied", "Computation", "Computed",
-    "Draw", "DrawnFrom", "Expression", "Fixed", "GivenNumber", "HostRandom", "NumberRead", "NumberSource",
-    "Path", "ReadingLines", "TrackedNumbers", "can_draw", "is_data", "is_drawing",
+    "BINARY", "CALLED", "CLOCK", "CLOCKS", "COMPARED", "FEW", "GLOBAL_GENERATORS", "KINDS", "NO_LINES",
+    "OF_MEMBERS", "OF_NUMPY", "TRUTHS", "UNARY", "UNITS", "UNITS_OF_MEMBERS", "Applied", "Computation",
+    "Computed", "Draw", "DrawnFrom", "Expression", "Fixed", "GivenNumber", "HostRandom", "NumberRead",
+    "NumberSource", "Path", "ReadingLines", "TrackedNumbers", "can_draw", "is_data", "is_drawing",
 ]  # fmt: skip

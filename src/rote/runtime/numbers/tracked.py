@@ -24,6 +24,7 @@ from typing import Any
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..state import address_of
+from .clocks import CLOCK, ClockRead, LateCell, undefined_at
 from .computation import (
     DRAWN,
     NO_LINES,
@@ -43,6 +44,8 @@ from .parts import is_data, parts_of
 FEW = 3
 """Values of a number that have recordings of their own; with one more it changes from call to call."""
 _NAN = "a number is NaN"
+_LARGEST_SUMMAND = 1 << 62
+"""Integers that are added to times: floats are made of them."""
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
@@ -66,6 +69,11 @@ class Computed:
         """The number, in the last call."""
         return self.cell.value
 
+    @property
+    def is_time(self) -> bool:
+        """Whether it is computed from what the clock says."""
+        return type(self.cell) is LateCell
+
     def __repr__(self) -> str:
         return f"{self.value!r}, which is computed"
 
@@ -81,6 +89,7 @@ class TrackedNumbers:
         follows: Numbers are followed. Else they run as they are, to do what earlier calls have computed;
             slots are left out of what the call reads all the same.
         draws: Numbers that are drawn from the host's generators are followed, too.
+        clock: So are those that are read from the clock.
 
     Attributes:
         places: Where numbers come from, in this call and in earlier ones.
@@ -99,6 +108,7 @@ class TrackedNumbers:
         *,
         follows: bool = True,
         draws: bool = False,
+        clock: bool = False,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
         self.containers = frozenset([container for _, container, _ in wanted])  # in which those lie
@@ -116,10 +126,13 @@ class TrackedNumbers:
         self.cells: dict[Expression, NumberCell] = {}
         self.stopped: str | None = None
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
-        self.draws = draws
+        self.draws, self.clock = draws, clock
+        self.dispatched = False  # an operation has run
+        self.ends = False  # the call is over: what follows is in what it leaves behind and returns
         self._draws: list[Draw] = []
+        self._times: list[ClockRead] = []
         # what is drawn or computed now by code that is none of the call's, and the frame that has called it
-        self.drawing: tuple[Draw | tuple[str, tuple[Any, ...]], Any] | None = None
+        self.drawing: tuple[Draw | ClockRead | tuple[str, tuple[Any, ...]], Any] | None = None
         self._branched = False
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
@@ -241,10 +254,29 @@ class TrackedNumbers:
         return True
 
     def _computed(self, expression: Expression, value: Any) -> Computed:
-        cell = self.cells.get(expression) or self._computation.cells.get(expression) or NumberCell(value)
+        cell = self.cells.get(expression) or self._computation.cells.get(expression)
+        if self.is_time(expression):
+            computation = self._computation
+            cell = cell or LateCell(expression, computation.now, computation.given)
+            if not self.ends or not self._is_defined(expression):
+                self.stop("a time becomes an operand, or what is computed from one may be undefined")
+        cell = cell or NumberCell(value)
         cell.fill(self.original(value))
         self.cells[expression] = cell
         return Computed(expression, cell)
+
+    def _is_defined(self, expression: Expression) -> bool:
+        """Whether something is computed from times that has a value at each; what that takes is asked."""
+        divisors = undefined_at(expression)
+        if divisors is None or any(map(self.is_time, divisors)):
+            return False
+        for each in divisors:
+            self.outcomes.setdefault(Applied.to("!=", each, Fixed.of(0)), Fixed.of(True))
+        for number in expression.given:
+            if type(self.values[number]) is int and self.places[number].kind != CLOCK:
+                known = Applied.to("abs", GivenNumber(number))
+                self.outcomes.setdefault(Applied.to("<=", known, Fixed.of(_LARGEST_SUMMAND)), Fixed.of(True))
+        return all([abs(self.values[number]) <= _LARGEST_SUMMAND for number in expression.given])
 
     # ------------------------------------------------------------------ numbers that are drawn
 
@@ -252,6 +284,25 @@ class TrackedNumbers:
         """A function is called that draws a number; what it runs is its own."""
         if self.draws and not self._branched:
             self.drawing = draw, frame
+
+    def read_clock(self, function: Any, frame: Any) -> None:
+        """A function is called that reads the clock."""
+        if self.clock:
+            self.drawing = ClockRead(function, early=not self.dispatched), frame
+
+    @property
+    def times(self) -> int:
+        """How often the call has read the clock."""
+        return len(self._times)
+
+    def settle_times(self) -> None:
+        """No two calls read the same time, so nothing may depend on one."""
+        if any(map(self.is_time, self.outcomes)):
+            self.stop("the call depends on the time")
+
+    def is_time(self, expression: Expression) -> bool:
+        """Whether something is computed from what the clock said."""
+        return any([self.places[number].kind == CLOCK for number in expression.given])
 
     def computes_apart(self, function: str, operands: tuple[Any, ...], frame: Any) -> None:
         """A function of numbers is called whose code is its own."""
@@ -261,7 +312,7 @@ class TrackedNumbers:
     def leave_apart(self) -> None:
         """Such a function has given something else than a number, or has raised."""
         drawing, self.drawing = self.drawing, None
-        if drawing is not None and not isinstance(drawing[0], Draw):
+        if drawing is not None and isinstance(drawing[0], tuple):
             self.pin(*drawing[0][1])
 
     def take_drawn(self, value: Any) -> Any:
@@ -269,10 +320,15 @@ class TrackedNumbers:
         drawing, self.drawing = self.drawing, None
         if drawing is None or self.stopped is not None:
             return value
-        if not isinstance(drawing[0], Draw):
+        if isinstance(drawing[0], tuple):
             return self.compute(*drawing[0], value)
         if type(value) not in KINDS:
             return value
+        if isinstance(drawing[0], ClockRead):
+            order, name = len(self._times), f"{drawing[0].function.__name__}()"
+            self._times.append(drawing[0])
+            key = (order, drawing[0].function, drawing[0].early)
+            return self.take(NumberSource(CLOCK, drawing[0], key, name), value)
         order = len(self._draws)
         self._draws.append(drawing[0])
         return self.take(NumberSource(DRAWN, drawing[0], order, f"{drawing[0].name}()"), value)
@@ -321,6 +377,8 @@ class TrackedNumbers:
         self._taken, self._branched, self.drawing = 0, False, None
         self._reads.clear()
         self._draws.clear()
+        self._times.clear()
+        self.dispatched = False
         self._next = None
         self._operands = None
         self.take_owed()

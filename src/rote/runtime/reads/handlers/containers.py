@@ -150,7 +150,7 @@ def _stores(trace: Trace, value: Any, key: Any) -> None:
     trace.write(ITEM, value, key, value)
 
 
-def update(trace: Trace, value: Any, *others: Any, **named: Any) -> None:
+def update(trace: Trace, value: Any, others: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Note that a dict takes over what another one holds; others may give anything."""
     known = all([type(each) in DICTS for each in others]) and type(value) in DICTS
     for each in others:
@@ -229,10 +229,11 @@ def member(trace: Trace, value: Any, key: Any) -> None:
     if type(key) in (str, int):
         trace.members.add((identity(value), key))
     if issubclass(type(value), (list, tuple, deque)) and issubclass(type(key), int):
-        if not 0 <= key < len(value):
-            trace.read(LENGTH, value, None, Content(len(value)), " (length)")
-        index = int(key) + (len(value) if key < 0 else 0)
-        if 0 <= index < len(value):
+        length = members.length(value)
+        if not 0 <= key < length:
+            trace.read(LENGTH, value, None, Content(length), " (length)")
+        index = int(key) + (length if key < 0 else 0)
+        if 0 <= index < length:
             trace.read(ITEM, value, index, members.member(value, index), f"[{index}]")
 
 
@@ -485,7 +486,7 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     by_member = is_by_member(trace, value, key, "__setitem__")
     if by_member and issubclass(type(value), dict):
         _stores(trace, value, key)
-    elif by_member and type(key) is int and -len(value) <= key < len(value):
+    elif by_member and type(key) is int and -members.length(value) <= key < members.length(value):
         _store_member(trace, value, key)
     elif what != CONTAINER:
         special(trace, value, "__setitem__", writes=True)
@@ -498,8 +499,9 @@ def _store_member(trace: Trace, value: Any, key: int) -> None:
     if trace.given.branch(value) is not None:
         change(trace, value)
     elif trace.has(value):
-        trace.read(LENGTH, value, None, Content(len(value)), " (length)")
-        trace.write(ITEM, value, key % len(value), value)
+        length = members.length(value)
+        trace.read(LENGTH, value, None, Content(length), " (length)")
+        trace.write(ITEM, value, key % length, value)
 
 
 def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:
@@ -714,7 +716,7 @@ def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
             continue
         _overridden(trace, one, forms)
         if in_place and name == "or" and one is left and type(left) in DICTS and type(right) in DICTS:
-            update(trace, left, right)
+            update(trace, left, (right,), {})
             return
         if in_place and one is left and not issubclass(type(one), (tuple, frozenset)):
             change(trace, one)

@@ -149,7 +149,7 @@ def _set_default(trace: Trace, key: Any, value: Any) -> None:
 def _updated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner = getattr(function, "__self__", None)
     value, *others = (owner, *args) if issubclass(type(owner), dict) else args or (None,)
-    update(trace, value, *others, **kwargs)
+    update(trace, value, tuple(others), kwargs)
 
 
 def _hashed(trace: Trace, value: Any) -> None:

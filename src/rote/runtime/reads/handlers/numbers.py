@@ -50,6 +50,7 @@ from ....base import identity, is_own
 from ...numbers import (
     BINARY,
     CALLED,
+    CLOCKS,
     COMPARED,
     KINDS,
     OF_MEMBERS,
@@ -437,6 +438,9 @@ def _call(
             whole(trace, each)
         numbers.pin_inside(*args)
         numbers.draw_next(draw, trace.frame())
+        return
+    if numbers.clock and type(function) is BuiltinFunctionType and function in CLOCKS:
+        numbers.read_clock(function, trace.frame())
         return
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)

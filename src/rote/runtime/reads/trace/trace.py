@@ -63,7 +63,7 @@ from ...arguments import (
     table_of,
 )
 from ...arguments import address_of as generator_address
-from ...numbers import GLOBAL_GENERATORS, KINDS, DrawnFrom, NumberSource, TrackedNumbers, can_draw
+from ...numbers import CLOCKS, GLOBAL_GENERATORS, KINDS, DrawnFrom, NumberSource, TrackedNumbers, can_draw
 from ...objects import (
     ARRAY_BYTES,
     UNSET,
@@ -283,6 +283,7 @@ class Trace:
         self._late: dict[int, CodeType] = {}
         self._output: dict[Output, None] = {}
         self._draws: Site | None = None
+        self._times = 0  # reads of the clock
         self._drawn: dict[int, DrawnFrom] = {}  # random generators outside, by identity
         self._contact: Contact | None = None
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
@@ -370,6 +371,7 @@ class Trace:
         before, self.given = self.given, Given()
         self.told.clear()
         self._lay_again()
+        self._times = 0
         for each in self._drawn.values():
             each.put_back()
         error = sys.exc_info()[1]
@@ -1034,8 +1036,17 @@ class Trace:
 
     # ------------------------------------------------------------------ the end
 
+    def reads_clock(self, function: Any) -> bool:
+        """Whether replays read the clock, as the call is about to."""
+        if self.numbers is None or not self.numbers.clock or function not in CLOCKS:
+            return False
+        self._times += 1
+        return True
+
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
+        if self.numbers is not None and self.numbers.follows and self._times != self.numbers.times:
+            self.refuse("the clock", "has the clock read by a function in C")
         self._identify_kept()
         effects = tuple(self._effects())
         self._put_back()
@@ -1194,7 +1205,8 @@ class Trace:
 
     def _moves_numbers(self, container: Any) -> bool:
         """Whether a container outside has numbers that change from call to call."""
-        return self.numbers is not None and id(container) in self.numbers.containers
+        numbers = self.numbers
+        return numbers is not None and address_of(ITEM, container, None)[1] in numbers.containers
 
     def _fill_given(self, binding: _Binding, each: _Written, number: int) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""
