@@ -7,6 +7,7 @@ from .expressions import (
     BINARY,
     CALLED,
     COMPARED,
+    FROM_TABLE,
     KINDS,
     OF_MEMBERS,
     OF_NUMPY,
@@ -22,8 +23,9 @@ from .expressions import (
 from .tracked import FEW, Computed, TrackedNumbers, is_data
 
 __all__ = [
-    "BINARY", "CALLED", "CLOCK", "CLOCKS", "COMPARED", "FEW", "GLOBAL_GENERATORS", "KINDS", "NO_LINES",
-    "OF_MEMBERS", "OF_NUMPY", "TRUTHS", "UNARY", "UNITS", "UNITS_OF_MEMBERS", "Applied", "Computation",
-    "Computed", "Draw", "DrawnFrom", "Expression", "Fixed", "GivenNumber", "HostRandom", "NumberRead",
-    "NumberSource", "Path", "ReadingLines", "TrackedNumbers", "can_draw", "is_data", "is_drawing",
+    "BINARY", "CALLED", "CLOCK", "CLOCKS", "COMPARED", "FEW", "FROM_TABLE", "GLOBAL_GENERATORS", "KINDS",
+    "NO_LINES", "OF_MEMBERS", "OF_NUMPY", "TRUTHS", "UNARY", "UNITS", "UNITS_OF_MEMBERS", "Applied",
+    "Computation", "Computed", "Draw", "DrawnFrom", "Expression", "Fixed", "GivenNumber", "HostRandom",
+    "NumberRead", "NumberSource", "Path", "ReadingLines", "TrackedNumbers", "can_draw", "is_data",
+    "is_drawing",
 ]  # fmt: skip

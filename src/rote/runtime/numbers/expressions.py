@@ -81,7 +81,10 @@ def _of_members(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *members: function(members)
 
 
+FROM_TABLE = "from a table"
+"""What lies in a table that does not change, at a place that does."""
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    FROM_TABLE: operator.getitem,
     **BINARY, **UNARY, **COMPARED, **{name: function for function, name in CALLED.items()},
     **{name: function for function, name in UNITS.items()},
     **{name: _of_members(function) for function, name in {**OF_MEMBERS, **UNITS_OF_MEMBERS}.items()},
@@ -150,6 +153,8 @@ def _bits(value: Any) -> Any:
         return float_bits(value)
     if isinstance(value, numpy.generic):
         return value.tobytes()
+    if isinstance(value, numpy.ndarray):
+        return value.dtype, value.shape, value.tobytes()
     if type(value) in (list, tuple):
         return tuple([(type(each), _bits(each)) for each in value])
     return value

@@ -52,6 +52,7 @@ from ...numbers import (
     CALLED,
     CLOCKS,
     COMPARED,
+    FROM_TABLE,
     KINDS,
     OF_MEMBERS,
     TRUTHS,
@@ -67,7 +68,7 @@ from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
 from ..table import lookup
 from ..trace import Trace
-from .containers import whole
+from .containers import content, whole
 
 _NUMBERS = KINDS | TRUTHS
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
@@ -77,6 +78,7 @@ _JOINED = frozenset({list, tuple})
 """Containers whose sum holds what they hold."""
 _MERGED = frozenset({dict, OrderedDict, defaultdict})
 """Containers that take over what another one holds."""
+_LARGEST_TABLE = 4096
 _TENSORS = (torch.Tensor,)
 _STOPS = frozenset({eval, exec, compile, dir, input, open, breakpoint})
 """Builtin functions that may see what they are not given."""
@@ -237,6 +239,8 @@ class TrackingNotes:
         kind, _, operator = name.partition(" ")
         if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
             return self._given
+        if kind == "BINARY_SUBSCR":
+            return partial(self._computed, "")
         if kind == "IS_OP":
             return partial(self._computed, "")
         if kind == "BINARY_OP" and operator.removeprefix("INPLACE_") in BINARY:
@@ -313,8 +317,21 @@ def _attribute(trace: Trace, numbers: TrackedNumbers, name: str, owner: Any) -> 
 def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, key)
-        return
-    numbers.pin_inside(key)
+    elif numbers.expression(key) is not None and _is_table(trace, numbers, owner):
+        numbers.compute_next(FROM_TABLE, (owner.copy() if type(owner) is not tuple else owner, key))
+    else:
+        numbers.pin_inside(key)
+
+
+def _is_table(trace: Trace, numbers: TrackedNumbers, owner: Any) -> bool:
+    """Whether something has few numbers, none of which is followed: then it is read as a whole."""
+    if type(owner) is numpy.ndarray:
+        fits = owner.ndim == 1 and owner.size <= _LARGEST_TABLE and not owner.dtype.hasobject
+    else:
+        fits = type(owner) in _JOINED and len(owner) <= _LARGEST_TABLE and _is_fixed(numbers, owner)
+    if fits:
+        content(trace, owner)
+    return fits
 
 
 def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key: Any) -> None:
@@ -468,7 +485,7 @@ def _call(
         elif type(found) is FunctionType:
             _into_python(trace, numbers, found, args)
         else:
-            _unknown(numbers, function, (function, *args))
+            _unknown(numbers, function, args if type(function) is _OF_NUMPY else (function, *args))
 
 
 def _is_unit(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...]) -> bool:

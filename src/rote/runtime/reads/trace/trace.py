@@ -269,6 +269,7 @@ class Trace:
         self._growing: dict[int, _Growing] = {}
         self._scripts: dict[int, Any] = {}
         self._looked: set[int] = set()  # what grew and was read afterwards
+        self._extended: set[int] = set()  # mappings to which a key was added
         self._bound: set[tuple[str, int, Any]] = set()
         self._carried: dict[tuple[str, int, Any], Any] = {}  # what was laid into slots before the call
         self._replaced: list[tuple[str, Any, Any, Any, str]] = []  # slots whose values change
@@ -478,6 +479,9 @@ class Trace:
         whose = container if owner is None else owner
         if self.numbers is not None and self._takes(kind, container, key, value, whose, suffix):
             return
+        if where in self._extended and kind in (LENGTH, ORDER):
+            before = [key for key, _ in self._contents_before(container)]
+            value = Content(len(before) if kind == LENGTH else tuple(before))
         if trait & HOLDS and kind in _SLOTS and given.finds(address, value):
             self._replaced.append((kind, container, key, owner, suffix))
         if trait & STANDS:
@@ -782,6 +786,8 @@ class Trace:
         read = self._reads.get(address)  # as it was then: what lies there may have been filled since
         slot = _Written(kind, container, key, None, identity(owner), self._site())
         was = read.value if read is not None else self._form(slot.now())
+        if was is MISSING and kind == ITEM:
+            self._extended.add(identity(container))
         self._written[address] = slot._replace(was=was)
         self._held.append(container)
 
@@ -815,9 +821,27 @@ class Trace:
             self._forget_told(container)
         if outside and identity(container) not in self._changed:
             growing = self._growing.get(identity(container))
-            was = contents(container) if growing is None else growing.written.was
+            was = self._take_written(container) if growing is None else growing.written.was
             slot = _Written("", container, None, was, identity(container), self._site())
             self._changed[identity(container)] = slot
+
+    def _take_written(self, container: Any) -> Any:
+        """What a container held before the call; what was written of it is told with the rest from now on."""
+        was = self._contents_before(container)
+        for address in [address for address, each in self._written.items() if _is_in(each, container)]:
+            del self._written[address]
+        return was
+
+    def _contents_before(self, container: Any) -> Any:
+        """What a container held before single members of it were written."""
+        written = {each.key: each.was for each in self._written.values() if _is_in(each, container)}
+        was = contents(container)
+        if not written or type(was) is not tuple:
+            return was
+        if issubclass(type(container), dict):
+            before = [(key, written.get(key, value)) for key, value in was]
+            return tuple([pair for pair in before if pair[1] is not MISSING])
+        return tuple([written.get(place, value) for place, value in enumerate(was)])
 
     def appends(self, container: Any, count: int) -> bool:
         """Members are about to be added to a list or a deque; whether a replay can add its own."""
@@ -1391,6 +1415,10 @@ class Trace:
                 if type(was) is type(now) and type(was) in KINDS and not _same(was, now)
             ]
         )
+
+
+def _is_in(each: _Written, container: Any) -> bool:
+    return each.kind == ITEM and each.container is container
 
 
 def shown(key: Any) -> str:
