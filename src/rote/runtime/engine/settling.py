@@ -17,7 +17,7 @@ from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
-from ..numbers import CLOCKS, FEW, NO_LINES, Computation, HostRandom
+from ..numbers import FEW, NO_LINES, TELL_TIME, Computation, HostRandom
 from ..program import (
     AGAIN,
     EAGER,
@@ -168,7 +168,7 @@ class Settling:
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
         if found and self._noted.draws is not None:
             changing.follow_draws()
-        if any([each.name in CLOCKS.values() for each in self._noted.unseen]):
+        if any([each.name in TELL_TIME.values() for each in self._noted.unseen]):
             changing.follow_clock()
         unseen = self._observed.unseen
         numbers = self._plan.numbers

@@ -1,6 +1,5 @@
 """Numbers of Python's that change from call to call: where they come from, and what is computed from them."""
 
-from .clocks import CLOCK, CLOCKS
 from .computation import NO_LINES, Computation, NumberRead, NumberSource, Path, ReadingLines
 from .draws import GLOBAL_GENERATORS, Draw, DrawnFrom, HostRandom, can_draw, is_drawing
 from .expressions import (
@@ -20,12 +19,13 @@ from .expressions import (
     Fixed,
     GivenNumber,
 )
+from .times import TELL_TIME, TIME
 from .tracked import FEW, Computed, TrackedNumbers, is_data
 
 __all__ = [
-    "BINARY", "CALLED", "CLOCK", "CLOCKS", "COMPARED", "FEW", "FROM_TABLE", "GLOBAL_GENERATORS", "KINDS",
-    "NO_LINES", "OF_MEMBERS", "OF_NUMPY", "TRUTHS", "UNARY", "UNITS", "UNITS_OF_MEMBERS", "Applied",
-    "Computation", "Computed", "Draw", "DrawnFrom", "Expression", "Fixed", "GivenNumber", "HostRandom",
-    "NumberRead", "NumberSource", "Path", "ReadingLines", "TrackedNumbers", "can_draw", "is_data",
-    "is_drawing",
+    "BINARY", "CALLED", "COMPARED", "FEW", "FROM_TABLE", "GLOBAL_GENERATORS", "KINDS", "NO_LINES",
+    "OF_MEMBERS", "OF_NUMPY", "TELL_TIME", "TIME", "TRUTHS", "UNARY", "UNITS", "UNITS_OF_MEMBERS",
+    "Applied", "Computation", "Computed", "Draw", "DrawnFrom", "Expression", "Fixed", "GivenNumber",
+    "HostRandom", "NumberRead", "NumberSource", "Path", "ReadingLines", "TrackedNumbers", "can_draw",
+    "is_data", "is_drawing",
 ]  # fmt: skip

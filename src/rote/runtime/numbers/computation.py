@@ -18,9 +18,9 @@ from typing import Any
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
-from .clocks import CLOCK
 from .draws import Draw, drawn_from, put_state, state_of
 from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
+from .times import TIME
 
 READ = "read"
 """The kind of a place that is a read of a tensor's value."""
@@ -54,14 +54,14 @@ class NumberSource:
     @property
     def address(self) -> tuple[str, int, Any]:
         """Which place it is, as long as the container lives."""
-        container = None if self.kind in (DRAWN, CLOCK) else self.container
+        container = None if self.kind in (DRAWN, TIME) else self.container
         return address_of(self.kind, container, self.key)
 
     def read(self, leaves: Sequence[Any]) -> Any:
         """What lies there; None if nothing does."""
         if not self.kind:
             return leaves[self.key]
-        if self.kind in (DRAWN, CLOCK):
+        if self.kind in (DRAWN, TIME):
             return self.container.now()
         try:
             if self.kind == ITEM and type(self.container) in _DIRECT:
@@ -171,13 +171,11 @@ class Computation:
         """A call has gone a way, maybe one that is known."""
         self.places = call.places
         numbered = list(enumerate(call.places))
-        self._late = [
-            (n, place) for n, place in numbered if place.kind == CLOCK and not place.container.early
-        ]
+        self._late = [(n, place) for n, place in numbered if place.kind == TIME and not place.container.early]
         self._found = [
             (n, place) for n, place in numbered if place.kind != READ and (n, place) not in self._late
         ]
-        times = {n for n, place in numbered if place.kind == CLOCK}
+        times = {n for n, place in numbered if place.kind == TIME}
         self._places_read = {place.key: n for n, place in enumerate(call.places) if place.kind == READ}
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
@@ -237,7 +235,7 @@ class Computation:
     @property
     def reads_clock(self) -> bool:
         """Whether replays read the clock."""
-        return any([place.kind == CLOCK for place in self.places])
+        return any([place.kind == TIME for place in self.places])
 
     def put_back(self) -> None:
         """What was drawn last is drawn again."""

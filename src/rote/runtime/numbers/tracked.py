@@ -24,7 +24,6 @@ from typing import Any
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..state import address_of
-from .clocks import CLOCK, ClockRead, LateCell, undefined_at
 from .computation import (
     DRAWN,
     NO_LINES,
@@ -40,6 +39,7 @@ from .draws import Draw
 from .expressions import FUNCTIONS, KINDS, LARGEST, TRUTHS, Applied, Expression, Fixed, GivenNumber, tells
 from .fresh import fresh
 from .parts import is_data, parts_of
+from .times import TIME, LateCell, TimeRead, undefined_at
 
 FEW = 3
 """Values of a number that have recordings of their own; with one more it changes from call to call."""
@@ -130,9 +130,9 @@ class TrackedNumbers:
         self.dispatched = False  # an operation has run
         self.ends = False  # the call is over: what follows is in what it leaves behind and returns
         self._draws: list[Draw] = []
-        self._times: list[ClockRead] = []
+        self._times: list[TimeRead] = []
         # what is drawn or computed now by code that is none of the call's, and the frame that has called it
-        self.drawing: tuple[Draw | ClockRead | tuple[str, tuple[Any, ...]], Any] | None = None
+        self.drawing: tuple[Draw | TimeRead | tuple[str, tuple[Any, ...]], Any] | None = None
         self._branched = False
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
@@ -273,7 +273,7 @@ class TrackedNumbers:
         for each in divisors:
             self.outcomes.setdefault(Applied.to("!=", each, Fixed.of(0)), Fixed.of(True))
         for number in expression.given:
-            if type(self.values[number]) is int and self.places[number].kind != CLOCK:
+            if type(self.values[number]) is int and self.places[number].kind != TIME:
                 known = Applied.to("abs", GivenNumber(number))
                 self.outcomes.setdefault(Applied.to("<=", known, Fixed.of(_LARGEST_SUMMAND)), Fixed.of(True))
         return all([abs(self.values[number]) <= _LARGEST_SUMMAND for number in expression.given])
@@ -288,7 +288,7 @@ class TrackedNumbers:
     def read_clock(self, function: Any, frame: Any) -> None:
         """A function is called that reads the clock."""
         if self.clock:
-            self.drawing = ClockRead(function, early=not self.dispatched), frame
+            self.drawing = TimeRead(function, early=not self.dispatched), frame
 
     @property
     def times(self) -> int:
@@ -302,7 +302,7 @@ class TrackedNumbers:
 
     def is_time(self, expression: Expression) -> bool:
         """Whether something is computed from what the clock said."""
-        return any([self.places[number].kind == CLOCK for number in expression.given])
+        return any([self.places[number].kind == TIME for number in expression.given])
 
     def computes_apart(self, function: str, operands: tuple[Any, ...], frame: Any) -> None:
         """A function of numbers is called whose code is its own."""
@@ -324,11 +324,11 @@ class TrackedNumbers:
             return self.compute(*drawing[0], value)
         if type(value) not in KINDS:
             return value
-        if isinstance(drawing[0], ClockRead):
+        if isinstance(drawing[0], TimeRead):
             order, name = len(self._times), f"{drawing[0].function.__name__}()"
             self._times.append(drawing[0])
             key = (order, drawing[0].function, drawing[0].early)
-            return self.take(NumberSource(CLOCK, drawing[0], key, name), value)
+            return self.take(NumberSource(TIME, drawing[0], key, name), value)
         order = len(self._draws)
         self._draws.append(drawing[0])
         return self.take(NumberSource(DRAWN, drawing[0], order, f"{drawing[0].name}()"), value)

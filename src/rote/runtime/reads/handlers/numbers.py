@@ -50,11 +50,11 @@ from ....base import identity, is_own
 from ...numbers import (
     BINARY,
     CALLED,
-    CLOCKS,
     COMPARED,
     FROM_TABLE,
     KINDS,
     OF_MEMBERS,
+    TELL_TIME,
     TRUTHS,
     UNARY,
     UNITS,
@@ -456,7 +456,7 @@ def _call(
         numbers.pin_inside(*args)
         numbers.draw_next(draw, trace.frame())
         return
-    if numbers.clock and type(function) is BuiltinFunctionType and function in CLOCKS:
+    if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
         numbers.read_clock(function, trace.frame())
         return
     if type(function) is MethodType:

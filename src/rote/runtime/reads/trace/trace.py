@@ -63,7 +63,7 @@ from ...arguments import (
     table_of,
 )
 from ...arguments import address_of as generator_address
-from ...numbers import CLOCKS, GLOBAL_GENERATORS, KINDS, DrawnFrom, NumberSource, TrackedNumbers, can_draw
+from ...numbers import GLOBAL_GENERATORS, KINDS, TELL_TIME, DrawnFrom, NumberSource, TrackedNumbers, can_draw
 from ...objects import (
     ARRAY_BYTES,
     UNSET,
@@ -1062,7 +1062,7 @@ class Trace:
 
     def reads_clock(self, function: Any) -> bool:
         """Whether replays read the clock, as the call is about to."""
-        if self.numbers is None or not self.numbers.clock or function not in CLOCKS:
+        if self.numbers is None or not self.numbers.clock or function not in TELL_TIME:
             return False
         self._times += 1
         return True

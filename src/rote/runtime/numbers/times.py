@@ -19,9 +19,9 @@ from typing_extensions import override
 from ..backends.protocol import NumberCell
 from .expressions import FUNCTIONS, Applied, Expression, Fixed, GivenNumber
 
-CLOCK = "clock"
+TIME = "time"
 """The kind of a place that is a read of the clock."""
-CLOCKS: Mapping[Any, str] = {
+TELL_TIME: Mapping[Any, str] = {
     each: f"time.{each.__name__}"
     for each in (
         time.time, time.time_ns, time.perf_counter, time.perf_counter_ns, time.monotonic, time.monotonic_ns,
@@ -37,7 +37,7 @@ _QUOTIENTS = frozenset({"TRUE_DIVIDE", "FLOOR_DIVIDE", "REMAINDER"})
 
 
 @dataclass(frozen=True)
-class ClockRead:
+class TimeRead:
     """A read of the clock.
 
     Attributes:
