@@ -19,7 +19,7 @@ from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
 from .draws import Draw, drawn_from, put_state, state_of
-from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
+from .expressions import FUNCTIONS, OF_NUMPY, STRICT, Expression, Fixed, GivenNumber, is_of_numpy
 from .times import TIME
 
 READ = "read"
@@ -349,9 +349,11 @@ def _compiled(
         name = text.name(expression)
         text.lines.append(f"if not {right}({name}, {text.constant(type(cell.value))}): return False")
         filled.append(f"{text.constant(cell.fill)}({name})")
-    body = "\n  ".join([*text.lines, *filled, "return True"])
+    numpys = OF_NUMPY.intersection(kinds.values()) or any(map(is_of_numpy, (*outcomes, *cells, *steps)))
+    begin = f"with {text.constant(STRICT)}():" if numpys else "if True:"
+    body = "\n   ".join([*text.lines, *filled, "return True"])
     scope = dict(text.constants)
-    source = f"def compute(given):\n try:\n  {body}\n except Exception:\n  return False"
+    source = f"def compute(given):\n try:\n  {begin}\n   {body}\n except Exception:\n  return False"
     exec(compile(source, _PLACE, "exec"), scope)
     return scope["compute"]
 

@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy
@@ -21,6 +22,7 @@ OF_NUMPY: frozenset[type] = frozenset({numpy.float64, numpy.float32, numpy.int64
 KINDS: frozenset[type] = frozenset({int, float}) | OF_NUMPY
 """Types of numbers that are followed."""
 TRUTHS: frozenset[type] = frozenset({bool, numpy.bool_})
+_NUMPY = "numpy."
 LARGEST = 200
 """Operands in an expression; a number that took more to compute is known by its value."""
 
@@ -81,6 +83,8 @@ def _of_members(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *members: function(members)
 
 
+STRICT = partial(numpy.errstate, all="raise")
+"""A context in which numpy raises what it warns of: that is of the call's, which may look for it."""
 FROM_TABLE = "from a table"
 """What lies in a table that does not change, at a place that does."""
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -188,6 +192,14 @@ class Applied:
 
 Expression = GivenNumber | Fixed | Applied
 """How a number was computed."""
+
+
+def is_of_numpy(expression: Expression) -> bool:
+    """Whether numpy computes something in it."""
+    if not isinstance(expression, Applied):
+        return False
+    return expression.function.startswith(_NUMPY) or any(map(is_of_numpy, expression.operands))
+
 
 _ONE_TO_ONE = frozenset({"ADD", "SUBTRACT", "UNARY_NEGATIVE", "UNARY_POSITIVE", "float"})
 

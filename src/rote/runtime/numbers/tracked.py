@@ -36,7 +36,18 @@ from .computation import (
     ReadingLines,
 )
 from .draws import Draw
-from .expressions import FUNCTIONS, KINDS, LARGEST, TRUTHS, Applied, Expression, Fixed, GivenNumber, tells
+from .expressions import (
+    FUNCTIONS,
+    KINDS,
+    LARGEST,
+    STRICT,
+    TRUTHS,
+    Applied,
+    Expression,
+    Fixed,
+    GivenNumber,
+    tells,
+)
 from .fresh import fresh
 from .parts import is_data, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
@@ -195,7 +206,8 @@ class TrackedNumbers:
             return result
         found = [Fixed.of(each) if part is None else part for each, part in zip(operands, parts, strict=True)]
         try:
-            again = FUNCTIONS[function](*operands)
+            with STRICT():
+                again = FUNCTIONS[function](*operands)
         except Exception:
             again = self
         if Fixed.of(again) != Fixed.of(result):

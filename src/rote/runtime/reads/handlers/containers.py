@@ -139,8 +139,10 @@ def is_by_member(trace: Trace, value: Any, key: Any, method: str) -> bool:
 
 
 def is_fixed_key(trace: Trace, key: Any) -> bool:
-    """Whether an object is found by which it is, as members of enumerations are."""
+    """Whether an object is found by which it is, as members of enumerations are, or by plain values in it."""
     kind = type(key)
+    if kind is tuple:
+        return all([trace.kinds[type(each)] == PLAIN and type(each) is not slice for each in key])
     same = trace.in_class(kind, "__eq__") is object.__eq__
     return same and issubclass(kind, Enum) and identity(trace.in_class(kind, "__hash__")) in _HASHES
 

@@ -63,7 +63,16 @@ from ...arguments import (
     table_of,
 )
 from ...arguments import address_of as generator_address
-from ...numbers import GLOBAL_GENERATORS, KINDS, TELL_TIME, DrawnFrom, NumberSource, TrackedNumbers, can_draw
+from ...numbers import (
+    GLOBAL_GENERATORS,
+    KINDS,
+    TELL_TIME,
+    TRUTHS,
+    DrawnFrom,
+    NumberSource,
+    TrackedNumbers,
+    can_draw,
+)
 from ...objects import (
     ARRAY_BYTES,
     UNSET,
@@ -968,7 +977,13 @@ class Trace:
         if key != _KEPT_BY_GENERATORS or self.numbers is None or not self.numbers.draws:
             return False
         frame = self.frame()
-        return frame is not None and self.original(frame.f_code) is _GAUSS
+        if frame is None or self.original(frame.f_code) is not _GAUSS:
+            return False
+        generator = frame.f_locals.get("self")
+        if not self.is_drawn_from(generator) or lookup.attributes_of(generator) is not container:
+            return False
+        self.draws(generator, draws=True)
+        return True
 
     def failed(self, note: str, error: Exception) -> None:
         """A note was not taken: whatever the call is for, it is not known what it has read."""
@@ -1256,14 +1271,14 @@ class Trace:
         if identity(each.container) in self._changed:
             return False
         of_class = issubclass(type(self.outside.get(each.owner)), type)
-        if of_class and type(now) not in PLAIN_TYPES:
+        if of_class and type(now) not in (*PLAIN_TYPES, *KINDS):
             return False  # what a class holds may be asked for what it gives instead
         return self._can_be_made(now, marking)
 
     def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
         """Whether a replay can write an equal value into a slot."""
         kind = type(value)
-        if kind in PLAIN_TYPES or kind in KINDS or kind is torch.Tensor:
+        if kind in PLAIN_TYPES or kind in KINDS | TRUTHS or kind is torch.Tensor:
             return True
         if identity(value) in self.given.leaves:
             return True
