@@ -8,6 +8,7 @@ import enum
 import math
 import random
 import struct
+import warnings
 from operator import is_
 from types import SimpleNamespace
 from typing import Any
@@ -196,6 +197,35 @@ REPLAYED = (
 @pytest.mark.parametrize("line", REPLAYED)
 def test_it_is_replayed(line: str) -> None:
     assert play(f"def program(s, x):\n    {line}\n    return y", []) >= CALLS // 3
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.int32])
+def test_scalars_of_numpy_are_arguments(kind: Any) -> None:
+    act = rote.graph(lambda x, scale: (x * scale, scale + kind(1)), keep=True)
+    for call in range(CALLS):
+        x, scale = torch.full((3,), 0.5), kind(call * 3)
+        result, more = act(x, scale)
+        assert torch.equal(result, x * scale)
+        assert (type(more), more) == (kind, scale + kind(1))
+    assert act.report().replayed >= CALLS // 3
+
+
+@pytest.mark.parametrize("behaviour", ["ignore", "warn", "raise"])
+def test_numpy_warns_as_it_does_in_a_plain_call(behaviour: Any) -> None:
+    def program(state: Any, x: Tensor) -> Tensor:
+        state.n += 1
+        state.value = np.float32(1e38) * np.float32(state.n % 7)
+        return x * state.value
+
+    plain, graphed = SimpleNamespace(n=0), SimpleNamespace(n=0)
+    act = rote.graph(lambda x: program(graphed, x), keep=True)
+    for _ in range(CALLS):
+        with warnings.catch_warnings(record=True) as caught, np.errstate(all=behaviour):
+            warnings.simplefilter("always")
+            found, count = _called(program, plain, torch.ones(2)), len(caught)
+            assert _called(act, torch.ones(2)) == found
+            assert len(caught) == 2 * count
+        assert vars(plain) == vars(graphed)
 
 
 def test_the_copies_that_stand_for_numbers_are_gone_after_a_call() -> None:
