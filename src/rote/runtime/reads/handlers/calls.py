@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ....base import identity, is_own
-from ...numbers import GLOBAL_GENERATORS, can_draw, is_drawing
+from ...numbers import can_draw, is_drawing
 from ...objects import (
     Content,
     is_graphed,
@@ -280,7 +280,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
         # An append depends on no member: a replay adds its own members to the container as it then is.
         grows = name in _GROWING and not is_called_by_output(trace)
-        if can_draw(owner) and (trace.has(owner) or owner in GLOBAL_GENERATORS):
+        if can_draw(owner) and trace.finds_generator(owner):
             trace.draws(owner, draws=is_drawing(owner, function.__name__))
         elif not (grows and trace.appends(owner, _GROWING[name](given))):
             change(trace, owner)

@@ -450,7 +450,7 @@ def _call(
 ) -> None:
     """Something is called; the last ones of the arguments are named."""
     draw = Draw.of(function, args) if numbers.draws and not named else None
-    if draw is not None:
+    if draw is not None and trace.finds_generator(draw.generator):
         for each in args:
             whole(trace, each)
         numbers.pin_inside(*args)

@@ -948,6 +948,10 @@ class Trace:
         """Whether replays draw from a random generator: which one it is matters, not where it is."""
         return self.numbers is not None and self.numbers.draws and can_draw(value)
 
+    def finds_generator(self, generator: Any) -> bool:
+        """Whether a random generator was there before the call."""
+        return self.has(generator) or any(generator is each for each in GLOBAL_GENERATORS)
+
     def looks_at_state(self, generator: Any) -> None:
         """A generator is not drawn from but looked at, or set: nothing is drawn from it by replays, too."""
         if self.is_drawn_from(generator):
