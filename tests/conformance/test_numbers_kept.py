@@ -23,6 +23,7 @@ from torch import Tensor
 import rote
 
 CALLS = 26
+TABLE = np.linspace(0, 1, 4)
 
 
 class Kind(enum.Enum):
@@ -52,28 +53,37 @@ def _state() -> Any:
         enums={Kind.LOSS: 1.0, Kind.STEPS: 0}, sub=Sub(), Model=Model, Sub=Sub, nested={"a": {"b": [1, 2]}},
         stats=collections.defaultdict(lambda: collections.deque(maxlen=2)), raw=array.array("d", [1.0, 2.0]),
         rng=random.Random(3), numpys=np.random.default_rng(3), legacy=np.random.RandomState(3),
-        wide=np.float64(0.5), narrow=np.float32(0.5), whole=np.int64(2),
+        pairs={(0, "a"): 1}, wide=np.float64(0.5), narrow=np.float32(0.5), whole=np.int64(2),
     )  # fmt: skip
 
 
 NUMBERS = (
-    "s.n", "s.rate", "s.d['n']", "s.d.get('m', 3)", "s.counter['n']", "s.counter['none']", "s.missing['n']",
-    "s.ordered['m']", "s.last[0]", "s.last[-1]", "s.free[1]", "s.items[-1]", "s.enums[Kind.LOSS]",
-    "s.model.steps", "s.Model.rate", "s.sub.steps", "s.slots.n", "s.nested['a']['b'][0]", "sum(s.last)",
-    "max(s.items)", "len(s.free)", "sum(s.d.values())", "min(s.last)", "s.raw[0]", "getattr(s, 'n')",
-    "vars(s)['rate']", "next(iter(s.items))", "sorted(s.last)[0]", "list(s.free)[0]", "dict(s.d)['n']",
-    "{**s.ordered}['n']", "[v for v in s.last][1]", "(lambda *a: a[0])(*s.items)", "s.items[:][0]",
-    "s.rng.random()", "s.rng.uniform(0.5, 1.5)", "s.rng.gauss(0, 1)", "s.rng.choice([1.0, 2.0])",
-    "s.numpys.random()", "s.numpys.normal()", "s.legacy.rand()", "('n' in s.d) * 2", "math.sqrt(abs(s.n))",
+    "x.sum().item()", "[1.0, 2.0, 3.0][int(s.n) % 3]", "TABLE[int(s.n) % 4]", "s.items[int(s.n) % 3]",
+    "s.pairs[0, 'a']", "(s.n if s.rate > 0.3 else s.d['n'])", "float(x[0])", "len(s.d)",
+    "list(s.d)[0].count('n')", "s.items.index(s.items[-1])", "s.n", "s.rate", "s.d['n']", "s.d.get('m', 3)",
+    "s.counter['n']", "s.counter['none']", "s.missing['n']", "s.ordered['m']", "s.last[0]", "s.last[-1]",
+    "s.free[1]", "s.items[-1]", "s.enums[Kind.LOSS]", "s.model.steps", "s.Model.rate", "s.sub.steps",
+    "s.slots.n", "s.nested['a']['b'][0]", "sum(s.last)", "max(s.items)", "len(s.free)", "sum(s.d.values())",
+    "min(s.last)", "s.raw[0]", "getattr(s, 'n')", "vars(s)['rate']", "next(iter(s.items))",
+    "sorted(s.last)[0]", "list(s.free)[0]", "dict(s.d)['n']", "{**s.ordered}['n']",
+    "[v for v in s.last][1]", "(lambda *a: a[0])(*s.items)", "s.items[:][0]", "s.rng.random()",
+    "s.rng.uniform(0.5, 1.5)", "s.rng.gauss(0, 1)", "s.rng.choice([1.0, 2.0])", "s.numpys.random()",
+    "s.numpys.normal()", "s.legacy.rand()", "('n' in s.d) * 2", "math.sqrt(abs(s.n))",
     "s.log[-1] if s.log else 1", "(0.0 if s.n % 2 else -0.0)",
 )  # fmt: skip
 """How programs come to a number."""
 WRITES = (
-    "s.n += 1", "s.rate *= 0.9", "s.d['n'] += 1", "s.d.update(m={n})", "s.d |= {{'n': {n}}}",
-    "s.d['new'] = {n}", "s.d['n'] = s.d.pop('n') + 1", "s.counter['n'] += 1", "s.counter.update(n=2)",
-    "s.missing['n'] += 1", "s.ordered['n'] = {n}", "s.ordered.move_to_end('n')", "s.last.append({n})",
-    "s.last.appendleft({n})", "s.last.rotate(1)", "s.last[1] = {n}", "s.free.append(s.free.popleft() + 1)",
-    "s.items[0] = {n}", "s.items.append(s.items.pop(0))", "s.items.reverse()", "s.items[:] = [3, 1, {n}]",
+    "s.pairs[0, 'a'] += 1", "if {n} > 1: s.n += 1", "if {n} < 2: s.last.append({n})",
+    "s.free.append({n}); s.free.popleft()", "if s.n % 3: s.d['n'] = {n}",
+    "for k in s.d: s.d[k] = s.d[k] + 1", "s.items = [v * 0.5 for v in s.items]", "del s.items[0]",
+    "s.items.insert(1, {n})", "s.last[0], s.last[1] = s.last[1], {n}", "s.d['t'] = {n}; del s.d['t']",
+    "s.free[0] = {n}", "s.items += [{n}]", "s.ordered.popitem(last=False)", "s.items.sort(key=float)",
+    "s.free.extend([{n}, 1])", "s.free.clear(); s.free.extend([{n}, 2, 3])", "s.n += 1", "s.rate *= 0.9",
+    "s.d['n'] += 1", "s.d.update(m={n})", "s.d |= {{'n': {n}}}", "s.d['new'] = {n}",
+    "s.d['n'] = s.d.pop('n') + 1", "s.counter['n'] += 1", "s.counter.update(n=2)", "s.missing['n'] += 1",
+    "s.ordered['n'] = {n}", "s.ordered.move_to_end('n')", "s.last.append({n})", "s.last.appendleft({n})",
+    "s.last.rotate(1)", "s.last[1] = {n}", "s.free.append(s.free.popleft() + 1)", "s.items[0] = {n}",
+    "s.items.append(s.items.pop(0))", "s.items.reverse()", "s.items[:] = [3, 1, {n}]",
     "s.enums[Kind.STEPS] += 1", "s.Model.steps += 1", "s.Sub.steps += 1", "type(s.model).rate = {n}",
     "s.slots.n += 1", "s.nested['a']['b'][1] = {n}", "s.nested['a']['b'].append({n})", "s.log.append({n})",
     "s.stats['loss'].append({n})", "s.raw[1] = s.raw[1] + 1", "vars(s).update(n={n})",

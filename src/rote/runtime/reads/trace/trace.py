@@ -859,8 +859,9 @@ class Trace:
         known = known and not _is_in_operation(self.frame())  # a replay that runs a kernel appends by itself
         if not known or where in self._changed or self.given.branch(container) is not None:
             return False
-        if self._moves_numbers(container):
-            return False  # its numbers are followed, and move
+        moves = type(container) is deque and any([_is_in(each, container) for each in self._written.values()])
+        if moves or self._moves_numbers(container):
+            return False  # what is written there, or followed, moves
         if where not in self._growing:
             self.pin(container)
             self.members -= {each for each in self.members if each[0] == where}
