@@ -1,7 +1,8 @@
 """The numbers of one traced call that are followed.
 
 A number that a call is given, and that is known to change, is replaced by a copy (:mod:`.fresh`), and with it
-goes an expression. What Python computes from it gets a larger one. The numbers keep their types, so all code
+goes an expression. The copy lies where the number lay until the call is over, so all code finds it there,
+Python or C. What Python computes from it gets a larger expression. The numbers keep their types, so all code
 runs as it would; nobody but the notes of :mod:`..reads` knows which objects are followed.
 
 Whatever looks at a number in another way asks for its *outcome*: that its expression has this value is a

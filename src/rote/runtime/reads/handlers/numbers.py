@@ -1,7 +1,8 @@
 """What becomes of the numbers that a call is given: arithmetic is followed, every other look is an outcome.
 
 Code of a call whose numbers are followed is instrumented once more: its notes come here first, and what they
-are told goes on to the ordinary notes. Behind instructions that make a number, or read one from outside, a
+are told goes to the ordinary notes before. These lay what is followed into the slot outside that is about to
+be read (:meth:`..trace.Trace.read`), so whoever reads there has it. Behind instructions that make a number a
 function takes what they leave, and leaves the followed object for it.
 
 A number may be seen in four ways. Instructions are told here, each. Functions of C are known to compute with
@@ -11,8 +12,8 @@ it is given: numbers in that are outcomes. Where it is given what may lead elsew
 user's or an object, nothing is followed any more. Last, C takes numbers that Python code returns to it; so
 what is yielded is an outcome, and what is returned by a method that C calls by its name.
 
-What does not work: to look at all notes, and take what is known to say nothing new for such. Whether a read
-is new does not matter here, but which object it gives.
+What does not work: to exchange what an instruction has read behind it. C reads as well (``sum``, ``popleft``,
+iteration), and each instruction that reads has to say under which key.
 """
 
 from __future__ import annotations
