@@ -7,7 +7,7 @@ with the result, as further parts of it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from types import CellType, MemberDescriptorType
@@ -235,18 +235,13 @@ class SlotsBefore:
         except (LookupError, ValueError, AttributeError):
             self._held.append((DELETED, container, key, None))
 
-    def put_back(self, original: Callable[[str, Any, Any, Any], Any] | None = None) -> None:
-        """Nothing is bound yet.
-
-        Args:
-            original: What is put into a slot for the value that lay there; None puts that.
-        """
+    def put_back(self) -> None:
+        """Nothing is bound yet."""
         for kind, container, key, value in self._held:
             if kind == DELETED:
                 remove(container, key)
             else:
-                found = value if original is None else original(kind, container, key, value)
-                assign(kind, container, key, found)
+                assign(kind, container, key, value)
 
 
 def all_in(branches: Iterable[Any]) -> Iterator[Target]:

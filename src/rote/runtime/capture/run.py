@@ -415,9 +415,7 @@ class TracedCall:
         tape = tracer.cursor.recorder
         tape.abort(tracer.cursor)
         numbers = self._plan.numbers
-        self._slots.put_back(
-            numbers.given_in if numbers is not None else lambda kind, owner, key, value: value
-        )
+        self._slots.put_back()
         if numbers is not None:
             numbers.begin_again()
         if tracer.cursor.strayed:

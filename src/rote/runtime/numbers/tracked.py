@@ -24,7 +24,6 @@ from typing import Any
 
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
-from ..state import address_of
 from .computation import (
     DRAWN,
     NO_LINES,
@@ -380,10 +379,6 @@ class TrackedNumbers:
         if self.follows:
             self._next = _place_of(read.order, f"{operation} at {lines[-1]}", lines)
         return read
-
-    def given_in(self, kind: str, container: Any, key: Any, value: Any) -> Any:
-        """What the call was given from a place where a value lay."""
-        return self._given.get(address_of(kind, container, key), value)
 
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
