@@ -16,11 +16,13 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from examples.pi0_policy import build_policy
 from torch import Tensor, nn
 
 import rote
 
 from .common import Outcome, Settings
+from .pi0 import observations
 
 NEEDS_GPU = False
 CALLS, MOST_CALLS = 50, 4000
@@ -80,7 +82,20 @@ def loop(device: torch.device) -> tuple[Callable[..., Any], Callable[[int], tupl
     return call, lambda number: given
 
 
-PROGRAMS = {each.__name__: each for each in (mlp, training, giving_up, loop)}
+def pi0(device: torch.device) -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """The policy with two cameras: full size on a GPU, small on a CPU."""
+    full = device.type == "cuda"
+    policy = build_policy("full" if full else "small", device, torch.bfloat16 if full else torch.float32)
+    seen = observations(policy, 2, 4)
+
+    def act(observation: dict[str, Tensor]) -> Tensor:
+        actions: Tensor = policy.sample_actions(**observation)
+        return actions
+
+    return act, lambda number: (seen[number % len(seen)],)
+
+
+PROGRAMS = {each.__name__: each for each in (mlp, training, giving_up, loop, pi0)}
 
 
 def work(name: str, device: str, directory: str) -> dict[str, Any]:

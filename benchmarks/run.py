@@ -23,6 +23,7 @@ from .common import Outcome, Settings
 
 CASES = (
     "overhead",
+    "hot_path",
     "guards",
     "words",
     "recording",
@@ -37,6 +38,9 @@ CASES = (
     "compiled",
     "attention",
     "tiers",
+    "chosen",
+    "chosen_w4a8",
+    "chosen_products",
     "proofs",
     "serving",
     "pi0",

@@ -66,8 +66,8 @@ def measure(
         "eager": calling(fn, inputs), "plain": calling(plain, inputs), "short": calling(short, inputs),
         "exact": calling(exact, inputs), "near": calling(near, inputs),
     }  # fmt: skip
-    seconds = _optimize(exact, ways["exact"])
-    _optimize(near, ways["near"])
+    seconds = optimize(exact, ways["exact"])
+    optimize(near, ways["near"])
     _shorten(short, ways["short"])
     for _ in range(WARM):
         ways["plain"]()
@@ -78,19 +78,19 @@ def measure(
         out.ratio(name, before, "exact")
     out.ratio(name, "plain", "near")
     replaced = _counts(near)
-    far = [_difference(fn(**each), near(**each)) for each in inputs]
+    far = [difference(fn(**each), near(**each)) for each in inputs]
     facts = {"replaced": replaced.get("near", ()), "kept": replaced.get("kept", {}), "difference": max(far)}
     out.facts[name] = {**_counts(exact), "seconds_to_exact": seconds, "near": facts}
     for each in (exact, plain, short, near):
         each.reset()
 
 
-def _difference(expected: Tensor, found: Tensor) -> float:
+def difference(expected: Tensor, found: Tensor) -> float:
     """The largest difference, as a share of the largest value."""
     return float((expected - found).abs().max() / expected.abs().max())
 
 
-def _optimize(graphed: rote.Graphed, call: Callable[[], object]) -> dict[str, float]:
+def optimize(graphed: rote.Graphed, call: Callable[[], object]) -> dict[str, float]:
     """Call until nothing becomes faster; seconds until then, and those of them that compilers took."""
     began, waited = time.perf_counter(), 0.0
     for _ in range(MOST_CALLS):

@@ -7,7 +7,19 @@ import re
 from dataclasses import fields
 
 from rote import Options, PaddedReport, Report
-from rote.inspect import InputReport, IslandReport, OutputReport, ReasonReport, RecordingReport
+from rote.inspect import (
+    FusedReport,
+    InputReport,
+    IslandReport,
+    LineReport,
+    NearReport,
+    OfferedReport,
+    OutputReport,
+    ReasonReport,
+    RecordingReport,
+    TierReport,
+    TrialReport,
+)
 
 _ATTRIBUTES = "Attributes:\n"
 
@@ -16,6 +28,12 @@ REPORTS = {
     "report.recordings[...]": RecordingReport,
     "report.recordings[...].inputs[...]": InputReport,
     "report.recordings[...].islands[...]": IslandReport,
+    "report.recordings[...].tier": TierReport,
+    "report.recordings[...].tier.fused": FusedReport,
+    "report.recordings[...].tier.near[...]": NearReport,
+    "report.recordings[...].tier.offered[...]": OfferedReport,
+    "report.recordings[...].tier.trials[...]": TrialReport,
+    "report.recordings[...].tier.lines[...]": LineReport,
     "report.output[...]": OutputReport,
     "report.reasons[...]": ReasonReport,
     "rote.padded(...).report()": PaddedReport,

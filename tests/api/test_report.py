@@ -10,18 +10,21 @@ from rote.base.location import NOWHERE, Site
 from rote.hazards import rules
 from rote.hazards.rules import reason
 from rote.inspect import (
+    FusedReport,
     InputReport,
     IslandReport,
     LeftAloneReport,
+    LineReport,
     NearReport,
+    OfferedReport,
     OutputReport,
     ReasonReport,
     RecordingReport,
     Report,
     TierReport,
+    TrialReport,
     explain,
 )
-from rote.runtime.recording import FusedOperations
 
 HERE, THERE = Site("a.py", 1, "f"), Site("b.py", 2, "g")
 
@@ -70,9 +73,18 @@ RECORDING = RecordingReport(
         shown=1,
         outside=2,
         left=(LeftAloneReport("rand at a.py:2 draws random numbers", 4),),
-        fused=FusedOperations(launches=3, distinct=2, operations=5, refused={"gelu: it gives other bits": 2}),
+        fused=FusedReport(launches=3, distinct=2, operations=5, refused={"gelu: it gives other bits": 2}),
         near=(NearReport("bmm", "a faster one", 3, 0.1, 0.25),),
         kept={"another one: its error is larger": 2},
+        offered=(OfferedReport("bmm", 5, ("a faster one", "another one")),),
+        trials=(
+            TrialReport("exact", "", None, None, True),
+            TrialReport("near", "3 bmm as a faster one", 6.0, 8.0, True),
+        ),
+        lines=(
+            LineReport("a.py:5", "y = x + 1", 6, 3, {"exact": 1, "fused": 2}, {}),
+            LineReport("a.py:6", "y.gelu()", 3, 3, {"exact": 3}, {"gelu: it gives other bits": 2}),
+        ),
         compiling=1,
         exact_us=6.0,
         plain_us=8.0,
@@ -146,10 +158,23 @@ def test_json():
                 "removed": {"dead": 3, "recomputed": 0, "constants": 2},
                 "left": [{"reason": "rand at a.py:2 draws random numbers", "operations": 4}],
                 "fused": {"launches": 3, "distinct": 2, "operations": 5,
-                          "refused": {"gelu: it gives other bits": 2}},
+                          "refused": {"gelu: it gives other bits": 2}, "probed": 0},
                 "near": [{"operator": "bmm", "alternative": "a faster one", "operations": 3,
                           "error": 0.1, "own": 0.25}],
                 "kept": {"another one: its error is larger": 2},
+                "offered": [{"operator": "bmm", "operations": 5,
+                             "alternatives": ["a faster one", "another one"]}],
+                "trials": [
+                    {"tier": "exact", "what": "", "us": None, "before_us": None, "kept": True},
+                    {"tier": "near", "what": "3 bmm as a faster one", "us": 6.0, "before_us": 8.0,
+                     "kept": True},
+                ],
+                "lines": [
+                    {"where": "a.py:5", "text": "y = x + 1", "before": 6, "after": 3,
+                     "tiers": {"exact": 1, "fused": 2}, "refused": {}},
+                    {"where": "a.py:6", "text": "y.gelu()", "before": 3, "after": 3,
+                     "tiers": {"exact": 3}, "refused": {"gelu: it gives other bits": 2}},
+                ],
                 "compiling": 1,
                 "exact_us": 6.0, "plain_us": 8.0,
             },
@@ -167,13 +192,16 @@ def test_text():
         "act: 5 calls, 2 replayed, 3 eager (1 of them recorded)",
         "recording 1 for (args[0]: float32[3]): 7 operations in 2 segments, 1 path, 2.5 MB "
         "(3.0 MB expected), 2 replays, 8.2 us each, 40.0 us plainly, walks back included",
-        "  exact tier: 5 operations instead of 9 (3 dead, 2 constants); 6.0 us each, 8.0 us before",
+        "  near tier: 5 operations instead of 9 (3 dead, 2 constants); 6.0 us each, 8.0 us before",
         "  fused: 5 operations into 3 launches of 2 kernels",
         "  not fused: 2 gelu: it gives other bits",
         "  near: 3 bmm as a faster one; error 0.1, its own 0.25",
-        "  not near: 2 another one: its error is larger",
+        "  refused: 2 another one: its error is larger",
+        "  timed, near: 3 bmm as a faster one: 6.0 us each, 8.0 us before, kept",
         "  kernels are being compiled, and proved in the next replays",
         "  left as captured: 4 operations, rand at a.py:2 draws random numbers",
+        "  at a.py:6: 3 of 3 operations; not gelu: it gives other bits",
+        "  at a.py:5: 3 of 6 operations",
         "  island: aten::item at a.py:1 (RT101)",
         "  args[1]: another tensor, in place, mutated at a.py:3",
         "  args[2]: another tensor, copied, mutated at a.py:4",
@@ -182,12 +210,18 @@ def test_text():
         "  r.",
     ]
     assert explain(report()).splitlines()[1] == "no recording yet"
+    exact = replace(RECORDING.tier, near=(), kept={}, trials=())
+    told = explain(report(recordings=(replace(RECORDING, tier=exact),)))
+    assert '  numerics="near" would try 2 alternatives for 5 bmm' in told and "  exact tier: 5 " in told
+    probed = replace(exact, near=(NearReport("bmm", "a faster one", 3),))
+    told = explain(report(recordings=(replace(RECORDING, tier=probed),)))
+    assert "  probed: 3 bmm as a faster one; the same bits" in told and "  probed tier: 5 " in told
     twice = replace(RECORDING, islands=RECORDING.islands * 2, tier=None)
     assert (
         explain(report(recordings=(twice,))).splitlines()[2]
         == "  island: aten::item at a.py:1 (RT101), 2 times"
     )
     many = explain(report(recordings=(replace(RECORDING, islands=(), inputs=()),) * 20)).splitlines()
-    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 130
+    assert many[-1] == "and 4 more recordings with 8 replays" and len(many) == 178
     limited = report(recordings=(RECORDING,), budget=5_000_000)
     assert explain(limited).splitlines()[1] == "budget: 2.5 of 5.0 MB held"

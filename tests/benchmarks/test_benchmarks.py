@@ -134,6 +134,30 @@ def test_tiers_are_counted_by_rule(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_lines_of_a_replay_are_timed(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    done = run(out, "--case", "hot_path")
+    assert done.returncode == 0, done.stdout + done.stderr
+    case = json.loads(out.read_text())["cases"]["hot_path"]
+    assert case["checks"] and all(case["checks"].values())
+    for found in case["facts"].values():
+        assert len(found["lines"]) > 20 and any([line.endswith("return value") for line in found["lines"]])
+
+
+@pytest.mark.long
+def test_versions_are_timed(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    done = run(out, "--case", "chosen", "chosen_w4a8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    cases = json.loads(out.read_text())["cases"]
+    for case, subject in ((cases["chosen"], "denoise"), (cases["chosen_w4a8"], "64 rows")):
+        assert case["checks"] and all(case["checks"].values())
+        ways = {row["way"] for row in case["rows"] if row["subject"] == subject}
+        assert ways == {"exact", "probed", "first", "chosen"}
+    assert cases["chosen_w4a8"]["facts"]["64 rows"]["probed"]["near"][0]["operations"] == 2
+
+
+@pytest.mark.long
 def test_what_recording_costs_is_measured_by_phase(tmp_path: Path) -> None:
     out = tmp_path / "today.json"
     done = run(out, "--case", "recording")

@@ -387,3 +387,46 @@ def test_not_with_verify(device):
         x = torch.randn(3)
         assert torch.equal(g(x, n * 0.5), plain.run(x, n * 0.5)) and graphed.step == plain.step
     assert g.report().replayed == 0  # what a check puts back has no numbers
+
+
+class Holder:
+    """Keeps several numbers in one container, and a flag."""
+
+    def __init__(self) -> None:
+        self.flag = False
+        self.betas = (0.9, 0.99)
+
+
+def test_containers_are_cut_where_numbers_lie_in_them(device):
+    """Python 3.12 has instructions of its own for slices of two bounds."""
+    mine, plain = Holder(), Holder()
+
+    def step(holder, x):
+        first = holder.betas[0] - 1 / 64
+        holder.betas = (first, *holder.betas[1:])
+        rates = [first * 2, 0.25, 0.5]
+        rates[0:2] = [rates[1], rates[0]]
+        return x * first + holder.betas[1] * rates[1:3][0]
+
+    g = rote.graph(lambda x: step(mine, x))
+    for n in range(24):
+        x = torch.full((2,), float(n), device=device)
+        assert torch.equal(g(x), step(plain, x))
+        assert mine.betas == plain.betas
+    assert g.report().replayed >= 10, g.explain()
+
+
+def test_code_that_is_not_followed_once_fixes_no_number(device):
+    holder = Holder()
+
+    def step(x, scale):
+        if holder.flag:
+            compile("1", "here", "eval")
+        return x * scale
+
+    g = rote.graph(step)
+    for n in range(40):
+        holder.flag = n == 4  # where the number is followed for the first time
+        x = torch.full((2,), float(n), device=device)
+        assert torch.equal(g(x, 0.5 + n / 8), x * (0.5 + n / 8))
+    assert g.report().replayed >= 20, g.explain()

@@ -126,6 +126,39 @@ def test_one_that_a_library_offers(device, _offer):
     ]
 
 
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_one_in_plain_code_of_pytorch(device, _offer, mode):
+    """Views, operations in place and composite ones: all of it is captured, and follows the operands."""
+
+    def calculate(run: Any, x: Tensor, y: Tensor) -> Tensor:
+        total = torch.zeros(x.shape[0], y.shape[1], dtype=torch.float64, device=x.device)
+        for column in range(x.shape[1]):
+            total += x[:, column : column + 1].double() * y.double()[column]
+        total = torch.nn.functional.pad(total, (0, 1))[:, :-1]
+        total = torch.nn.functional.linear(total, torch.eye(total.shape[1], device=x.device).double())
+        total = run(aten.matmul.default, (torch.eye(total.shape[0], device=x.device).double(), total), {})
+        return torch.einsum("ij->ij", total).to(x.dtype)
+
+    offer(_offer, calculate)
+    g = rote.graph(product, keep=True, numerics="near")
+    with mode():
+        for number in range(CALLS):
+            if number >= 3:
+                hurry(g)
+            x = torch.randn(4, 4, device=device)
+            torch.testing.assert_close(g(x), product(x))
+    found = tier(g)
+    assert found is not None and [each.alternative for each in found.near] == ["in 64 bits"], g.explain()
+
+
+def test_one_that_reads_a_value_is_not_captured(device, _offer):
+    offer(_offer, lambda run, x, y: widely(run, x, y) if bool(x.any()) else x * 0)
+    g = play(product, (torch.randn(4, 4, device=device),), numerics="near")
+    found = tier(g)
+    assert found is not None and not found.near
+    assert any(["CaptureError" in each.reason for each in found.left]), g.explain()
+
+
 @pytest.mark.parametrize(
     ("calculate", "why"),
     [

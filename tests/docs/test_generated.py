@@ -35,7 +35,6 @@ from rote.runtime.engine.ledger import (
     FREE_CALLS,
     FREE_TRACES,
     LATE_SHARE,
-    PAYS,
     REINVESTED,
     SHARE,
 )
@@ -259,8 +258,8 @@ def test_the_extras_are_those_of_the_package() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("call.md", f"{FREE_TRACES} traced calls among the first {FREE_CALLS} that record nothing"),
-        ("call.md", f"as many more after {PAYS} replays"),
+        ("call.md", f"{FREE_TRACES} traced calls among the first {FREE_CALLS} that are not replayed"),
+        ("call.md", f"until {EARLY_CALLS} calls were not replayed"),
         ("call.md", f"{100 * SHARE:g} %" + f" of its time until call {EARLY_CALLS}, then"),
         ("call.md", f"then {100 * LATE_SHARE:g} %"),
         ("call.md", f"{100 * REINVESTED:g} %" + " of what it saves"),

@@ -7,6 +7,7 @@ captured goes on to replay.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from rote.runtime.backends.host.segment import HostSegment
 from rote.runtime.backends.host.session import HostSession
 from rote.runtime.compiling import COMPILERS
 from rote.runtime.memory.holding import Holding
+from rote.runtime.optimize import ALTERNATIVES
 from rote.testing import assert_pool_empty, assert_same
 
 from .injection import Injector
@@ -48,8 +50,8 @@ def targets(device: torch.device, *, after: bool) -> list[tuple[type, str]]:
     return found if device.type == "cuda" else found + own
 
 
-SHORTENED, FUSED = 4, 5
-"""The calls in which operations are left out, and in which kernels take the place of others."""
+SHORTENED, FUSED, CHOSEN = 4, 5, 6
+"""The calls in which operations are left out, kernels take the place of others, and then alternatives."""
 
 
 class Branching(torch.nn.Module):
@@ -101,6 +103,15 @@ class Training(Branching):
         return loss
 
 
+class Multiplying(Branching):
+    """One stretch with products, for which there is an alternative with the same bits."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.work(x) @ x.t()
+        self.count.add_(y.sum())
+        return y @ self.work(x), y
+
+
 def left(module: Branching) -> list[torch.Tensor]:
     """What a call leaves in a module."""
     tensors = [*module.buffers(), *module.parameters(), *[each.grad for each in module.parameters()]]
@@ -121,9 +132,9 @@ def play(
     x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).abs().to(device)
     ours, theirs = kind(device), kind(device)
     injector.arm(None, fault)
-    g, raised = rote.graph(ours, keep=True), False
+    g, raised = rote.graph(ours, keep=True, numerics="probed" if at == CHOSEN else "exact"), False
     for number in range(12):
-        if number in (SHORTENED, FUSED):
+        if number in (SHORTENED, FUSED, CHOSEN):
             (entry,) = g._keys.entries.values()
             COMPILERS.get().wait(120)
             entry.recordings[0].improve_at(0)
@@ -147,6 +158,7 @@ def play(
     assert tier is not None
     if point is None or raised:
         assert tier.used and not tier.left and tier.fused is not None
+        assert raised or len(tier.near) == (at == CHOSEN)
     else:
         (stays,) = tier.left  # the other stretch has its tier, and this one what it had
         assert tier.used or at == SHORTENED
@@ -203,3 +215,23 @@ def test_a_fault_at_every_point(device, at, kind, fault, after, monkeypatch):
     evaluated.install(monkeypatch)
     injector = Injector(monkeypatch, targets(device, after=after))
     try_points(kind, device, injector, fault, after=after, at=at)
+
+
+@pytest.fixture
+def _offered() -> Iterator[None]:
+    alternative = rote.Alternative(
+        "aten::mm", "in two steps", lambda x, y: True, lambda run, x, y: torch.mm(x.clone(), y) * 1
+    )
+    rote.register_alternative(alternative)
+    yield
+    ALTERNATIVES.withdraw(alternative)
+
+
+@pytest.mark.usefixtures("_offered")
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_while_alternatives_are_captured(device, fault, after, monkeypatch):
+    evaluated.install(monkeypatch)
+    injector = Injector(monkeypatch, targets(device, after=after))
+    first = list(FAULTS).index(fault)
+    try_points(Multiplying, device, injector, fault, first % 2, 2, after=after, at=CHOSEN)

@@ -17,14 +17,21 @@ from hypothesis import strategies as st
 import rote
 from rote.inspect import (
     CallReport,
+    FusedReport,
     IslandReport,
+    LeftAloneReport,
+    LineReport,
+    NearReport,
     NodeReport,
+    OfferedReport,
     OutputReport,
     PartReport,
     ReasonReport,
     RecordingReport,
     Report,
     StepReport,
+    TierReport,
+    TrialReport,
     page_of,
 )
 
@@ -64,7 +71,14 @@ class Parsed(HTMLParser):
 def report_of(text):
     """A report with a text wherever there may be one."""
     island = IslandReport(text, f"{text}:3", text)
-    recording = RecordingReport(text, 1, 2, 1, (island,), 10, 3, replay_us=1.0, plain_us=2.0)
+    tier = TierReport(
+        True, 4, 2, {text: 1}, 0, 0, (LeftAloneReport(text, 1),), FusedReport(1, 1, 3, {text: 1}, 1),
+        (NearReport(text, text, 1, 0.5, 0.6), NearReport(text, text, 1)), {text: 2},
+        (OfferedReport(text, 1, (text,)),),
+        (TrialReport("near", text, 3.0, 4.0, True), TrialReport("exact", "", None, None, False)),
+        (LineReport(f"{text}:4", text, 4, 2, {"fused": 2}, {text: 1}), LineReport("", "", 1, 1, {}, {})),
+    )  # fmt: skip
+    recording = RecordingReport(text, 1, 2, 1, (island,), 10, 3, replay_us=1.0, plain_us=2.0, tier=tier)
     empty = Report(text, 0, 0, 0, 0, 0, 0, 0, 0, (), ())
     return Report(
         name=text, calls=4, replayed=3, eager=1, recorded=1, backwards=1, backwards_replayed=1,

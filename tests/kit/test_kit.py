@@ -100,6 +100,22 @@ def test_assert_same_accepts_the_same(value):
     assert_same(value, value)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_nan_is_any_other(dtype):
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    one = torch.tensor([1.0, float("nan")], dtype=dtype)
+    other = (one.view(whole) ^ torch.tensor([0, 1], dtype=whole)).view(dtype)
+    assert_same(one, other)
+    assert_same(torch.complex(one.double(), one.double()), torch.complex(other.double(), one.double()))
+    with pytest.raises(AssertionError, match="differs in 1 of 2"):
+        assert_same(one, torch.tensor([1.0, 1.0], dtype=dtype))
+    with pytest.raises(AssertionError, match="differs in 2 of 2"):
+        assert_same(
+            torch.complex(one.double(), one.double()),
+            torch.complex(one.double(), 1.0 - one.double()[:1].expand(2)),
+        )
+
+
 def test_tolerance():
     assert_same(X, X + 1e-6, tolerance=1e-5)
     with pytest.raises(AssertionError, match="differs in 4 of 4"):

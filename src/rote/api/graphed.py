@@ -316,7 +316,9 @@ class Graphed:
             return
         calls = ledger.rest_from_looks() if replays else ledger.rest()
         if calls:
-            covers = not replays or self._looks >= LONG_VAIN
+            if not (replays or ledger.completes):
+                self._paths.forget_expected()
+            covers = not self._paths.expects and (not replays or self._looks >= LONG_VAIN)
             self._paths.rest(calls, self._last_reasons, covers=covers)
 
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType, since: float) -> Any:
@@ -345,6 +347,8 @@ class Graphed:
                 self._ledger.time_replay(perf_counter() - since)
             else:
                 self._learn_openings()
+            if result.how == RECORDED or (value is not PLAINLY and entry.is_observed):
+                self._paths.expect(shapes)
             if result.how == REPLAYED and recording is not None and self._is_quick(recording):
                 self._paths.learn(entry, recording, call, shapes)
             elif value is PLAINLY and self._is_unwatched() and not self._strict:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import replace
-from types import FrameType
+from itertools import islice
+from types import FrameType, NoneType
 from typing import Any
 
 from ..base import Site, user_site
@@ -17,7 +18,9 @@ from ..runtime.arguments import (
     ONE_OBJECT,
     OPAQUE,
     PARAMETER,
+    TENSOR,
     Call,
+    Key,
     Openings,
     changed_numbers,
     differing_leaf,
@@ -33,11 +36,20 @@ from .reasons import ReasonCounts
 
 _log = logging.getLogger("rote")
 
+_NUMBERS = (int, float, bool, NoneType)
+
 MORE_SETS = (
     "Compile what calls these modules as one graph, or raise options={'max_parameter_sets': ...}: each set "
     "has a recording."
 )
 """What to do where compiled code is called with more sets of parameters than have recordings."""
+
+COMPARED = 8
+"""The latest keys that a call without one is compared with: do they differ in a number?"""
+
+LOOKED_AT = 8
+"""Keys whose recordings a traced call looks through for those that nothing can need any more. With 60 keys
+to look through, that was a sixth of the call."""
 
 
 class Keys:
@@ -70,8 +82,11 @@ class Keys:
         self._opened = ""
         self._carried = ""
         self._most_sets = most_sets
+        self._computes = subject.limits.numbers and subject.inputs is None
         self._sets: dict[Any, set[Any]] = {}  # keys by what they have in common apart from their parameters
         self._told = False  # that there are too many of these
+        self._turn = 0
+        self._refused = deque[Key](maxlen=FEW)  # of calls that were not traced
 
     def find(self, call: Call) -> Specialization | None:
         """The key of a call, if there is one and its arguments are alive."""
@@ -105,10 +120,10 @@ class Keys:
         if self._openings.vary(call.spec, known):
             return True
         met: dict[int, set[Any]] = {}
-        for entry in self.entries.values():
-            if entry.computes:
-                for leaf in changed_numbers(entry.key, call):
-                    met.setdefault(leaf, set()).add(entry.key.tokens[leaf])
+        latest = [entry.key for entry in islice(reversed(self.entries.values()), COMPARED)]
+        for key in (*latest, *self._refused) if self._computes else ():
+            for leaf in changed_numbers(key, call):
+                met.setdefault(leaf, set()).add(key.tokens[leaf])
         changed = [leaf for leaf, values in met.items() if len(values) >= FEW]
         return self._openings.vary(call.spec, changed)
 
@@ -130,6 +145,9 @@ class Keys:
             return crowd
         if self._ledger.admits(hash((id(self), call.key))):
             return None
+        leaves = zip(call.leaves, call.kinds, strict=True)
+        if all([kind == TENSOR or type(leaf) in _NUMBERS for leaf, kind in leaves]):  # it holds no object
+            self._refused.append(call.key)
         return reason(rules.TRACING_COSTS, f"{self._ledger}{self._what_differs(call, '; ')}")
 
     def make(self, call: Call, caller: FrameType, *, tell: bool = True) -> Specialization:
@@ -212,16 +230,27 @@ class Keys:
 
     def drop_abandoned(self, found: Specialization | None = None) -> None:
         """Let keys drop replaced state that nobody else holds; ``found`` was just traced, and has done so."""
-        entries = self.entries.values()
+        entries = [entry for entry in self.entries.values() if entry.recordings]
         if found is not None:
-            entries = [entry for entry in entries if entry is not found and entry.shares_device(found)]
+            entries = self._some(
+                [each for each in entries if each is not found and each.shares_device(found)]
+            )
         drop_abandoned([entry.choice for entry in entries])
+
+    def _some(self, entries: list[Specialization]) -> list[Specialization]:
+        """So many of the keys in turn, so that traced calls do not cost more for each key."""
+        if len(entries) <= LOOKED_AT:
+            return entries
+        begin = self._turn % len(entries)
+        self._turn = begin + LOOKED_AT
+        return [*entries, *entries][begin : begin + LOOKED_AT]
 
     def release(self) -> None:
         """Free all recordings and forget the keys."""
         for entry in self.entries.values():
             entry.release()
         self.entries.clear()
+        self._refused.clear()
         self._sets.clear()
         self._told = False
 

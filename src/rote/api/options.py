@@ -14,12 +14,13 @@ from torch._ops import OpOverload, OpOverloadPacket
 from ..base import OptionError
 from ..runtime.engine import Limits
 from ..runtime.memory import Account, parse_size
+from ..runtime.recording import Numerics
 from ..runtime.replay import range_of
 from ..runtime.verify import Verifier
 
 _BACKENDS = ("auto", "cuda", "host")
 _RANGES = ("off", "profiler", "nvtx")
-_NUMERICS = ("exact", "near", "plain")
+_NUMERICS = ("exact", "probed", "near", "plain")
 _COUNTS = {
     "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
 }  # fmt: skip
@@ -64,7 +65,7 @@ class OptionKeywords(TypedDict, total=False):
     parts: bool
     capture_sizes: Sequence[int | tuple[int, ...]] | None
     min_segment_size: int
-    numerics: Literal["exact", "near", "plain"]
+    numerics: Literal["exact", "probed", "near", "plain"]
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
     plans: str | os.PathLike[str] | None
     ranges: Literal["off", "profiler", "nvtx"]
@@ -159,10 +160,14 @@ class Options:
             once: only those that are proved to give PyTorch's bits on the device (of a NaN, that it is one).
             Compilers run in other processes; see ``ROTE_COMPILE_WORKERS`` and
             :meth:`.Graphed.wait_until_optimized`. ``"plain"`` replays what was captured.
-            ``"near"`` goes on where ``"exact"`` ends, and may change bits: operators that have an alternative
-            (attention of few queries; :func:`.register_alternative`) are calculated in that way where it
-            comes as near to the exact result, calculated in 64 bits, as the operator itself. The report
-            lists each with both errors.
+            ``"probed"`` goes on where ``"exact"`` ends: it also uses what nothing proves, if it gives
+            PyTorch's bits on the values of a recorded call in each place, and on hostile values (all
+            exponents, infinities, NaN, denormals, zeros with signs): kernels of functions that cannot be
+            tried whole, and alternatives of operators (:func:`.register_alternative`).
+            ``"near"`` may change bits: operators that have an alternative (attention of few queries) are
+            calculated in that way where it comes as near to the exact result, calculated in 64 bits, as the
+            operator itself. The report lists each with both errors. Of several alternatives the fastest is
+            chosen, by replays; with ``keep`` nothing is timed, and the first is taken.
         split_ops: Operators that run between two segments, by name or as they are: ``("mylib::op",
             "mylib::op.overload", torch.ops.mylib.op)``. Operators with the tag
             ``torch.Tag.cudagraph_unsafe`` do so anyway. Names are those of the dispatcher below autograd:
@@ -195,7 +200,7 @@ class Options:
     parts: bool = True
     capture_sizes: Sequence[int | tuple[int, ...]] | None = None
     min_segment_size: int = 0
-    numerics: Literal["exact", "near", "plain"] = "exact"
+    numerics: Literal["exact", "probed", "near", "plain"] = "exact"
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
     plans: str | os.PathLike[str] | None = None
     ranges: Literal["off", "profiler", "nvtx"] = "off"
@@ -284,8 +289,7 @@ class Options:
             keep=self.keep or strict or bool(self.verify),
             min_segment=self.min_segment_size,
             split=self.operators(),
-            exact=self.numerics != "plain",
-            near=self.numerics == "near",
+            numerics=Numerics[self.numerics.upper()],
             silent=self.strict_output,
             numbers=not self.verify,
             ranges=self.ranges,

@@ -30,6 +30,9 @@ MANY = 512
 SPACE = 16
 """Calls that a plain path leaves alone behind one that it answers, where no key replays."""
 
+LOOKS = 2
+"""Looks at calls of a key that has a recording and no hot path, while other calls are left alone."""
+
 DEPTH, WIDTH = 3, 4
 """How far the first tensor in an argument is looked for: so many levels down, among so many members."""
 
@@ -116,6 +119,7 @@ class Paths:
         self._behind: Path | Rest = NOBODY  # tried first again when the rest is over
         self.known: tuple[Path, ...] = ()
         self.others: dict[Shapes, Path] = {}
+        self._expected: dict[Shapes, int] = {}  # calls worth a look, by how many looks are left
         self._space: Rest | None = None  # behind a call that a spaced path has answered
         self._lock = lock
         self._counts = counts
@@ -127,6 +131,22 @@ class Paths:
         path = entry.generate(variant, call, self._lock, self._counts, self.finish, sorts=self._sorts)
         if path is not None:
             self._keep(path, shapes)
+        if shapes is not None:
+            self._expected[shapes] = 0
+
+    def expect(self, shapes: Shapes | None) -> None:
+        """A call like this one was recorded, or observed: the next one is not left alone."""
+        if shapes is not None and len(self._expected) < MANY:
+            self._expected[shapes] = LOOKS
+
+    @property
+    def expects(self) -> bool:
+        """Whether there are calls that are worth a look."""
+        return any(self._expected.values())
+
+    def forget_expected(self) -> None:
+        """No call is worth more than another."""
+        self._expected.clear()
 
     def learn_plain(
         self, entry: Specialization, call: Call, tally: Tally, shapes: Shapes | None, *, spaced: bool
@@ -153,7 +173,7 @@ class Paths:
     def rest(self, calls: int, reasons: list[Reason], *, covers: bool = False) -> None:
         """Leave so many calls alone that no hot path answers; with ``covers`` none is asked."""
         self._rest = Rest(calls, self._counts, reasons)
-        if covers or (self.newest is NOBODY and not self.others):
+        if covers or (self.newest is NOBODY and not self.others and not self._expected):
             self._behind, self.newest = self.newest, self._rest
 
     def rested(self) -> list[tuple[list[Reason], int]]:
@@ -187,7 +207,12 @@ class Paths:
     def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer of a path that is not the newest, or NOT_MINE; the path for these shapes comes first."""
         paths = self.known[1:] if self.known and self.newest is self.known[0] else self.known
-        if self.others and (shapes := self.look(args, kwargs)) is not None:
+        asks = self.others or (self._expected and self._rest is not NOBODY)
+        if asks and (shapes := self.look(args, kwargs)) is not None:
+            looks = self._expected.get(shapes, 0)
+            if looks:
+                self._expected[shapes] = looks - 1
+                return NOT_MINE
             path = self.others.get(shapes)
             # Where none is known by these shapes, all are of others but for one that was learned just now.
             paths = paths[:1] if path is None else (path, *paths)
@@ -198,7 +223,8 @@ class Paths:
         return self._rest.call(args, kwargs)
 
     def clear(self) -> None:
-        """The general path did more than replay."""
+        """The general path did more than replay: what had a hot path is worth a look."""
+        self._expected = dict.fromkeys(self._expected, LOOKS)
         self.newest, self._behind, self._rest, self.known = NOBODY, NOBODY, NOBODY, ()
         self.others.clear()
 

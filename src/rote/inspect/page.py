@@ -82,10 +82,20 @@ def page_of(report: Report, call: CallReport | None = None) -> str:
         codes=[_source(each) for each in report.reasons],
         most_bytes=max([each.bytes_held for each in report.recordings], default=0) or 1,
         told=explain_tier,
+        times=_times(call) if call is not None and call.us is not None else {},
+        most_rows=MOST_ROWS,
         style=style,
         digest=digest,
         version=__version__,
     )
+
+
+def _times(call: CallReport) -> dict[str, float]:
+    """What was measured of each line."""
+    found: dict[str, float] = {}
+    for node in call.nodes:
+        found[node.where] = found.get(node.where, 0.0) + (node.us or 0.0)
+    return found
 
 
 @cache

@@ -9,7 +9,6 @@ from typing import Any
 from ..hazards import Findings, finding_at
 from ..hazards.rules import Finding
 from ..plans import PlanReport
-from ..runtime.recording import FusedOperations
 
 
 @dataclass(frozen=True)
@@ -59,21 +58,98 @@ class LeftAloneReport:
 
 @dataclass(frozen=True)
 class NearReport:
-    """What is calculated in another way than PyTorch does (``numerics="near"``).
+    """What is calculated in another way than PyTorch does (``numerics="near"``, ``numerics="probed"``).
 
     Attributes:
         operator: The operators' name.
         alternative: What stands for them.
         operations: How many operations.
-        error: The largest root of a mean square error among them, against results in 64 bits.
+        error: The largest root of a mean square error among them, against results in 64 bits; None if the
+            bits are PyTorch's, as far as was probed.
         own: The largest one of the operators themselves.
     """
 
     operator: str
     alternative: str
     operations: int
-    error: float
-    own: float
+    error: float | None = None
+    own: float | None = None
+
+
+@dataclass(frozen=True)
+class OfferedReport:
+    """Alternatives that exist for an operator of a recording, whether they are used or not.
+
+    Attributes:
+        operator: The operators' name.
+        operations: How many operations.
+        alternatives: What may stand for them with ``numerics="near"``, if it fits and passes its gate.
+    """
+
+    operator: str
+    operations: int
+    alternatives: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TrialReport:
+    """A version of a recording that was timed in the place of the one before.
+
+    Attributes:
+        tier: What was new: ``"exact"`` operations left out, ``"fused"`` kernels, what is ``"probed"``, what
+            is ``"near"``.
+        what: What it differed in from one of the same tier; else empty.
+        us: Microseconds of a replay; None if nothing was measured.
+        before_us: The same of the version before.
+        kept: It stays; what does not is gone.
+    """
+
+    tier: str
+    what: str
+    us: float | None
+    before_us: float | None
+    kept: bool
+
+
+@dataclass(frozen=True)
+class LineReport:
+    """What the tiers have made of the operations of one line.
+
+    Attributes:
+        where: ``file:line`` of the user's line.
+        text: That line.
+        before: Operations that were captured, views not counted.
+        after: Operations and kernels that are launched instead; a kernel counts where its last operation is.
+        tiers: How many of those are of which tier: ``"plain"``, ``"exact"``, ``"fused"``, ``"probed"``,
+            ``"near"``.
+        refused: What no kernel and no alternative calculates, by reason.
+    """
+
+    where: str
+    text: str
+    before: int
+    after: int
+    tiers: dict[str, int]
+    refused: dict[str, int]
+
+
+@dataclass(frozen=True)
+class FusedReport:
+    """Pointwise operations that kernels calculate, several at once, with the same bits.
+
+    Attributes:
+        launches: How often such a kernel is launched.
+        distinct: How many of them there are.
+        operations: Operations that they calculate.
+        refused: How many operations no kernel may calculate, by kind and reason.
+        probed: How many of the operations are not proved, but probed (``numerics="probed"``).
+    """
+
+    launches: int
+    distinct: int
+    operations: int
+    refused: dict[str, int]
+    probed: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,8 +167,11 @@ class TierReport:
             replay, since nobody can know that the contents are the same.
         left: Stretches that stay as they were captured, or as they were before an attempt.
         fused: What kernels calculate; None if they calculate nothing.
-        near: What is calculated in another way, so that bits differ; empty with ``numerics="exact"``.
-        kept: Operations that keep their operator although it has an alternative, by reason.
+        near: What is calculated in another way; empty with ``numerics="exact"``.
+        kept: Alternatives that do not stand for an operation although they fit, by reason.
+        offered: The alternatives that ``numerics="near"`` would try, by operator.
+        trials: The versions that were timed, in order.
+        lines: The lines of the user's, those with most operations first.
         compiling: Stretches whose kernels are on their way.
         exact_us: Microseconds of a replay, if it was measured against the tier before.
         plain_us: Microseconds of a replay of the tier before.
@@ -105,9 +184,12 @@ class TierReport:
     shown: int
     outside: int
     left: tuple[LeftAloneReport, ...]
-    fused: FusedOperations | None = None
+    fused: FusedReport | None = None
     near: tuple[NearReport, ...] = ()
     kept: dict[str, int] = field(default_factory=dict[str, int])
+    offered: tuple[OfferedReport, ...] = ()
+    trials: tuple[TrialReport, ...] = ()
+    lines: tuple[LineReport, ...] = ()
     compiling: int = 0
     exact_us: float | None = None
     plain_us: float | None = None

@@ -32,8 +32,9 @@ class NodeReport:
         module: The path of the module that it belongs to, as far as parameters and lines tell; else empty.
         where: ``file:line`` of the user's line.
         text: That line.
-        tier: ``"plain"`` as captured, ``"exact"`` captured anew, ``"fused"`` by a compiled kernel, ``"near"``
-            calculated in another way. Empty between segments.
+        tier: ``"plain"`` as captured, ``"exact"`` captured anew, ``"fused"`` by a compiled kernel,
+            ``"probed"`` by one or in another way with the same bits as far as was tried, ``"near"`` in
+            another way. Empty between segments.
         nbytes: Bytes of its operands and results.
         us: Microseconds; None if nothing was measured.
         shared: They are a share of its segment's, by bytes: nobody sees the nodes of a CUDA graph one by one.
@@ -253,5 +254,7 @@ def _matched(
 
 def _expected(node: Node, launched: Launched) -> str:
     """The name of what a device runs first for it."""
-    by_how = {"fused": KERNEL, "near": ANY}
-    return by_how.get(launched.how) or node.operations[launched.operations[0]].name
+    if launched.how in ("near", "probed") and len(launched.operations) == 1:
+        return ANY
+    kernel = launched.how in ("fused", "probed")
+    return KERNEL if kernel else node.operations[launched.operations[0]].name

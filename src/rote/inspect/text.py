@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from .report import InputReport, PartReport, ReasonReport, RecordingReport, Report, TierReport
+from .report import (
+    InputReport,
+    LineReport,
+    NearReport,
+    OfferedReport,
+    PartReport,
+    ReasonReport,
+    RecordingReport,
+    Report,
+    TierReport,
+    TrialReport,
+)
 
 SHOWN = 16
 """Recordings, and lines with output, that the text lists; the report has them all."""
 
 INPUTS, LONGEST_KEY = 12, 1_000
 """Arguments that the text lists for a recording, and characters of its key: a compiled model has hundreds."""
+
+LINES = 6
+"""Lines that the text lists for a recording."""
 
 KERNELS = {"inductor": "Inductor's, with its rounding", "aten": "ATen's, those of eager"}
 """Whose kernels compiled code runs, as text."""
@@ -46,19 +60,61 @@ def explain_tier(tier: TierReport) -> list[str]:
         times = ""
         if tier.exact_us is not None and tier.plain_us is not None:
             times = f"; {tier.exact_us:.1f} us each, {tier.plain_us:.1f} us before"
-        lines.append(f"  exact tier: {tier.after} operations instead of {tier.before} ({rules}){times}")
+        told = f" ({rules})" if rules else ""
+        lines.append(f"  {_name(tier)} tier: {tier.after} operations instead of {tier.before}{told}{times}")
     if tier.fused is not None:
         launches, kernels = _counted(tier.fused.launches, "launch"), _counted(tier.fused.distinct, "kernel")
-        lines.append(f"  fused: {tier.fused.operations} operations into {launches} of {kernels}")
+        probed = f"; {tier.fused.probed} of them probed" if tier.fused.probed else ""
+        lines.append(f"  fused: {tier.fused.operations} operations into {launches} of {kernels}{probed}")
         lines += [f"  not fused: {count} {what}" for what, count in tier.fused.refused.items()]
-    for each in tier.near:
-        told = f"  near: {each.operations} {each.operator} as {each.alternative}"
-        lines.append(f"{told}; error {each.error:.3g}, its own {each.own:.3g}")
-    lines += [f"  not near: {count} {what}" for what, count in tier.kept.items()]
+    lines += map(_explain_replaced, tier.near)
+    lines += [f"  refused: {count} {what}" for what, count in tier.kept.items()]
+    if not (tier.near or tier.kept):
+        lines += map(_explain_offered, tier.offered)
+    lines += [_explain_trial(each) for each in tier.trials if each.us is not None]
     if tier.compiling:
         lines.append("  kernels are being compiled, and proved in the next replays")
     lines += [f"  left as captured: {each.operations} operations, {each.reason}" for each in tier.left]
-    return lines
+    return [*lines, *_explain_lines(tier.lines)]
+
+
+def _name(tier: TierReport) -> str:
+    """What replays are, as a whole."""
+    if any([each.error is not None for each in tier.near]):
+        return "near"
+    return "probed" if tier.near or (tier.fused is not None and tier.fused.probed) else "exact"
+
+
+def _explain_replaced(each: NearReport) -> str:
+    told = f"{each.operations} {each.operator} as {each.alternative}"
+    if each.error is None or each.own is None:
+        return f"  probed: {told}; the same bits"
+    return f"  near: {told}; error {each.error:.3g}, its own {each.own:.3g}"
+
+
+def _explain_offered(each: OfferedReport) -> str:
+    ways = _counted(len(each.alternatives), "alternative")
+    return f'  numerics="near" would try {ways} for {each.operations} {each.operator}'
+
+
+def _explain_trial(each: TrialReport) -> str:
+    what = f"{each.tier}: {each.what}" if each.what else each.tier
+    end = "kept" if each.kept else "dropped"
+    return f"  timed, {what}: {each.us:.1f} us each, {each.before_us:.1f} us before, {end}"
+
+
+def _explain_lines(lines: Sequence[LineReport]) -> list[str]:
+    """The lines of which most is left out or fused, and those where something was refused."""
+    told = sorted([each for each in lines if each.refused], key=lambda each: -each.after)
+    told += sorted(
+        [each for each in lines if not each.refused and each.before > each.after],
+        key=lambda each: each.after - each.before,
+    )
+    return [
+        f"  at {each.where or 'a line that is not known'}: {each.after} of {each.before} operations"
+        f"{''.join([f'; not {what}' for what in list(each.refused)[:1]])}"
+        for each in told[:LINES]
+    ]
 
 
 def _counted(count: int, word: str) -> str:

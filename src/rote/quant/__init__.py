@@ -20,11 +20,12 @@ from .calibrating import CalibrationStats, calibrate
 from .config import DuQuantConfig
 from .converting import LayerReport, QuantReport, draw, quantize_
 from .environment import EnvironmentPlan, quantize_from_env, read_plan
+from .kernels import linear_by_torch
 from .layer import DuQuantLinear, fuse_, unfuse_, warmup
 from .saving import load_quantized, save_quantized
 
 __all__ = [
     "CalibrationStats", "DuQuantConfig", "DuQuantLinear", "EnvironmentPlan", "LayerReport", "QuantReport",
-    "calibrate", "draw", "fuse_", "load_quantized", "quantize_", "quantize_from_env", "read_plan",
-    "save_quantized", "unfuse_", "warmup",
+    "calibrate", "draw", "fuse_", "linear_by_torch", "load_quantized", "quantize_", "quantize_from_env",
+    "read_plan", "save_quantized", "unfuse_", "warmup",
 ]  # fmt: skip

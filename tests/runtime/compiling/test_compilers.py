@@ -290,6 +290,19 @@ def test_no_triton(tmp_path):
     program.assert_nothing_left()
 
 
+def test_a_program_that_is_held_up_loses_nothing(compilers, tmp_path, monkeypatch):
+    """The process has looked for something to do, and might have ended, before the program goes on."""
+    begin = CompileProcess._start
+
+    def late(self: CompileProcess, *given):
+        child = begin(self, *given)
+        until(lambda: child.poll() is not None)
+        return child
+
+    monkeypatch.setattr(CompileProcess, "_start", late)
+    assert said(compilers(CXX=script(tmp_path, COPIES)), cpp("a"), cpp("b")) == ["compiled", "compiled"]
+
+
 # --- Interrupts ------------------------------------------------------------------------------------------
 
 

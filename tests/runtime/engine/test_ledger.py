@@ -19,7 +19,6 @@ from rote.runtime.engine.ledger import (
     LATE_SHARE,
     LONGEST_REST,
     MOST,
-    PAYS,
     REMEMBERED,
     SHARE,
     Ledger,
@@ -92,15 +91,6 @@ def test_each_instance_adds_to_what_is_free():
     assert traced_in_a_row(ledger) == FREE_WRAPPERS - 31
 
 
-def test_replays_make_some_free_again():
-    ledger = Ledger()
-    for _ in range(FREE_TRACES):
-        assert call(ledger)
-    assert not ledger.allows()
-    ledger.add_replays(PAYS)
-    assert ledger.allows()
-
-
 def test_replays_pay_for_traced_calls():
     ledger = worn()
     while ledger.allows():
@@ -142,9 +132,8 @@ def test_only_so_much_is_saved_up():
 
 def test_a_plain_call_is_timed_first():
     ledger = Ledger()
-    for _ in range(FREE_TRACES):
+    for _ in range(FREE_CALLS):
         ledger.add_trace(TRACED_S, recorded=False)
-    ledger.add_replays(FREE_CALLS)
     ledger.add_replays(10**6)
     assert not ledger.allows() and not ledger.rest()
     ledger.add_plain(PLAIN_S)
@@ -164,8 +153,8 @@ def test_a_key_has_to_come_twice_once_nothing_is_free():
 def test_keys_that_came_are_recorded_before_others_are_observed():
     """As many lengths as a prompt has, and the same ones in the next prompt."""
     ledger, known, recorded = Ledger(), set(), set()
-    for key in [*range(20)] * 2:
-        if key in known and ledger.allows():
+    for key in [*range(60)] * 2:
+        if key in known and ledger.allows(completes=True):
             ledger.add_trace(TRACED_S, recorded=True)
             recorded.add(key)
         elif key not in known and ledger.admits(key):
@@ -173,7 +162,37 @@ def test_keys_that_came_are_recorded_before_others_are_observed():
             known.add(key)
         else:
             ledger.add_plain(PLAIN_S)
-    assert recorded == set(range(FREE_KEYS)) and len(known) == FREE_TRACES
+    assert recorded == known == set(range(FREE_KEYS))
+
+
+def test_what_was_observed_is_recorded_when_it_comes_back_late():
+    ledger = worn()
+    assert not ledger.allows() and not ledger.completes
+    ledger = Ledger()
+    for _ in range(FREE_KEYS):
+        ledger.add_trace(TRACED_S, recorded=False)
+    for _ in range(EARLY_CALLS - FREE_KEYS - 1):
+        ledger.add_plain(PLAIN_S / 100)
+    assert ledger.completes and ledger.allows(completes=True) and not ledger.allows()
+    ledger.add_plain(PLAIN_S / 100)
+    assert not ledger.completes and not ledger.allows(completes=True)
+
+
+def test_a_call_that_records_takes_back_what_its_observation_took():
+    ledger = Ledger()
+    for _ in range(FREE_TRACES):
+        ledger.add_trace(TRACED_S, recorded=False)
+        ledger.add_trace(TRACED_S, recorded=True)
+    assert traced_in_a_row(ledger) == FREE_TRACES
+
+
+def test_replayed_calls_leave_what_is_free():
+    """A rate that is lowered after a thousand steps is new after a thousand replays."""
+    ledger = Ledger()
+    ledger.add_trace(TRACED_S, recorded=False)
+    ledger.add_trace(TRACED_S, recorded=True)
+    ledger.add_replays(10 * FREE_CALLS)
+    assert traced_in_a_row(ledger) == FREE_TRACES
 
 
 def test_a_rest_lasts_until_the_next_traced_call_is_paid_for():
@@ -249,7 +268,8 @@ def test_what_is_free_for_parts_is_one_sum() -> None:
     counts = [traced_in_a_row(part) for part in parts]
     assert counts[: FREE_TRACES // FREE_PART_TRACES] == [FREE_PART_TRACES] * (FREE_TRACES // FREE_PART_TRACES)
     assert not any(counts[FREE_TRACES // FREE_PART_TRACES :])
-    parts[0].add_replays(PAYS)
+    for _ in range(FREE_PART_TRACES):
+        parts[0].add_trace(TRACED_S, recorded=True)
     assert means.has_free and traced_in_a_row(parts[-1]) == FREE_PART_TRACES
 
 
@@ -293,9 +313,9 @@ def test_what_one_part_has_earned_pays_for_another() -> None:
     assert second.allows()
 
 
-def test_a_part_is_vain_until_it_replays() -> None:
+def test_a_part_is_vain_until_it_is_recorded() -> None:
     part = Ledger(of=Ledger(), means=Means())
     traced_in_a_row(part)
     assert part.is_vain
-    part.add_replays(PAYS)
+    part.add_trace(TRACED_S, recorded=True)
     assert not part.is_vain

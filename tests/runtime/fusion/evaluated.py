@@ -172,7 +172,8 @@ class EvaluatedKernels(DeviceKernels):
         super().__init__(backend)
         self._bodies: dict[KernelSource, Body] = {}
 
-    def refusal(self, each: Fusible) -> str | None:
+    def refusal(self, each: Fusible, *, probed: bool = False) -> str | None:
+        del probed
         try:
             functions = {
                 value.function.name for value in each.alone().body.values if isinstance(value, Calculated)

@@ -92,7 +92,6 @@ def test_a_missing_rounding_is_refuted():
 @pytest.mark.parametrize(
     ("function", "dtype", "why"),
     [
-        (torch.exp, S, "its function is not defined to the bit, and not all operands can be tried"),
         (lambda a: a.to(torch.int64), S, "it makes whole numbers of real ones"),
         (lambda a: torch.add(a, a, alpha=2), S, "it multiplies and adds in one step"),
         (lambda a: a**3, S, "it raises to another power than 2"),
@@ -103,6 +102,16 @@ def test_a_missing_rounding_is_refuted():
 def test_refusals(function, dtype, why):
     with pytest.raises(NoKernelError, match=why):
         proof_of(last(function, filled(dtype)))
+
+
+def test_what_cannot_be_tried_whole_is_probed():
+    proof, device, each = proof_of(last(torch.exp, filled(S))), kernels(), last(torch.exp, filled(S))
+    assert proof is not None and proof.signature.probed and device.probe(each) is not None
+    why = "its function is not defined to the bit, and not all operands can be tried"
+    assert device.refusal(each) == why and device.refusal(each, probed=True) is None
+    short = last(torch.exp, filled(B))
+    proved = proof_of(short)
+    assert proved is not None and not proved.signature.probed and device.probe(short) is None
 
 
 def test_nothing_is_to_be_proved_of_what_moves_elements():

@@ -5,6 +5,7 @@ same integers) and for tracing. Triton is imported at the first launch on a GPU 
 """
 
 from . import turns
+from .by_torch import linear as linear_by_torch
 from .by_torch import members, turns_of
 from .gemm import MOST_WEIGHTS
 from .ops import GROUP, LAYER, NAMESPACE, library, register

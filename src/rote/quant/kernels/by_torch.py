@@ -45,7 +45,12 @@ def product(
 
 
 def linear(x: Tensor, *operands: Any) -> Tensor:
-    """A whole layer: a group of one."""
+    """A whole layer by PyTorch's operators: what ``torch.ops.rote_quant.linear`` gives.
+
+    Args:
+        x: The input.
+        operands: The rest of what the operator takes.
+    """
 
     def listed(part: Any) -> list[Any]:
         return [] if part is None else [part]

@@ -2,7 +2,7 @@
 
 from .admission import Admission
 from .ambient import explain_ambient, is_captured, read_ambient
-from .bits import bytes_of, sharing
+from .bits import bytes_of, numbers_of, sharing
 from .bound import (
     APPENDED,
     CONTENTS,
@@ -32,6 +32,7 @@ from .key import (
     Call,
     CompiledInput,
     GivenParts,
+    Key,
     bind,
     changed_numbers,
     describe_key,

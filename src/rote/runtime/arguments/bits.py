@@ -15,6 +15,14 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     return plain.view(-1).view(torch.uint8).view(tensor.numel(), -1)
 
 
+def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements in double precision, ``(elements, 1)``, complex ones ``(elements, 2)``."""
+    plain = tensor.resolve_conj().resolve_neg().reshape(-1)
+    if plain.dtype.is_complex:
+        return torch.view_as_real(plain).to(torch.float64)
+    return plain.to(torch.float64).view(-1, 1)
+
+
 def sharing(leaves: list[Any]) -> list[tuple[int, int]]:
     """Pairs of leaves (by position) on one storage: each with the first one there."""
     first: dict[int, int] = {}

@@ -157,7 +157,8 @@ class Compilers:
             self._fail("compiling is switched off by ROTE_COMPILE_WORKERS=0")
             return
         if self._process is None:
-            self._process = CompileProcess(self._settings, self._workers)
+            self._process = CompileProcess(self._settings, self._workers, self._waiting)
+            self._waiting.clear()
         while self._waiting:
             self._process.give(self._waiting[0])
             self._waiting.popleft()

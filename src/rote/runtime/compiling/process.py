@@ -49,13 +49,14 @@ class CompileProcess:
     Args:
         settings: The environment.
         workers: How many kernels at once.
+        sources: What it finds when it begins; with nothing to do it would end.
 
     Raises:
         EnvironmentError_: There is no interpreter, or nowhere to write.
         OSError: The system refused.
     """
 
-    def __init__(self, settings: CompileSettings, workers: int) -> None:
+    def __init__(self, settings: CompileSettings, workers: int, sources: Sequence[KernelSource]) -> None:
         self._directory = os.path.join(tempfile.gettempdir(), f"rote-{os.getpid()}-{secrets.token_hex(8)}")
         self._sources: list[KernelSource] = []
         self._begun: dict[int, int] = {}  # the processes at work on sources, by the sources' numbers
@@ -65,6 +66,8 @@ class CompileProcess:
         try:
             self._requests, self._replies = _nameless_file(), _nameless_file()
             self._write(_order(settings, workers, self._directory))
+            for source in sources:
+                self.give(source)
             self._read = Records(self._replies)
             theirs, self._alive = _pipe()
             try:

@@ -5,10 +5,12 @@ the same call comes again, and nobody knows whether it will. So the time of trac
 of the calls themselves. A program that settles is recorded within its first calls. One that never settles
 runs plainly, and is looked at again as often as the bound allows.
 
-**What is free.** A program has to begin somewhere: of the first ``FREE_CALLS`` calls ``FREE_TRACES`` may be
-traced in vain, recording nothing. Their count begins anew after ``PAYS`` replays. Each further instance of a
-method adds as many calls, and one trace in vain, up to ``FREE_WRAPPERS`` instances: a network of thirty
-graphed layers makes thirty calls before the first one comes again.
+**What is free.** A program has to begin somewhere: of the first ``FREE_CALLS`` calls that are not replayed
+``FREE_TRACES`` may be traced in vain, recording nothing. A call that records takes one of them back, that of
+the observation it completes. Until as many as ``EARLY_CALLS`` it stays free to record what was observed: a
+stream of many shapes comes back to the first one late. Each further instance of a method adds as many calls,
+and one trace in vain, up to ``FREE_WRAPPERS`` instances: a network of thirty graphed layers makes thirty
+calls before the first one comes again.
 
 **What is earned.** Each plain call earns a share of its time: ``SHARE`` of it until call ``EARLY_CALLS``,
 then ``LATE_SHARE``. A replay earns ``REINVESTED`` of what it saves, as a contest has measured it
@@ -52,16 +54,13 @@ from collections import OrderedDict
 
 FREE_CALLS = 50
 FREE_TRACES = 16
-"""Traced calls in a row that record nothing, while they are free."""
+"""Traced calls that record nothing, while they are free."""
 
 FREE_KEYS = FREE_TRACES // 2
 """How many of these are for keys that come for the first time."""
 
 FREE_WRAPPERS = 64
 """Wrappers that share a ledger, and add to what is free."""
-
-PAYS = 4
-"""Replays after which as many are free again."""
 
 FREE_PART_TRACES = 4
 """The same for one part of a callable."""
@@ -110,7 +109,7 @@ class Means:
         self.earned_s -= seconds
 
     def add_vain(self, traces: int) -> None:
-        """So many more traces have recorded nothing; fewer, if it is negative: their ledger has replays."""
+        """So many more traces have recorded nothing; fewer, if it is negative: one was completed."""
         self._in_vain += traces
 
     def add_call(self) -> None:
@@ -148,7 +147,7 @@ class Ledger:
             self._means.add_vain(-self._in_vain)
         else:
             self._means = Means()
-        self._calls = self._traced = self._in_vain = self._replays = self._unpriced = 0
+        self._calls = self._traced = self._in_vain = self._replayed = self._unpriced = 0
         self._wrappers = 1
         self._trace_s = self._look_s = self._plain_s = 0.0
         self._replay_s = self._price = 0.0
@@ -180,15 +179,16 @@ class Ledger:
         self._wrappers = min(self._wrappers + 1, FREE_WRAPPERS)
 
     def add_trace(self, seconds: float, *, recorded: bool) -> None:
-        """A call was traced."""
-        free = self._is_free()
+        """A call was traced; what records completes what an earlier call has observed."""
+        free = self._is_free(completes=recorded)
         surplus = max(seconds - self._plain_s, 0.0)
         self._price = 0.0
         self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
         self._calls += 1
         self._traced += 1
-        self._in_vain += not recorded
-        self._means.add_vain(not recorded)
+        vain = 1 if not recorded else -min(self._in_vain, 1)
+        self._in_vain += vain
+        self._means.add_vain(vain)
         if not free:
             self._means.spend(surplus)
 
@@ -200,10 +200,7 @@ class Ledger:
     def add_replays(self, count: int) -> None:
         """Calls were replayed."""
         self._calls += count
-        self._replays += count
-        if self._replays >= PAYS:
-            self._means.add_vain(-self._in_vain)
-            self._in_vain = self._replays = 0
+        self._replayed += count
         self._unpriced += count
         self._earn_by_replays()
 
@@ -228,9 +225,12 @@ class Ledger:
 
     # ------------------------------------------------------------------ what follows
 
-    def allows(self) -> bool:
-        """Whether a call may be traced. Where no plain call was timed yet, the next one is to be."""
-        if self._is_free():
+    def allows(self, *, completes: bool = False) -> bool:
+        """Whether a call may be traced. Where no plain call was timed yet, the next one is to be.
+
+        With ``completes`` the call would record what an earlier one has observed.
+        """
+        if self._is_free(completes=completes):
             return True
         return self._plain_s > 0.0 and self._means.earned_s >= self._trace_s
 
@@ -276,8 +276,13 @@ class Ledger:
         return self._is_free()
 
     @property
+    def completes(self) -> bool:
+        """Whether it costs nothing to record what was observed."""
+        return self._is_free(completes=True)
+
+    @property
     def is_vain(self) -> bool:
-        """Whether as many traced calls as are free for a part recorded nothing since the last replays."""
+        """Whether as many traced calls as are free for a part have recorded nothing."""
         return self._in_vain >= FREE_PART_TRACES
 
     @property
@@ -310,13 +315,14 @@ class Ledger:
     def __str__(self) -> str:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"
 
-    def _is_free(self) -> bool:
+    def _is_free(self, *, completes: bool = False) -> bool:
         if not self.bounded:
             return True
         if self._is_part:
             return self._means.has_free and self._in_vain < FREE_PART_TRACES
-        calls, traces = FREE_CALLS * self._wrappers, FREE_TRACES + self._wrappers - 1
-        return self._calls < calls and self._in_vain < traces
+        calls = max(FREE_CALLS * self._wrappers, EARLY_CALLS if completes else 0)
+        traces = FREE_TRACES + self._wrappers - 1
+        return self._calls - self._replayed < calls and self._in_vain < traces
 
     def _share(self) -> float:
         return self._taken * (SHARE if self._calls < EARLY_CALLS else LATE_SHARE)

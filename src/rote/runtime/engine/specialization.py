@@ -29,7 +29,7 @@ from ..capture import Observation, Plan, TracedCall, TraceHooks
 from ..conditions import ChangingNumbers, named_in, reached, tensors_by_memory
 from ..memory import Holding
 from ..numbers import HostRandom, TrackedNumbers
-from ..optimize import Before, improve
+from ..optimize import Before, Bounds, improve
 from ..program import (
     EAGER,
     PLAINLY,
@@ -43,7 +43,7 @@ from ..program import (
 from ..pytorch import plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
-from ..recording import FIRST_TIER, Node, Recording, RecordingMemory
+from ..recording import FIRST_TIER, Node, Numerics, Recording, RecordingMemory
 from ..replay import Counting, HotPath, KeyCounts, Replayed, ReplayWriter, raised, range_of, replay, result_of
 from ..state import look_again
 from .answer import Answer
@@ -180,13 +180,24 @@ class Specialization:
         elif recording is None and sum(other.busy for other in self.recordings) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
             return Answer(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
-        elif not self._ledger.allows() or self.earlier.spare(self._ledger.pays):
+        elif not self._ledger.allows(completes=self._is_observed(recording)) or self.earlier.spare(
+            self._ledger.pays
+        ):
             return self._left_alone()
         elif recording is None:
             recording, found = self.choice.elsewhere(call, user_site(caller))
             if any(why.code == rules.ALIASED_MUTATION.code for why in found):
                 return Answer(PLAINLY, EAGER, found)
         return self._trace(recording, call, user_site(caller), found)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the next call like one that was observed would be recorded."""
+        return self.life.state is not State.EAGER and any(map(self._is_observed, self.recordings))
+
+    def _is_observed(self, recording: Recording | None) -> bool:
+        """Whether a call that a recording answers would be recorded now."""
+        return recording is not None and not recording.recorded and recording.root.seen >= self.limits.warmup
 
     def _left_alone(self) -> Answer:
         """The call would be traced, but the ledger cannot pay for that."""
@@ -254,9 +265,10 @@ class Specialization:
         began, nodes = perf_counter(), [recording.root]
         for value in path:
             nodes.append(nodes[-1].edges[value])
-        improve(recording, nodes, call, before, near=self.limits.near)
+        bounds = Bounds(self.limits.numerics, timed=not self.limits.keep, pays=self._ledger.allows())
+        improve(recording, nodes, call, before, bounds)
         # Nothing is measured; or it was, and what is made of the kernels is measured again.
-        if self.limits.keep or (self.earlier.exact and recording.tiers.waiting):
+        if self.limits.keep or (self.earlier.exact and recording.tiers.is_on_the_way):
             self.settle_tiers(recording)
         self._ledger.add_work(perf_counter() - began)
         recording.improve_at(recording.tiers.following(recording.replays, recording.root, nodes))
@@ -402,7 +414,7 @@ class Specialization:
         if self.changing.news > known and self.computes and recording in self.recordings:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
-        if made is not None and self.limits.exact and not made.captures_numbers:
+        if made is not None and self.limits.numerics > Numerics.PLAIN and not made.captures_numbers:
             made.improve_at(made.replays + (1 if self.earlier.exact else FIRST_TIER))
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         self.earlier.meet(self._last_reasons)

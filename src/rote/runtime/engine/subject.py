@@ -16,6 +16,7 @@ from ..numbers import TrackedNumbers
 from ..program import BackwardLog
 from ..reads import WATCH, aside
 from ..reads.trace import Aside, Trace
+from ..recording import Numerics
 from ..state import ExecutedCode
 from .facts import FactStore
 from .ledger import Ledger
@@ -37,8 +38,7 @@ class Limits:
         keep: Recordings are not measured against plain calls.
         min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
-        exact: Recordings get an exact tier.
-        near: Afterwards operations may be calculated in other ways.
+        numerics: What may stand in the place of what was captured.
         silent: In strict mode, output that a replay does not repeat counts against it.
         numbers: Numbers that change from call to call are followed.
         ranges: How replays are named in timelines.
@@ -52,8 +52,7 @@ class Limits:
     keep: bool
     min_segment: int
     split: frozenset[str]
-    exact: bool
-    near: bool
+    numerics: Numerics
     silent: bool
     numbers: bool = False
     ranges: str = "off"
@@ -130,7 +129,9 @@ class Subject:
             name=f"the backward of {self.name}",
             executed=ExecutedCode(),
             store=None,
-            limits=replace(self.limits, max_recordings=MAX_WALKS, keep=True, exact=False, numbers=False),
+            limits=replace(
+                self.limits, max_recordings=MAX_WALKS, keep=True, numerics=Numerics.PLAIN, numbers=False
+            ),
             roots=roots,
             trusted=frozenset(kept | walk.memory),
         )

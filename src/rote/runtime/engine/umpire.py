@@ -158,6 +158,8 @@ class Umpire:
         (recording if lengths is None else lengths).compare_at(due)
         if contest.figures is not None:
             entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
+        if turn is Turn.LOST and lengths is None and recording.waits_for_tiers():
+            return NOT_MINE
         if turn is Turn.LOST:
             why = reason(rules.SLOWER, f"{contest.figures}, so the key runs plainly", user_site(caller))
             self._has_lost = True

@@ -4,8 +4,9 @@ from .alike import GroupPlans
 from .body import Body, Loaded
 from .device import KERNELS, DeviceKernels, KernelRequest
 from .groups import plan_group
+from .hostile import HOSTILE, hostile_like
 from .positions import ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
-from .proofs import OperationProof, is_equal, proof_of
+from .proofs import UNPROVED, OperationProof, is_equal, proof_of
 from .rows import RowOrder
 from .rules import NoKernelError, common_type
 from .triton import triton_source

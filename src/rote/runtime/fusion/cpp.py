@@ -7,7 +7,7 @@ is written. 16-bit types are calculated in 32 bits and rounded to the nearest, t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -104,14 +104,15 @@ def _written(body: Body, value: Value) -> str:
         load = f"p{value.tensor}[{index_text(value.position, body.count, '/')}]"
         if not value.within:
             return load
-        return f"({_within(value.within, body.count)}) ? {load} : {_type(value.dtype)}{{}}"
+        known = " && ".join(within_texts(value.within, body.count, "/")) or "true"
+        return f"({known}) ? {load} : {_type(value.dtype)}{{}}"
     if isinstance(value, Calculated):
         text = value.function.cpp.format(*[f"v{each}" for each in value.operands])
         return f"static_cast<{_type(value.dtype)}>({text})"
     if isinstance(value, Converted):
         return _converted(body.values[value.operand].dtype, value)
     if isinstance(value, Picked):
-        return _picked(value, body.count)
+        return picked_text(value, body.count, "/", "({} ? {} : {})", lambda place: f"v{place}")
     raise TypeError(f"{type(value).__name__} is no value of an element")
 
 
@@ -126,20 +127,22 @@ def _converted(was: torch.dtype, value: Converted) -> str:
     return f"static_cast<{_type(value.dtype)}>({operand})"
 
 
-def _picked(value: Picked, count: int) -> str:
-    digit, text = digit_text(value.digit, count, "/"), f"v{value.operands[-1]}"
+def picked_text(value: Picked, count: int, divided: str, choice: str, name: Callable[[int], str]) -> str:
+    """One of several values; ``choice`` has places for a condition, what it chooses, and what else."""
+    digit, text = digit_text(value.digit, count, divided), name(value.operands[-1])
     for high, place in reversed(list(zip(value.highs, value.operands[:-1], strict=True))):
-        text = f"({digit} < {high} ? v{place} : {text})"
+        text = choice.format(f"{digit} < {high}", name(place), text)
     return text
 
 
-def _within(terms: Sequence[Term], count: int) -> str:
+def within_texts(terms: Sequence[Term], count: int, divided: str) -> list[str]:
+    """The conditions under which an element is there."""
     texts: list[str] = []
     for term in terms:
-        digit = digit_text(term, count, "/")
-        texts += [f"{digit} >= {term.low}"] if term.low else []
-        texts += [f"{digit} < {term.high}"] if term.high < term.size else []
-    return " && ".join(texts) or "true"
+        digit = digit_text(term, count, divided)
+        texts += [f"({digit} >= {term.low})"] if term.low else []
+        texts += [f"({digit} < {term.high})"] if term.high < term.size else []
+    return texts
 
 
 def digit_text(term: Term, count: int, divided: str) -> str:

@@ -1,4 +1,4 @@
-"""The kernels of one device in this process: which operations are proved, and what is compiled and loaded.
+"""The kernels of one device in this process: which operations are proved or probed, and what is loaded.
 
 A process compiles each body once and proves each signature once. Nothing here waits: a :class:`KernelRequest`
 says whether everything is compiled, and proves in slices, so that no call takes long for it.
@@ -7,6 +7,7 @@ says whether everything is compiled, and proves in slices, so that no call takes
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import torch
@@ -17,13 +18,28 @@ from ..backends.protocol import Backend, LoadedKernel
 from ..compiling import COMPILERS, SHELVES, Binary, Job, KernelSource
 from .body import Body
 from .cpp import cpp_source
-from .proofs import OperationProof, Signature, is_equal, proof_of
+from .proofs import UNPROVED, OperationProof, Signature, is_equal, proof_of
 from .rules import NoKernelError
 from .triton import triton_source
 from .writing import Fusible
 
 HOST_SLICE, GPU_SLICE = 1 << 19, 1 << 28
 """Elements that are tried between two calls: some milliseconds."""
+PROBES_AT_ONCE = 8
+"""Trials between two calls of what is not proved: their elements are made on the host."""
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What is known of operations of one form.
+
+    Attributes:
+        why: Why no kernel may calculate them, whatever is tried; None if one may.
+        signature: What has to be shown of them; None if there is nothing to show.
+    """
+
+    why: str | None = None
+    signature: Signature | None = None
 
 
 class DeviceKernels:
@@ -36,7 +52,7 @@ class DeviceKernels:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._verdicts: dict[Signature, str | None] = {}
-        self._refusals: dict[Hashable, str | None] = {}
+        self._forms: dict[Hashable, _Form] = {}
         self._loaded: WeakValueDictionary[KernelSource, LoadedKernel] = WeakValueDictionary()
 
     @property
@@ -44,12 +60,30 @@ class DeviceKernels:
         """The device is the host."""
         return self._backend.device.type == "cpu"
 
-    def refusal(self, each: Fusible) -> str | None:
-        """Why no kernel may calculate an operation; None as long as nothing speaks against it."""
+    def refusal(self, each: Fusible, *, probed: bool = False) -> str | None:
+        """Why no kernel may calculate an operation; None as long as nothing speaks against it.
+
+        Args:
+            each: The operation.
+            probed: It may be one of which nothing is proved.
+        """
+        form = self._form(each)
+        if form.why is not None or form.signature is None:
+            return form.why
+        if form.signature.probed and not probed:
+            return UNPROVED
+        return self._verdicts.get(form.signature)
+
+    def probe(self, each: Fusible) -> OperationProof | None:
+        """What is tried of an operation of which nothing is proved; None if it is not one of those."""
+        signature = self._form(each).signature
+        return proof_of(each) if signature is not None and signature.probed else None
+
+    def _form(self, each: Fusible) -> _Form:
         form = each.form
-        if form not in self._refusals:
-            self._refusals[form] = _refusal(each)
-        return self._refusals[form] or self._verdicts.get(Signature.of(each))
+        if form not in self._forms:
+            self._forms[form] = _look(each)
+        return self._forms[form]
 
     def source(self, body: Body, aligned: Sequence[bool]) -> KernelSource:
         """The text of a kernel for this device."""
@@ -62,8 +96,8 @@ class DeviceKernels:
         """What is to be proved before kernels may calculate operations."""
         found: dict[Signature, OperationProof] = {}
         for each in calculated:
-            signature = Signature.of(each)
-            if signature not in self._verdicts and signature not in found:
+            signature = self._form(each).signature
+            if signature is not None and signature not in self._verdicts and signature not in found:
                 proof = proof_of(each)
                 if proof is None or self.is_certified(proof):
                     self._verdicts[signature] = None
@@ -121,22 +155,41 @@ class DeviceKernels:
 
     def holds(self, proof: OperationProof, kernel: LoadedKernel, trial: int) -> torch.Tensor:
         """One trial: whether kernel and operator give the same, as a tensor of one truth value."""
-        device = self._backend.device
-        tensors = proof.elements(trial, device)
-        expected = proof.called(tensors, trial)
-        found = torch.empty_like(expected)
+        tensors = proof.elements(trial, self._backend.device)
+        return self._agrees(proof, kernel, tensors, proof.called(tensors, trial))
+
+    def holds_for(
+        self,
+        proof: OperationProof,
+        kernel: LoadedKernel,
+        operands: Sequence[torch.Tensor],
+        result: torch.Tensor,
+    ) -> bool:
+        """Whether a kernel gives for the elements of a call what the operator has given."""
+        pieces = proof.pieces(operands, result)
+        found = [self._agrees(proof, kernel, tensors, expected) for tensors, expected in pieces]
+        return not found or bool(torch.stack(found).all())
+
+    def _agrees(
+        self,
+        proof: OperationProof,
+        kernel: LoadedKernel,
+        tensors: tuple[torch.Tensor, ...],
+        expected: torch.Tensor,
+    ) -> torch.Tensor:
+        found = expected.new_empty(proof.count)
         kernel([*proof.given(tensors), found], proof.written.reals, proof.written.integers)
-        return is_equal(expected, found)
+        return is_equal(expected, found[: len(expected)])
 
 
-def _refusal(each: Fusible) -> str | None:
-    """Why an operation cannot be written, or not be proved."""
+def _look(each: Fusible) -> _Form:
+    """Whether an operation can be written, and what has to be shown of it."""
     try:
         each.alone()  # it may also be its layout that speaks against it
-        proof_of(each)
+        proof = proof_of(each)
     except NoKernelError as why:
-        return str(why)
-    return None
+        return _Form(str(why))
+    return _Form(signature=proof.signature if proof is not None else None)
 
 
 class KernelRequest:
@@ -189,11 +242,12 @@ class KernelRequest:
             NoKernelError: A kernel was not compiled, or cannot be loaded.
         """
         self._load()
-        left = HOST_SLICE if self._device.on_host else GPU_SLICE
+        left = whole = HOST_SLICE if self._device.on_host else GPU_SLICE
         while self._proofs and left > 0:
             proof, source = self._proofs[0]
             if not self._device.is_known(proof):
-                left -= proof.count * self._try(proof, source, max(1, left // proof.count))
+                cost = max(proof.count, whole // PROBES_AT_ONCE) if proof.signature.probed else proof.count
+                left -= cost * self._try(proof, source, max(1, left // cost))
             if self._device.is_known(proof):
                 self._refuses |= self._device.is_refused(proof)
                 self._proofs.pop(0)
@@ -225,7 +279,8 @@ class KernelRequest:
             found = [self._device.holds(proof, kernel, trial) for trial in range(first, last)]
             self._held.append(torch.stack(found).all())
             self._trial = last
-            if last == proof.trials:
+            failed = self._device.on_host and not bool(self._held[-1])  # elsewhere nobody waits for it
+            if failed or last == proof.trials:
                 equal = bool(torch.stack(self._held).all())
                 self._device.decide(proof, None if equal else "a kernel of it gives other bits")
                 if equal:

@@ -9,17 +9,18 @@ end of a tensor.
 *Proved* means one of three things:
 
 - all of its functions are defined to the bit (:mod:`.functions`), and its roundings stay where they are. Then
-what
-  is to be shown is that compilers have used the right instructions and PyTorch's kernels do what the rule
-  says; elements that would show another one are tried: zeros with signs, infinities, NaN, the smallest and
-  the largest numbers and their neighbours, ties, all exponents.
+  what is to be shown is that compilers have used the right instructions and PyTorch's kernels do what the
+  rule says; elements that would show another one are tried (:mod:`.hostile`).
 - it adds up rows, in the order that is known (:mod:`.rows`). That does not depend on values, so what is to be
   shown is that it is this one: rows of random elements, some of very different sizes, are added up, hundreds
   or thousands for each shape. Other orders give other bits for them;
 - it has one operand, all values of which were tried: 65,536 of 16 bits anywhere, and all 2**32 of 32 bits on
-a GPU.
+  a GPU.
 
-What is only tried, on all those elements but not on all there are, is not proved, and not used.
+*Probed* is what was equal on eight million such elements, but not on all there are. It takes the user's word
+(``numerics="probed"``), and has to be equal on the recording's own elements as well, in each place
+(:meth:`OperationProof.pieces`). A probed operation has a signature, a verdict and a certificate of its own,
+so nobody takes it for a proved one.
 
 A kernel that calculates several operations calculates each as it does alone: no compiler may put two
 roundings into one (``-ffp-contract=off``, no fusion of products and sums in Triton), and a value is rounded
@@ -34,8 +35,8 @@ there are no vectors: on the host that told ``maximum`` of zeros with signs and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -43,18 +44,20 @@ import torch
 from ..program import NEW, Look, Number, Operand, Operation, Token
 from .body import Calculated, Converted
 from .elements import is_short
+from .hostile import FEW, hard, hard_rows
 from .positions import Digit
 from .rows import RowOrder
 from .rules import NoKernelError, common_type, is_number
 from .writing import Fusible, Written
 
-FEW = 1 << 16
-"""Elements of one trial; all values of 16 bits."""
 MANY = 1 << 22
 """Elements of one of the trials of all values of 32 bits."""
 _ALL = 1 << 32
 _ROWS, _MOST_TRIALS = 1 << 12, 1 << 8
 """Rows that are added up before an order is known, and in how many trials at most."""
+PROBES = 1 << 7
+"""Trials of what is not proved by them."""
+UNPROVED = "its function is not defined to the bit, and not all operands can be tried"
 
 
 @dataclass(frozen=True)
@@ -66,22 +69,24 @@ class Signature:
         operands: Its operands; the type for a tensor.
         named: The same by name.
         result: The type of its result.
+        probed: It is tried only.
     """
 
     name: str
     operands: tuple[Any, ...]
     named: tuple[tuple[str, Any], ...]
     result: torch.dtype
+    probed: bool
 
     @classmethod
-    def of(cls, each: Fusible) -> Signature:
+    def of(cls, each: Fusible, *, probed: bool = False) -> Signature:
         """What has to be proved of an operation."""
         operation = each.operation
         operands = tuple([_kind(operand) for operand in operation.operands])
         if each.order is not None:
             operands = (each.order,)
         named = tuple([(name, _kind(operand)) for name, operand in operation.named if name not in _LAYOUT])
-        return cls(operation.name, operands, named, each.result.dtype)
+        return cls(operation.name, operands, named, each.result.dtype, probed)
 
 
 _LAYOUT = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking"})
@@ -117,7 +122,7 @@ class OperationProof:
     def elements(self, trial: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         """The tensors of one trial."""
         if self.written.body.rows is not None:
-            return (_hard_rows(self.written.body.rows, trial).to(device),)
+            return (hard_rows(self.written.body.rows, trial).to(device),)
         if self.count == MANY:
             start = trial * self.count - (_ALL >> 1)
             bits = torch.arange(start, start + self.count, dtype=torch.int64, device=device)
@@ -125,15 +130,34 @@ class OperationProof:
         if len(self.types) == 1 and is_short(self.types[0]):
             bits = torch.arange(-FEW // 2, FEW // 2, dtype=torch.int32).to(torch.int16)
             return (bits.view(self.types[0]).to(device),)
-        return tuple([each.to(device) for each in _hard(self.types)])
+        return tuple([each.to(device) for each in hard(self.types, trial // 2)])
+
+    def pieces(
+        self, operands: Sequence[torch.Tensor], result: torch.Tensor
+    ) -> Iterator[tuple[tuple[torch.Tensor, ...], torch.Tensor]]:
+        """The elements of a call of the operation, as many at a time as the kernel takes.
+
+        Args:
+            operands: The tensors that it was given.
+            result: What it gave.
+
+        Yields:
+            Tensors for the kernel, and what it has to give for the first of their elements.
+        """
+        flat = [each.expand(result.shape).reshape(-1) for each in operands]
+        expected = result.reshape(-1)
+        for start in range(0, len(expected), self.count):
+            here = [each[start : start + self.count] for each in flat]
+            padded = [torch.cat((each, each.new_zeros(self.count - len(each)))) for each in here]
+            yield tuple(padded), expected[start : start + self.count]
 
     def given(self, tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         """The tensors in the order in which the kernel takes them."""
         return [tensors[origin[1]] for origin, _ in self.written.reads]
 
     def called(self, tensors: tuple[torch.Tensor, ...], trial: int) -> torch.Tensor:
-        """What the operator gives; in the second trial of few elements they lie apart."""
-        spread = self.count == FEW and trial == 1
+        """What the operator gives; in every other trial of few elements they lie apart."""
+        spread = self.count == FEW and trial % 2 == 1
         rest = iter([torch.stack((each, each), 1)[:, 0] for each in tensors] if spread else tensors)
 
         def leaf(operand: Operand) -> Any:
@@ -166,13 +190,11 @@ def proof_of(each: Fusible) -> OperationProof | None:
         raise NoKernelError("a tensor without dimensions has another type")
     if all([value.function.exact for value in steps if isinstance(value, Calculated)]):
         return few
-    if len(types) != 1:
-        raise NoKernelError("it has several operands, and its function is not defined to the bit")
-    if is_short(types[0]):
+    if len(types) == 1 and is_short(types[0]):
         return few
-    if types[0] is not torch.float32 or each.result.look.on_host:
-        raise NoKernelError("its function is not defined to the bit, and not all operands can be tried")
-    return _proof(each, MANY, types)
+    if types == (torch.float32,) and not each.result.look.on_host:
+        return _proof(each, MANY, types)
+    return replace(few, signature=replace(few.signature, probed=True), trials=PROBES)
 
 
 def is_equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -181,7 +203,7 @@ def is_equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         return torch.zeros((), dtype=torch.bool, device=one.device)
     if not one.dtype.is_floating_point:
         return (one == other).all()
-    as_bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[one.itemsize]
+    as_bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[one.itemsize]
     same = one.view(as_bits) == other.view(as_bits)
     return (same | (one.isnan() & other.isnan())).all()
 
@@ -229,74 +251,3 @@ def _common(operation: Operation) -> torch.dtype | None:
 
 def _token(number: int, dtype: torch.dtype, count: int, on_host: bool) -> Token:
     return Token((NEW, number), Look(dtype, (count,), (1,), on_host), 0)
-
-
-# ---------------------------------------------------------------------- elements that are hard
-
-
-def _hard(types: tuple[torch.dtype, ...]) -> Iterator[torch.Tensor]:
-    """Elements for each operand: all pairs of special ones, then any bits, then neighbours of one another."""
-    generator = torch.Generator().manual_seed(0)
-    first: torch.Tensor | None = None
-    for number, dtype in enumerate(types):
-        found = _any_bits(dtype, generator)
-        special = _special(dtype)
-        side = 1 << 7
-        special = special.repeat(-(-side // len(special)))[:side]
-        pairs = special.repeat_interleave(side) if number % 2 else special.repeat(side)
-        found[: side * side] = pairs
-        if first is not None and first.dtype is dtype:
-            near = slice(side * side, 2 * side * side)
-            found[near] = _neighbours(first[near], generator)
-        first = found if first is None else first
-        yield found
-
-
-def _hard_rows(order: RowOrder, trial: int) -> torch.Tensor:
-    """A matrix whose rows have other sums in another order; some with signed zeros, infinities and NaN."""
-    shape = (order.rows, order.columns)
-    generator = torch.Generator().manual_seed(trial)
-    found = torch.randn(shape, generator=generator)
-    if trial % 2:
-        found *= torch.randint(-12, 13, shape, generator=generator).float().exp2()
-    if trial % 4 == 2:
-        special = _special(torch.float32)
-        rows = torch.arange(0, order.rows, 3)
-        at = torch.randint(order.columns, (len(rows),), generator=generator)
-        found[rows, at] = special[(rows + trial) % len(special)]
-        found[-1] = -0.0
-    return found
-
-
-def _any_bits(dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    if dtype is torch.bool:
-        return torch.randint(2, (FEW,), generator=generator).to(torch.bool)
-    width = torch.empty(0, dtype=dtype).itemsize
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
-    halves = torch.randint(-(1 << 31), 1 << 31, (2, FEW), generator=generator)
-    bits = (halves[0] << 32) ^ (halves[1] & 0xFFFFFFFF)
-    return bits.to(whole).view(dtype)
-
-
-def _special(dtype: torch.dtype) -> torch.Tensor:
-    if dtype is torch.bool:
-        return torch.tensor([False, True])
-    if not dtype.is_floating_point:
-        bounds = torch.iinfo(dtype)
-        values = [0, 1, 2, 3, 7, 64, 100, bounds.max, bounds.max - 1, bounds.min, bounds.min + 1]
-        return torch.tensor([*values, *([-1, -2, -100] if bounds.min else [])], dtype=dtype)
-    limits = torch.finfo(dtype)
-    base = [0.0, 1.0, 2.0, 3.0, 0.5, 1 / 3, 0.1, 7.0, 100.0, 65504.0, 1e-3, 88.0, 104.0, 20.0, float("inf")]
-    base += [limits.max, limits.tiny, limits.smallest_normal, limits.eps, 1 + limits.eps, 1 - limits.eps / 2]
-    base += [limits.tiny * limits.eps, limits.tiny * 3 * limits.eps, limits.tiny * 0.5, limits.max / 2]
-    values = torch.tensor(base, dtype=torch.float64).to(dtype)
-    return torch.cat([values, -values, torch.tensor([float("nan")], dtype=dtype)])
-
-
-def _neighbours(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The same elements, or ones a few bits beside them."""
-    if values.dtype is torch.bool:
-        return values
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.itemsize]
-    by = torch.randint(-2, 3, values.shape, generator=generator).to(whole)
-    return (values.view(whole) + by).view(values.dtype)

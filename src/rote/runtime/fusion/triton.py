@@ -25,9 +25,8 @@ from .body import (
     WholeNumber,
     operands_of,
 )
-from .cpp import digit_text, index_text
+from .cpp import index_text, picked_text, within_texts
 from .elements import ELEMENTS, is_short
-from .positions import Term
 from .rows import SUMS, RowOrder
 from .rules import NoKernelError
 
@@ -195,7 +194,7 @@ def _type(dtype: torch.dtype) -> str:
 
 def _written(value: Value, count: int, block: int, name: Callable[[int], str]) -> str:
     if isinstance(value, Loaded):
-        mask = " & ".join(["inside", *_within(value.within, count)])
+        mask = " & ".join(["inside", *within_texts(value.within, count, "//")])
         index = index_text(value.position, count, "//")
         block_of_it = index if value.position.terms else f"t * 0 + {index}"  # a mask needs a block
         return f"tl.load(p{value.tensor} + ({block_of_it}), {mask})"
@@ -211,7 +210,7 @@ def _written(value: Value, count: int, block: int, name: Callable[[int], str]) -
         operand = name(value.operand)
         return f"({operand} != 0)" if value.dtype is torch.bool else f"{operand}.to({_type(value.dtype)})"
     if isinstance(value, Picked):
-        return _picked(value, count, name)
+        return picked_text(value, count, "//", "tl.where({}, {}, {})", name)
     raise NoKernelError("sums of rows are written by themselves")
 
 
@@ -222,19 +221,3 @@ def _through(value: RealNumber | WholeNumber) -> str:
 
 def _narrowed(value: RealNumber | WholeNumber) -> str:
     return f".to({_type(value.dtype)})" if is_short(value.dtype) else ""
-
-
-def _picked(value: Picked, count: int, name: Callable[[int], str]) -> str:
-    digit, text = digit_text(value.digit, count, "//"), name(value.operands[-1])
-    for high, place in reversed(list(zip(value.highs, value.operands[:-1], strict=True))):
-        text = f"tl.where({digit} < {high}, {name(place)}, {text})"
-    return text
-
-
-def _within(terms: Sequence[Term], count: int) -> list[str]:
-    texts: list[str] = []
-    for term in terms:
-        digit = digit_text(term, count, "//")
-        texts += [f"({digit} >= {term.low})"] if term.low else []
-        texts += [f"({digit} < {term.high})"] if term.high < term.size else []
-    return texts

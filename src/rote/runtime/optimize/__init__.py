@@ -1,10 +1,9 @@
-"""The exact tier of a recording: its program without the operations that give nothing new, captured anew."""
+"""The tiers of a recording: its program, captured anew with fewer, fused or other operations."""
 
-from .alternatives import Alternative
+from .alternatives import ALTERNATIVES, Alternative, register_alternative
 from .before import Before
 from .effects import Effects, LeftAloneError
 from .forks import Concurrent, forks
-from .improving import improve
-from .near import ALTERNATIVES, register_alternative
+from .improving import Bounds, improve
 from .shortening import RULES, ShortStretch, shorten
 from .stale import without_stale

@@ -43,11 +43,11 @@ from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
 from ..pytorch import below_autograd, undispatched, unseen_functions
 from ..recording import KernelModes, Node
 from .alternatives import Alternative
-from .before import Before, as_bytes, swap
+from .before import Before, as_bytes
 from .copies import as_elements
 from .effects import LeftAloneError
 from .forks import Concurrent, forks
-from .near import Look
+from .gate import Look
 from .regions import Item, Schedule, targets_of
 from .running import AlternativeRunner, RunningSession
 from .shortening import ShortStretch
@@ -105,9 +105,12 @@ class Recapture:
         kernels: Mapping[Written, LoadedKernel],
         alternatives: Mapping[int, Alternative] = _NONE,
         look: Look | None = None,
+        *,
+        near: bool = False,
     ) -> None:
         self._session = session
         self._alternatives = alternatives
+        self._near = near
         self._look_at = look
         self._short = short
         self._schedule = schedule
@@ -155,7 +158,7 @@ class Recapture:
                 each.memory.copy_(each.was)
             for each, state in states:
                 each.set_state(state)
-        if different and not self._alternatives:
+        if different and not self._near:
             raise LeftAloneError(f"{self._told(different[0].origin)} is not equal to the bit")
         return CapturedAnew(tuple(made), tuple(self._own.values()))
 
@@ -174,9 +177,9 @@ class Recapture:
         known = {memory.data_ptr() for memory, _ in before.changed}
         if not self._addresses(self._short.effects.changes) <= known:
             raise LeftAloneError("what it writes is not what was looked at before the replay")
-        for memory, was in before.changed:
-            swap(memory, was)
-            changed.append(Shown(None, memory, was))
+        for memory, was in before.changed:  # a stretch may go back more than once
+            changed.append(Shown(None, memory, memory.clone()))
+            memory.copy_(was)
         if generator is not None and before.state is not None:
             generator.set_state(before.state)
 
@@ -208,7 +211,8 @@ class Recapture:
             for fork in self._forks(items):
                 self._fork(fork)
             for origins in shown:
-                self._show(origins)
+                with undispatched():
+                    self._show(origins)
                 self._forget()
             return session.end()
         except BaseException:
@@ -241,31 +245,41 @@ class Recapture:
 
     def _operation(self, index: int, session: Session | RunningSession) -> None:
         operation = self._short.effects.operations[index]
-        modes = self._modes[index]
+        modes, alternative = self._modes[index], self._alternatives.get(index)
         with _under(modes):
-            if not operation.is_of_aten:
-                results = [session.run(_aten.clone.default, (self._node.constants[index],), {})]
-            else:
-                results = self._called(index, operation, modes.tracked, session)
+            with undispatched():
+                func, args, kwargs = self._call_of(index, operation, modes.tracked, session)
+                results = [] if alternative else self._called(index, operation, session, func, args, kwargs)
+            if alternative is not None:  # its code is seen by a mode
+                runner = AlternativeRunner(session, KERNELS.of(self._backend))
+                results = runner.calculated(alternative, operation, args, kwargs)
         for result, token in zip(results, operation.results, strict=True):
             if isinstance(token, Token) and token.origin in self._last:
                 self._take(operation, result, token)
 
     def _called(
-        self, index: int, operation: Operation, tracked: Sequence[int], session: Session | RunningSession
+        self,
+        index: int,
+        operation: Operation,
+        session: Session | RunningSession,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> list[Any]:
-        """The results of an operation, or of what stands for it."""
-        func, args, kwargs = self._operands(operation, tracked, session)
-        alternative = self._alternatives.get(index)
-        if alternative is not None:
-            return AlternativeRunner(session, KERNELS.of(self._backend)).calculated(
-                alternative, operation, args, kwargs
-            )
+        """The results of an operation."""
         result = session.run(func, args, kwargs)
         others = [token.origin for token in operation.results[1:] if isinstance(token, Token)]
         if self._look_at is not None and self._last.keys().isdisjoint(others):
             self._look_at(index, operation, args, kwargs, result)
         return results_of(result)[1]
+
+    def _call_of(
+        self, index: int, operation: Operation, tracked: Sequence[int], session: Session | RunningSession
+    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """What is called for an operation, and with what."""
+        if not operation.is_of_aten:
+            return _aten.clone.default, (self._node.constants[index],), {}
+        return self._operands(operation, tracked, session)
 
     def _operands(
         self, operation: Operation, tracked: Sequence[int], session: Session | RunningSession
@@ -283,7 +297,7 @@ class Recapture:
         """Capture the launch of a kernel that calculates several operations."""
         given = [self._whole(origin, dtype) for origin, dtype in kernel.reads]
         tokens = targets_of(kernel, self._short)
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), undispatched():
             made = [self._target(token) for token in tokens]
             _check_reach(kernel, given)
             flat = [_flat(each) for each in made]
@@ -409,7 +423,7 @@ def _check_reach(kernel: Written, given: Sequence[torch.Tensor]) -> None:
 @contextmanager
 def _plainly(device: torch.device) -> Generator[None]:
     """Nobody sees the operations; autograd and autocast, which have run before them, are off."""
-    with torch.autocast(device.type, enabled=False), unseen_functions(), undispatched(), below_autograd():
+    with torch.autocast(device.type, enabled=False), unseen_functions(), below_autograd():
         yield
 
 

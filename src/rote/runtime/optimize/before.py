@@ -21,7 +21,6 @@ from ..recording import Recording
 
 MOST_BYTES = 1 << 30
 """Memory from outside that is copied at most."""
-_SLICE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -76,15 +75,6 @@ def _share_memory(tensors: Iterable[torch.Tensor]) -> bool:
     """Whether any two of some tensors without gaps lie in the same bytes."""
     ranges = sorted([(each.data_ptr(), each.data_ptr() + each.nbytes) for each in tensors if each.numel()])
     return any([end > begin for (_, end), (begin, _) in pairwise(ranges)])
-
-
-def swap(one: torch.Tensor, other: torch.Tensor) -> None:
-    """Exchange the bytes of two tensors, a slice at a time; there is memory for one, or nothing changes."""
-    kept = torch.empty_like(one[:_SLICE])
-    for mine, theirs in zip(one.split(_SLICE), other.split(_SLICE), strict=True):
-        kept[: len(mine)].copy_(mine)
-        mine.copy_(theirs)
-        theirs.copy_(kept[: len(mine)])
 
 
 def as_bytes(storage: torch.UntypedStorage, nbytes: int) -> torch.Tensor:

@@ -3,17 +3,33 @@
 Kernels are written from what is known, and compiled; meanwhile the operations in them are compiled alone, to
 be proved. If one of those is refused, kernels are written without it, and so on until nothing is refused: the
 refusals are known from then on, to all stretches of the process.
+
+Where the user allows that, the same happens once more with operations that are probed, not proved. Each of
+these has to give the operator's bits in its place as well, on the operands of the call at hand: the stretch
+runs once as it is, and the kernel of the operation alone is held against it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ..backends.protocol import ALIGNMENT, LoadedKernel
 from ..compiling import KernelSource
-from ..fusion import Body, DeviceKernels, KernelRequest, NoKernelError, Written
-from ..program import Origin, Token
-from ..recording import Node
+from ..fusion import (
+    UNPROVED,
+    Body,
+    DeviceKernels,
+    Fusible,
+    KernelRequest,
+    NoKernelError,
+    OperationProof,
+    Written,
+)
+from ..operators import tensors_of
+from ..program import Operation, Origin, Token
+from ..recording import FusedOperations, Node
 from .anew import Place
 from .effects import LeftAloneError
 from .regions import Schedule, schedule, targets_of
@@ -22,32 +38,70 @@ from .stale import without_stale
 from .versions import Whole
 
 
+@dataclass(frozen=True)
+class Composition:
+    """What a stretch is captured from.
+
+    Attributes:
+        short: What is left of it.
+        schedule: What runs of that.
+        kernels: The kernels in it.
+        fused: What they calculate; None if there are none.
+        probed: The operations that are not proved.
+    """
+
+    short: ShortStretch
+    schedule: Schedule
+    kernels: Mapping[Written, LoadedKernel]
+    fused: FusedOperations | None
+    probed: frozenset[int]
+
+    @classmethod
+    def plain(cls, short: ShortStretch) -> Composition:
+        """Each operation by itself."""
+        return cls(short, Schedule.plain(short), {}, None, frozenset())
+
+    @property
+    def after(self) -> int:
+        """How many operations are left, launches and copies included."""
+        return self.schedule.after(self.short)
+
+
 class Fusing:
     """Kernels of one stretch, on their way.
 
     Args:
         node: The stretch.
-        short: What is left of it.
+        base: What it is captured from without them.
         outside: The memory that is there besides what the stretch makes.
         device: The kernels of the device.
+        probed: Operations may be probed; otherwise all are proved.
 
     Attributes:
         node: The stretch.
-        short: What is left of it; on a GPU with what is calculated again.
+        base: What it is captured from without them.
+        probed: Operations may be probed.
     """
 
     def __init__(
-        self, node: Node, short: ShortStretch, outside: Mapping[Origin, Place], device: DeviceKernels
+        self,
+        node: Node,
+        base: Composition,
+        outside: Mapping[Origin, Place],
+        device: DeviceKernels,
+        *,
+        probed: bool = False,
     ) -> None:
         self.node = node
-        self.short = short if device.on_host else without_stale(short, device)
+        self.base = base
+        self.probed = probed
+        self.short = base.short if device.on_host or probed else without_stale(base.short, device)
         self._device = device
-        self._plan(outside)
+        self.plan(outside)
 
-    def _plan(self, outside: Mapping[Origin, Place]) -> None:
-        self._schedule = schedule(
-            self.short, self._device.refusal, _whole_in(outside), on_host=self._device.on_host
-        )
+    def plan(self, outside: Mapping[Origin, Place]) -> None:
+        """Write the kernels, from what is known of operations."""
+        self._schedule = schedule(self.short, self._refusal, _whole_in(outside), on_host=self._device.on_host)
         written: dict[tuple[Body, tuple[bool, ...]], KernelSource] = {}
         self._sources: dict[Written, KernelSource] = {}
         for kernel in self._schedule.kernels:
@@ -55,7 +109,16 @@ class Fusing:
             if key not in written:
                 written[key] = self._device.source(*key)
             self._sources[kernel] = written[key]
-        self._request = KernelRequest(self._device, self._sources.values(), self._schedule.calculated)
+        calculated = self._schedule.calculated if self.probed else ()
+        probes = {each.index: self._device.probe(each) for each in calculated}
+        self._probes = {index: proof for index, proof in probes.items() if proof is not None}
+        self.refuses = False
+        alone = [self._device.source_of(proof) for proof in self._probes.values()]
+        sources = [*self._sources.values(), *alone]
+        self._request = KernelRequest(self._device, sources, self._schedule.calculated)
+
+    def _refusal(self, each: Fusible) -> str | None:
+        return self._device.refusal(each, probed=self.probed)
 
     def _aligned(self, kernel: Written, outside: Mapping[Origin, Place]) -> Iterator[bool]:
         short, made = self.short, self.short.effects.made
@@ -66,8 +129,8 @@ class Fusing:
     @property
     def saves(self) -> bool:
         """Whether less is launched than now."""
-        short = self.short
-        return self._schedule.after(short) < min(short.before, short.after)
+        least = self.base.after if self.probed else min(self.short.before, self.short.after)
+        return self._schedule.after(self.short) < least
 
     @property
     def idle(self) -> bool:
@@ -88,28 +151,61 @@ class Fusing:
         except NoKernelError as why:
             raise LeftAloneError(str(why)) from None
         if self._request.refuses:
-            self._plan(outside)
+            self.plan(outside)
             return False
         return True
 
     @property
-    def schedule(self) -> Schedule:
-        """What is captured."""
-        return self._schedule
+    def has_unproved(self) -> bool:
+        """Whether operations run alone only because nothing proves that a kernel gives their bits."""
+        return any([why.endswith(UNPROVED) for why in self._schedule.refused.values()])
 
     @property
-    def distinct(self) -> int:
-        """How many kernels have a text of their own."""
-        return len(set(self._sources.values()))
+    def has_probes(self) -> bool:
+        """Whether operations in the kernels are not proved."""
+        return bool(self._probes)
 
-    def loaded(self) -> dict[Written, LoadedKernel]:
-        """The kernels, once :meth:`advance` has said that they are there.
+    def look(
+        self, index: int, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> None:
+        """Hold the kernel of a probed operation against what the operation has given in its place.
 
         Raises:
-            LeftAloneError: One of them is not.
+            LeftAloneError: There is no such kernel.
         """
+        proof = self._probes.get(index)
+        if proof is not None and not self._holds(proof, tensors_of(tuple(args), dict(kwargs)), result):
+            self._device.decide(proof, "a kernel of it gives other bits for operands of a call")
+            self.refuses = True
+
+    def _holds(self, proof: OperationProof, operands: Sequence[Any], result: Any) -> bool:
+        return self._device.holds_for(proof, self._kernel(self._device.source_of(proof)), operands, result)
+
+    def composition(self) -> Composition:
+        """What the stretch is captured from, once :meth:`advance` has said that its kernels are there.
+
+        Raises:
+            LeftAloneError: One of them is not, or there is nothing to gain.
+        """
+        found = self._schedule
+        if not found.kernels:
+            raise LeftAloneError("no kernel may calculate any of its operations")
+        if self.probed and not (self._probes and self.saves):
+            known = set(self.base.schedule.refused.values())
+            why = [each for each in found.refused.values() if each not in known]
+            told = f": {why[0]}" if why else ""
+            raise LeftAloneError(f"nothing more is equal as far as is probed{told}")
+        if not self.saves:
+            raise LeftAloneError("with kernels it would launch as much as without")
+        kernels = {kernel: self._kernel(source) for kernel, source in self._sources.items()}
+        probed = frozenset(self._probes)
+        distinct, operations = len(set(self._sources.values())), len(found.calculated)
+        fused = FusedOperations(len(found.kernels), distinct, operations, found.refused, len(probed))
+        return Composition(self.short, found, kernels, fused, probed)
+
+    def _kernel(self, source: KernelSource) -> LoadedKernel:
         try:
-            return {kernel: self._request.kernel(source) for kernel, source in self._sources.items()}
+            return self._request.kernel(source)
         except NoKernelError as why:
             raise LeftAloneError(str(why)) from None
 

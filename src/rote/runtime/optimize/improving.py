@@ -1,4 +1,4 @@
-"""Gives a recording its exact tier, right after a replay and under the locks of that call.
+"""Gives a recording its tiers, each right after a replay and under the locks of that call.
 
 Stretches can be run again without anybody noticing: what they write outside, and the generator that they draw
 from, are put back. Whatever fails costs a line in the report: the plain tier is not touched, and what others
@@ -12,40 +12,59 @@ by counting the owners of its memory, so the exact tier must not be one of them.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ...base import COLLECTOR
 from ..arguments import Call, read_switches
-from ..backends.protocol import LoadedKernel, Segment, Session, first_line
-from ..fusion import KERNELS, Written
+from ..backends.protocol import Segment, Session, first_line
+from ..fusion import KERNELS, DeviceKernels, Written
 from ..memory import BUDGETS
 from ..program import INPUT, Operation, Origin, named_inputs, replaced_kernels
 from ..pytorch import plain_functions
 from ..recording import (
+    AlternativeUses,
     CapturedStretch,
     ExactStretch,
-    FusedOperations,
     KernelModes,
     Launched,
     Node,
+    Numerics,
     Recording,
     RecordingMemory,
     Removed,
     Step,
 )
+from .alternatives import Alternative
 from .anew import CapturedAnew, Place, Recapture
 from .before import Before
+from .choosing import Choosing
 from .effects import Effects, LeftAloneError, writes_outside
-from .fusing import Fusing
-from .near import Gate, Nearing
+from .fusing import Composition, Fusing
+from .gate import Gate, Look
 from .regions import Item, Schedule
 from .running import RunningSession
 from .shortening import RULES, ShortStretch, shorten
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """What optimising may do.
+
+    Attributes:
+        numerics: What may stand in the place of what was captured.
+        timed: Versions are timed, and chosen among.
+        pays: The callable has earned the time for further versions.
+    """
+
+    numerics: Numerics
+    timed: bool
+    pays: bool
+
+
 def improve(
-    recording: Recording, nodes: Sequence[Node], call: Call, before: Before | None, *, near: bool
+    recording: Recording, nodes: Sequence[Node], call: Call, before: Before | None, bounds: Bounds
 ) -> None:
     """Optimise the stretches of a way just replayed: each once, and again when its kernels are there.
 
@@ -54,35 +73,24 @@ def improve(
         nodes: The way, from the root.
         call: The call that was replayed.
         before: What it has changed, as that was.
-        near: Operations may be calculated in other ways.
+        bounds: What may be done.
     """
     memory, tiers = recording.memory, recording.tiers
     if memory is None:
         return
-    waiting = {id(each.node): each for each in tiers.waiting if isinstance(each, Fusing | Nearing)}
+    waiting = {id(each.node): each for each in tiers.waiting if isinstance(each, Fusing | Choosing)}
     for number, node in enumerate(nodes):
+        if tiers.challenged:  # it is timed alone
+            return
         following = waiting.get(id(node))
         known = tiers.knows(node) or node.captured is None or not node.captured.segments
         if known and following is None:
             continue
         way, later = nodes[: number + 1], nodes[number + 1 :]
-        improvement = _Improvement(recording, memory, way, later, call, None if number else before, near=near)
-        try:
-            # A collection may destroy graphs, which spoils a capture. Tensors may be of the user's classes.
-            with COLLECTOR.rests(), plain_functions():
-                if following is None:
-                    improvement.shorten()
-                elif isinstance(following, Fusing):
-                    improvement.fuse(following)
-                else:
-                    improvement.approach(following)
-        except Exception as error:
-            why = str(error) if isinstance(error, LeftAloneError) else _told(error)
-            tiers.leave(node, why)
-            if following is not None:
-                tiers.arrived(following)
-            if isinstance(following, Fusing):
-                improvement.offer(following.short)
+        improvement = _Improvement(recording, memory, way, later, call, None if number else before, bounds)
+        # A collection may destroy graphs, which spoils a capture. Tensors may be of the user's classes.
+        with COLLECTOR.rests(), plain_functions():
+            improvement.go_on(following)
 
 
 def _told(error: Exception) -> str:
@@ -90,7 +98,7 @@ def _told(error: Exception) -> str:
 
 
 class _Improvement:
-    """Makes the exact tier of the last stretch of a way."""
+    """Makes the next tier of the last stretch of a way."""
 
     def __init__(
         self,
@@ -100,10 +108,9 @@ class _Improvement:
         later: Sequence[Node],
         call: Call,
         before: Before | None,
-        *,
-        near: bool,
+        bounds: Bounds,
     ) -> None:
-        self._near = near
+        self._bounds = bounds
         self._recording = recording
         self._memory = memory
         self._way = way
@@ -111,6 +118,26 @@ class _Improvement:
         self._node = way[-1]
         self._call = call
         self._before = before
+
+    def go_on(self, following: Fusing | Choosing | None) -> None:
+        """Do what is next for the stretch; what fails costs a line in the report."""
+        if following is None:
+            self._attempt(self.shorten)
+        elif isinstance(following, Choosing):
+            if not self._attempt(lambda: self.choose(following)):
+                self._recording.tiers.arrived(following)
+        elif not self._attempt(lambda: self.fuse(following)):
+            self._recording.tiers.arrived(following)
+            self._attempt(lambda: self.after(following))
+
+    def _attempt(self, act: Callable[[], None]) -> bool:
+        try:
+            act()
+        except Exception as error:
+            why = str(error) if isinstance(error, LeftAloneError) else _told(error)
+            self._recording.tiers.leave(self._node, why)
+            return False
+        return True
 
     def shorten(self) -> None:
         """Leave out operations that give nothing new, and have the kernels of the others compiled.
@@ -132,15 +159,20 @@ class _Improvement:
         outside = self._outside()
         short = shorten(effects, modes, [origin for origin in effects.made if origin in outside])
         self._check_modes([modes[index] for index in effects.each()])
+        base = Composition.plain(short)
         if short.after >= short.before:
             tiers.keep_whole(node, replace(_removed(short), after=short.before))
         else:
-            tiers.add(self._capture(short, Schedule.plain(short), {}, None))
-        fusing = Fusing(node, short, outside, KERNELS.of(self._memory.holding.backend))
+            tiers.add(self._capture(base))
+        fusing = Fusing(node, base, outside, self._device)
         if fusing.saves:
             tiers.wait(fusing)
         else:
-            self.offer(short)
+            self.after(fusing)
+
+    @property
+    def _device(self) -> DeviceKernels:
+        return KERNELS.of(self._memory.holding.backend)
 
     def fuse(self, fusing: Fusing) -> None:
         """Capture the kernels, if they are there.
@@ -150,58 +182,67 @@ class _Improvement:
         """
         tiers = self._recording.tiers
         self._check_recording()
-        if not fusing.advance(self._outside()):
+        outside = self._outside()
+        if not fusing.advance(outside):
             return
-        found = fusing.schedule
-        if not found.kernels:
-            raise LeftAloneError("no kernel may calculate any of its operations")
-        if not fusing.saves:
-            raise LeftAloneError("with kernels it would launch as much as without")
+        if fusing.has_probes:
+            self._run(fusing.short, fusing.look, near=False)
+            if fusing.refuses:
+                fusing.plan(outside)
+                return
+        found = fusing.composition()
         self._check_modes(list(self._modes().values()))
-        fused = FusedOperations(len(found.kernels), fusing.distinct, len(found.calculated), found.refused)
-        kernels = fusing.loaded()
-        tiers.add(self._capture(fusing.short, found, kernels, fused))
+        tiers.add(self._capture(found))
         tiers.arrived(fusing)
-        self.offer(fusing.short, found, kernels, fused)
+        self.after(fusing, found)
 
-    def offer(
-        self,
-        short: ShortStretch,
-        schedule: Schedule | None = None,
-        kernels: Mapping[Written, LoadedKernel] | None = None,
-        fused: FusedOperations | None = None,
-    ) -> None:
-        """The exact tier is made; have operations calculated in other ways next, where that is asked for."""
-        nearing = Nearing(self._node, short, schedule or Schedule.plain(short), kernels or {}, fused)
-        if self._near and nearing.offered:
-            self._recording.tiers.wait(nearing)
+    def after(self, fusing: Fusing, found: Composition | None = None) -> None:
+        """Kernels are captured, or there are none; begin what comes next, where that is asked for."""
+        tiers, numerics, base = self._recording.tiers, self._bounds.numerics, found or fusing.base
+        if numerics < Numerics.PROBED:
+            return
+        if not fusing.probed and fusing.has_unproved:
+            probing = Fusing(self._node, base, self._outside(), self._device, probed=True)
+            if probing.has_probes and probing.saves:
+                tiers.wait(probing)
+                return
+        choosing = Choosing(self._node, base, near=numerics is Numerics.NEAR)
+        if choosing.offered:
+            tiers.wait(choosing)
 
-    def approach(self, nearing: Nearing) -> None:
-        """Capture the stretch with operations calculated in other ways, where these are as near.
+    def choose(self, choosing: Choosing) -> None:
+        """Capture the next version of the stretch with operations calculated in other ways.
 
         Raises:
             LeftAloneError: There are none, or it cannot be captured.
         """
+        tiers = self._recording.tiers
         self._check_recording()
-        if nearing.idle:
+        if choosing.idle or tiers.open:
             return
+        choosing.decided(tiers.settled)
+        if not choosing.has_next(allowed=self._bounds.timed and self._bounds.pays):
+            tiers.arrived(choosing)
+            return
+        gate = Gate(self._device, choosing.near, choosing.wanted)
+        if choosing.needs_gate():
+            self._run(choosing.base.short, gate.look, near=choosing.near)
+            if gate.compiling:
+                choosing.wait_for(gate.compiling)
+                return
+        uses = choosing.uses(gate)
+        if uses is not None:
+            found = self._capture(choosing.base, uses, choosing.alternatives)
+            tiers.add(found)
+            choosing.captured(found)
+
+    def _run(self, short: ShortStretch, look: Look, *, near: bool) -> None:
+        """Run what is left of the stretch, as operations; what was replayed may have been ``near`` them."""
         backend = self._memory.holding.backend
-        short, gate = nearing.short, Gate(KERNELS.of(backend))
-        node, modes, outside = self._node, self._modes(), self._outside()
-        plain = Schedule.plain(short)
         Recapture(
-            RunningSession(), short, node, modes, outside, backend, self._before, plain, {}, look=gate.look
-        ).run()
-        if gate.compiling:
-            self._recording.tiers.arrived(nearing)
-            self._recording.tiers.wait(replace(nearing, requests=tuple(gate.compiling)))
-            return
-        if not gate.passed:
-            why = next(iter(gate.refused), "none fits")
-            raise LeftAloneError(f"no other way to calculate its operations is used: {why}")
-        found = self._capture(short, nearing.schedule, nearing.kernels, nearing.fused, gate)
-        self._recording.tiers.add(found)
-        self._recording.tiers.arrived(nearing)
+            RunningSession(), short, self._node, self._modes(), self._outside(), backend, self._before,
+            Schedule.plain(short), {}, look=look, near=near,
+        ).run()  # fmt: skip
 
     def _captured(self) -> tuple[CapturedStretch, list[Step]]:
         captured, steps = self._node.captured, self._node.steps
@@ -215,11 +256,9 @@ class _Improvement:
 
     def _capture(
         self,
-        short: ShortStretch,
-        found: Schedule,
-        kernels: Mapping[Written, LoadedKernel],
-        fused: FusedOperations | None,
-        gate: Gate | None = None,
+        base: Composition,
+        uses: AlternativeUses | None = None,
+        alternatives: Mapping[int, Alternative] = MappingProxyType({}),
     ) -> ExactStretch:
         """Capture what is left of the stretch, and hold its memory.
 
@@ -231,8 +270,8 @@ class _Improvement:
         session = self._open()
         try:
             anew = Recapture(
-                session, short, node, modes, outside, holding.backend, self._before, found, kernels,
-                gate.passed if gate is not None else {},
+                session, base.short, node, modes, outside, holding.backend, self._before, base.schedule,
+                base.kernels, alternatives, near=uses is not None and uses.near,
             ).run()  # fmt: skip
             holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)
@@ -243,10 +282,11 @@ class _Improvement:
             raise
         plain = self._plain(steps)
         replaced = _replaced(plain, captured, anew)
-        removed = _removed(short, found.stored(short))
-        near = gate.found if gate is not None else None
-        contents = _contents(anew, found, gate.passed if gate is not None else ())
-        return ExactStretch(node, steps, plain, replaced, removed, session, anew.kept, contents, fused, near)
+        removed = _removed(base.short, base.schedule.stored(base.short))
+        contents = _contents(anew, base, uses)
+        return ExactStretch(
+            node, steps, plain, replaced, removed, session, anew.kept, contents, base.fused, uses
+        )
 
     def _plain(self, steps: list[Step]) -> list[Step]:
         """The steps as they were captured."""
@@ -326,20 +366,22 @@ def _replaced(steps: Sequence[Step], captured: CapturedStretch, anew: CapturedAn
 
 
 def _contents(
-    anew: CapturedAnew, found: Schedule, near: Collection[int]
+    anew: CapturedAnew, base: Composition, uses: AlternativeUses | None
 ) -> tuple[tuple[Segment, tuple[Launched, ...]], ...]:
     """What each segment runs."""
     return tuple([
-        (segment, tuple([_launched(item, near) for item in run]))
-        for segment, run in zip(anew.segments, found.runs, strict=True)
+        (segment, tuple([_launched(item, base.probed, uses) for item in run]))
+        for segment, run in zip(anew.segments, base.schedule.runs, strict=True)
         if segment is not None
     ])  # fmt: skip
 
 
-def _launched(item: Item, near: Collection[int]) -> Launched:
+def _launched(item: Item, probed: Collection[int], uses: AlternativeUses | None) -> Launched:
     if isinstance(item, Written):
-        return Launched(tuple(sorted(item.covers)), "fused")
-    return Launched((item,), "near" if item in near else "exact")
+        return Launched(tuple(sorted(item.covers)), "fused" if item.covers.isdisjoint(probed) else "probed")
+    use = uses.replaced.get(item) if uses is not None else None
+    how = "exact" if use is None else "probed" if use.error is None else "near"
+    return Launched((item,), how)
 
 
 def _removed(short: ShortStretch, stored: Collection[Origin] = ()) -> Removed:

@@ -11,7 +11,6 @@ An operation in place on memory from outside waits as well, as a value with a pl
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,17 +34,17 @@ class Schedule:
     Attributes:
         runs: What runs in each segment, in order.
         calculated: The operations that kernels calculate.
-        refused: How many operations of each kind run alone, with the reason.
+        refused: Why operations run alone that are of a kind that kernels calculate, by index.
     """
 
     runs: tuple[tuple[Item, ...], ...]
     calculated: tuple[Fusible, ...]
-    refused: Counter[str]
+    refused: Mapping[int, str]
 
     @classmethod
     def plain(cls, short: ShortStretch) -> Schedule:
         """Each operation by itself."""
-        return cls(tuple([run.operations for run in short.runs]), (), Counter())
+        return cls(tuple([run.operations for run in short.runs]), (), {})
 
     def stored(self, short: ShortStretch) -> frozenset[Origin]:
         """The results that kernels store where others read them, so that nothing copies them there."""
@@ -92,7 +91,7 @@ class _Scheduling:
         self._readers = _readers(short)
         self._shown = {short.home(origin) for run in short.runs for origin in run.shown}
         self._fusible: dict[int, Fusible] = {}
-        self._refused = Counter[str]()
+        self._refused: dict[int, str] = {}
         self._whole = whole
         self._stores: dict[int, InPlaceStore] = {}
         self._plans = GroupPlans(short.home, on_host=on_host)
@@ -153,7 +152,7 @@ class _Scheduling:
     def _allowed(self, each: Fusible, operation: Operation) -> Fusible | None:
         why = self._refusal(each)
         if why is not None:
-            self._refused[f"{short(operation.name)}: {why}"] += 1
+            self._refused[each.index] = f"{short(operation.name)}: {why}"
             return None
         self._fusible[each.index] = each
         return each
@@ -202,7 +201,7 @@ class _Scheduling:
         try:
             planned = self._plans.plan(group, needed)
         except NoKernelError as why:
-            self._refused.update([f"{short(each.operation.name)}: {why}" for each in group])
+            self._refused.update({each.index: f"{short(each.operation.name)}: {why}" for each in group})
             return alone
         found: list[Item] = [each if isinstance(each, Written) else each.index for each in planned]
         pays = len(found) < len(alone) or (len(found) == len(alone) and not self._on_host)

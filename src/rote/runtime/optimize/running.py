@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..backends.protocol import LoadedKernel, Segment, Session, raw_call
 from ..compiling import KernelSource
 from ..fusion import DeviceKernels
+from ..operators import composite_call
 from ..program import Operation, Token
+from ..pytorch import undispatched
 from .alternatives import Alternative
 from .effects import LeftAloneError
 
@@ -57,6 +60,17 @@ class RunningSession:
         kernel([*given, *made], reals, integers)
 
 
+class _Handing(TorchDispatchMode):
+    """Hands each operation to a runner, so that what PyTorch code calls is captured."""
+
+    def __init__(self, run: AlternativeRunner) -> None:
+        super().__init__()
+        self._run = run
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._run(func, args, kwargs or {})
+
+
 @dataclass(frozen=True)
 class AlternativeRunner:
     """Runs what an alternative consists of.
@@ -70,8 +84,13 @@ class AlternativeRunner:
     device: DeviceKernels
 
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one operation."""
-        return self.session.run(func, args, kwargs)
+        """Run one operation. One without a kernel of its own is taken apart: no mode sees its parts below."""
+        apart = composite_call(func)
+        if apart is not None:
+            with _Handing(self):
+                return apart(*args, **kwargs)
+        with undispatched():
+            return self.session.run(func, args, kwargs)
 
     def launch(
         self, source: KernelSource, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]
@@ -84,13 +103,15 @@ class AlternativeRunner:
         kernel = self.device.loaded(source)
         if kernel is None:
             raise LeftAloneError("a kernel of an alternative is not that which was tried")
-        self.session.launch(kernel, given, made)
+        with undispatched():
+            self.session.launch(kernel, given, made)
 
     def calculated(
         self, alternative: Alternative, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> list[Any]:
         """What an alternative gives in the place of an operation, laid out as that lays out its result."""
-        found = alternative.calculate(self, *args, **kwargs)
+        with _Handing(self):
+            found = alternative.calculate(self, *args, **kwargs)
         token = operation.results[0]
         if isinstance(token, Token):
             wanted = (token.stride, token.offset)

@@ -19,12 +19,14 @@ from .outputs import make_template
 from .recording import Recording
 from .tiers import (
     FIRST_TIER,
+    AlternativeUse,
+    AlternativeUses,
     ExactStretch,
     FusedOperations,
     Launched,
-    NearOperation,
-    NearOperations,
+    Numerics,
     Removed,
     Tiers,
+    TierTrial,
 )
 from .tree import Branch, Island, Known, Node, Step

@@ -40,13 +40,15 @@ from .eviction import Evictions
 from .gradients import ShownGradients
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
-from .tiers import Tiers
+from .tiers import FIRST_TIER, Tiers
 from .tree import Branch, Island, Known, Node
 
 MOST_CHECKS = 3
 """Calls to be checked that go another way, until the numbers of a recording are conditions again."""
 MOST_FOLLOWED = 3
 """Calls that are followed after such a call, until one goes that way. Ways may take turns."""
+_WORTH_TIERS = 16
+"""Operations of a recording from which on its tiers may turn a contest that it has lost."""
 
 
 class Recording:
@@ -263,6 +265,20 @@ class Recording:
         """After so many replays the general path looks at the tiers."""
         self.tiers.due = replays
         self.due = min(replays, self.compared)
+
+    def waits_for_tiers(self) -> bool:
+        """Whether plain calls were faster, but a tier that is not there yet may not be; asked once.
+
+        Then the tiers are made at the next replay, and the contest begins anew when they have had the time.
+        """
+        tiers = self.tiers
+        if tiers.awaited or tiers.final or self.operations() < _WORTH_TIERS:
+            return False
+        tiers.awaited, self.contest = True, Contest()
+        if not (tiers.open or tiers.waiting):
+            self.improve_at(self.replays)
+        self.compare_at(self.replays + FIRST_TIER)
+        return True
 
     def settle_tiers(self) -> None:
         """What was optimised last stays."""

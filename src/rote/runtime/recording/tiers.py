@@ -1,20 +1,21 @@
-"""The tiers of a recording: the plain one that was captured, and the exact one that may stand in its place.
+"""The tiers of a recording: the plain one that was captured, and those that may stand in its place.
 
-A stretch of the exact tier leaves the same bits in the same memory, so a stretch goes from one tier to the
-other between two calls by another list of steps, and the others never know. The plain steps stay: the exact
-ones may lose the contest.
+A stretch of another tier leaves its results in the same memory, so a stretch goes from one tier to the other
+between two calls by another list of steps, and the others never know. The plain steps stay: what is new may
+lose the contest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 import torch
 
 from ..backends.protocol import Segment, Session
-from .contest import FIRST_ROUND, NEVER, Contest
+from .contest import FIRST_ROUND, NEVER, Contest, Figures
 from .tree import Node, Step
 
 WHILE_IDLE, MOST_IDLE = 64, 4096
@@ -22,6 +23,15 @@ WHILE_IDLE, MOST_IDLE = 64, 4096
 
 FIRST_TIER = 2 * FIRST_ROUND
 """Replays before a recording is optimised: the first round against plain calls is over then."""
+
+
+class Numerics(IntEnum):
+    """What may stand in the place of what was captured; each allows what those before it do."""
+
+    PLAIN = 0
+    EXACT = 1
+    PROBED = 2
+    NEAR = 3
 
 
 @dataclass(frozen=True)
@@ -51,44 +61,51 @@ class FusedOperations:
         launches: How often such a kernel is launched.
         distinct: How many of them there are.
         operations: Operations that they calculate.
-        refused: How many operations no kernel may calculate, by kind and reason: what is not proved to give
-            the same bits on this device runs alone.
+        refused: Why no kernel may calculate an operation, by its index: what is not proved to give the same
+            bits on this device runs alone.
+        probed: How many of the operations are not proved, but probed.
     """
 
     launches: int
     distinct: int
     operations: int
-    refused: Mapping[str, int]
+    refused: Mapping[int, str]
+    probed: int = 0
 
 
 @dataclass(frozen=True)
-class NearOperation:
+class AlternativeUse:
     """An operation that is calculated in another way.
 
     Attributes:
         operator: Its operator.
         alternative: What stands for it.
-        error: The root of the mean square error of that, against the exact result.
+        error: The root of the mean square error of that, against the exact result; None if its bits are the
+            operator's, as far as was probed.
         own: The same of the operator itself.
     """
 
     operator: str
     alternative: str
-    error: float
-    own: float
+    error: float | None = None
+    own: float | None = None
 
 
 @dataclass(frozen=True)
-class NearOperations:
+class AlternativeUses:
     """What of a stretch is calculated in other ways.
 
     Attributes:
-        replaced: The operations.
-        refused: How many operations keep their operator, by reason.
+        replaced: The operations, by index.
+        refused: Why alternatives are not used, by index: a reason for the name of each.
+        near: Bits may be others.
+        trial: What this differs in from the tier before, if that had alternatives as well; else empty.
     """
 
-    replaced: tuple[NearOperation, ...]
-    refused: Mapping[str, int]
+    replaced: Mapping[int, AlternativeUse]
+    refused: Mapping[int, Mapping[str, str]]
+    near: bool
+    trial: str = ""
 
 
 class Launched(NamedTuple):
@@ -96,7 +113,8 @@ class Launched(NamedTuple):
 
     Attributes:
         operations: The operations of the stretch that it stands for, by index; none if it shows a result.
-        how: ``"exact"`` as the operation itself, ``"fused"`` by a kernel, ``"near"`` in another way.
+        how: ``"exact"`` as the operation itself, ``"fused"`` by a kernel, ``"probed"`` by a kernel of which
+            not all is proved, or in another way with the same bits, ``"near"`` in another way.
     """
 
     operations: tuple[int, ...]
@@ -117,7 +135,7 @@ class ExactStretch:
         kept: Memory of what was computed once.
         contents: What each of its own segments runs, in order.
         fused: What kernels calculate; None if each operation runs by itself.
-        near: What is calculated in other ways, so that bits differ; None if nothing is.
+        others: What is calculated in other ways; None if nothing is.
     """
 
     node: Node
@@ -129,7 +147,34 @@ class ExactStretch:
     kept: tuple[torch.UntypedStorage, ...]
     contents: tuple[tuple[Segment, tuple[Launched, ...]], ...]
     fused: FusedOperations | None = None
-    near: NearOperations | None = None
+    others: AlternativeUses | None = None
+
+    @property
+    def tier(self) -> str:
+        """What is new in it."""
+        if self.others is not None:
+            return "near" if self.others.near else "probed"
+        if self.fused is None:
+            return "exact"
+        return "probed" if self.fused.probed else "fused"
+
+
+@dataclass(frozen=True)
+class TierTrial:
+    """What was timed in the place of what was there before.
+
+    Attributes:
+        tier: What is new: operations left out (``"exact"``), kernels (``"fused"``), what is ``"probed"`` or
+            ``"near"``.
+        what: What it differs in from the tier before, if it is of the same kind.
+        figures: Both times; None if nothing was measured.
+        kept: It stays.
+    """
+
+    tier: str
+    what: str
+    figures: Figures | None
+    kept: bool
 
 
 class Waiting(Protocol):
@@ -162,6 +207,8 @@ class Tiers:
         left: Those without, or without kernels, with the reason.
         lost: Why there are no further ones.
         contest: Replays of the candidates, timed against those of the tier before.
+        trials: What has come of candidates, in order.
+        awaited: A contest against plain calls was put off for them.
     """
 
     def __init__(self) -> None:
@@ -178,6 +225,8 @@ class Tiers:
         self.left: list[tuple[Node, str]] = []
         self.lost: str | None = None
         self.contest = Contest()
+        self.trials: list[TierTrial] = []
+        self.awaited = False
         self._idle = WHILE_IDLE
 
     def knows(self, node: Node) -> bool:
@@ -189,7 +238,7 @@ class Tiers:
     def add(self, stretch: ExactStretch) -> None:
         """A stretch has a new exact tier, which replays use from now on."""
         self.candidates.append(stretch)
-        self.contest = Contest()
+        self.contest = Contest(challenges=stretch.others is not None and bool(stretch.others.trial))
         stretch.node.steps = stretch.exact
 
     def keep_whole(self, node: Node, removed: Removed) -> None:
@@ -227,6 +276,16 @@ class Tiers:
     def open(self) -> bool:
         """Whether it is not known yet which tier is faster."""
         return bool(self.candidates)
+
+    @property
+    def challenged(self) -> bool:
+        """Whether a version is being timed that has others of its kind beside it."""
+        return any([each.others is not None and bool(each.others.trial) for each in self.candidates])
+
+    @property
+    def is_on_the_way(self) -> bool:
+        """Whether the candidates are steps to kernels, of which an earlier process may know that they pay."""
+        return bool(self.waiting) and all([each.others is None for each in self.candidates])
 
     @property
     def final(self) -> bool:
@@ -273,6 +332,7 @@ class Tiers:
     def decide(self) -> list[Session]:
         """The candidates stay; returns the captures that nobody needs any more."""
         nodes = {id(each.node) for each in self.candidates}
+        self._note(kept=True)
         replaced = [each.session for each in self.settled if id(each.node) in nodes]
         kept = [each for each in self.settled if id(each.node) not in nodes]
         self.settled, self.candidates = [*kept, *self.candidates], []
@@ -281,8 +341,18 @@ class Tiers:
     def drop(self, why: str) -> list[Session]:
         """What was there before the candidates is used from now on; returns the captures of those."""
         self.use(exact=False)
+        self._note(kept=False)
         dropped, self.candidates = self.candidates, []
-        self.left += [(each.node, why) for each in dropped]
-        if any([each.fused is None for each in dropped]):
+        whole = [each for each in dropped if each.others is None or not each.others.trial]
+        self.left += [(each.node, why) for each in whole]
+        if any([each.fused is None and each.others is None for each in whole]):
             self.lost = why
         return [each.session for each in dropped]
+
+    def _note(self, *, kept: bool) -> None:
+        """Note what comes of the candidates, once for all that were timed together."""
+        found = {
+            (each.tier, each.others.trial if each.others is not None else ""): each
+            for each in self.candidates
+        }
+        self.trials += [TierTrial(*key, self.contest.figures, kept) for key in found]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...base import Site
-from ..arguments import GivenBranch, bytes_of, flatten, paths, sharing
+from ..arguments import GivenBranch, bytes_of, flatten, numbers_of, paths, sharing
 from ..objects import mark
 from ..state import same, show
 
@@ -117,7 +117,7 @@ def _compare_numbers(
     name: str, replayed: torch.Tensor, plain: torch.Tensor, wrong: torch.Tensor, tolerance: float
 ) -> Iterator[Mismatch]:
     """The mismatch of the elements whose bits differ, if they differ as numbers too."""
-    ours, theirs = _numbers(replayed)[wrong], _numbers(plain)[wrong]
+    ours, theirs = numbers_of(replayed)[wrong], numbers_of(plain)[wrong]
     apart = (ours - theirs).abs().nan_to_num(nan=torch.inf)
     fine = ours.isnan() & theirs.isnan()
     if plain.dtype.is_floating_point or plain.dtype.is_complex:
@@ -138,11 +138,3 @@ def _compare_numbers(
         f"{plain.reshape(-1)[position].item()!r}"
     )
     yield Mismatch(name, text, largest)
-
-
-def _numbers(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements in double precision, ``(elements, 1)``, complex ones ``(elements, 2)``."""
-    plain = tensor.resolve_conj().resolve_neg().reshape(-1)
-    if plain.dtype.is_complex:
-        return torch.view_as_real(plain).to(torch.float64)
-    return plain.to(torch.float64).view(-1, 1)

@@ -1,4 +1,4 @@
-"""Other ways to calculate operators, which do not keep the bits, and those that rote has itself."""
+"""Other ways to calculate operators, with other bits or perhaps the same; those that rote has itself."""
 
-from .attention import ATTENTION
-from .offered import Alternative, Alternatives
+from .offered import Alternative, Operands
+from .registry import ALTERNATIVES, register_alternative

@@ -44,8 +44,8 @@ class Alternative:
         fits: Whether it can be used for some operands, given as the operator takes them. It looks at shapes,
             types, devices and numbers; what lies in the tensors is not there yet.
         calculate: Gives the operator's result, or the first of several. It is given ``run``, then the
-            operands: whatever launches something is called as ``run(overload, args, kwargs)``, so that it is
-            recorded; views need not be.
+            operands. It is PyTorch code that reads nothing back to the host, and each operation that it calls
+            is captured; ``run(overload, args, kwargs)`` calls one, and ``run.launch`` starts a kernel.
         exact: Gives the exact result in 64 bits, from operands in 64 bits. None asks the operator itself.
         kernels: The kernels that it launches for some operands that fit. They are compiled beside the program
             before the alternative is tried.

@@ -335,6 +335,15 @@ def _is_table(trace: Trace, numbers: TrackedNumbers, owner: Any) -> bool:
     return fits
 
 
+def _sliced(trace: Trace, numbers: TrackedNumbers, owner: Any, start: Any, end: Any) -> None:
+    """Python 3.12 makes no slice of two bounds."""
+    _item(trace, numbers, owner, slice(start, end))
+
+
+def _store_slice(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, start: Any, end: Any) -> None:
+    _store_item(trace, numbers, new, owner, slice(start, end))
+
+
 def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key: Any) -> None:
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, new, key)
@@ -428,7 +437,8 @@ def _called_spread(
 
 
 _HANDLERS: dict[str, Handler] = {
-    "attribute": _attribute, "item": _item, "store_item": _store_item,
+    "attribute": _attribute, "item": _item, "store_item": _store_item, "sliced": _sliced,
+    "store_slice": _store_slice,
     "store_attribute": _store_attribute, "binary": _binary, "compare": _compare, "unary": _unary,
     "truth": _truth, "length": _length, "contains": _contains, "same": _same, "pairs": _pairs,
     "call": _called, "call_spread": _called_spread, "iterate": _iterates, "advance": _iterates,

@@ -33,6 +33,14 @@ than ``LEAST_S``; then the next round follows soon, and only a recording that lo
 is dropped. Medians, turns, the margin and the second round are for busy machines: a recording that is faster
 loses twice in a row only if the noise is larger than what it gains.
 
+**Versions of one recording** (:mod:`..tiers`) are compared in the same rounds: replays of the new version
+take the place of replays, those of the one before that of plain calls. A version that differs only in how
+some operations are calculated *challenges* the one before: it has to be faster by a hundredth, in one round.
+Sixteen versions that are kept for being no slower could add up to one that is.
+
+A recording whose tiers are still to be made is not dropped for what its plain tier takes, which may be
+twice as much: they are made at once, and the contest begins anew, once.
+
 **What follows.** The recordings of the key give their memory back, and the key runs plainly, with both
 figures in the reason. Other keys go on. It is never tried again, until ``reset()``: to record costs many
 times what the calls between could gain, and what lost twice in a row would lose again.
@@ -119,10 +127,15 @@ class Trip(Protocol):
 
 
 class Contest:
-    """The rounds of one recording, with the figures of the last one that came to its end."""
+    """The rounds of one recording, with the figures of the last one that came to its end.
 
-    def __init__(self) -> None:
+    Args:
+        challenges: What is not faster in the first round has lost.
+    """
+
+    def __init__(self, *, challenges: bool = False) -> None:
         self.figures: Figures | None = None
+        self._challenges = challenges
         self._gap = FIRST_ROUND
         self._lost = 0
         self._trips: tuple[list[Trip], list[Trip]] = ([], [])
@@ -181,6 +194,8 @@ class Contest:
             self._gap *= FACTOR
             return Turn.NOTHING, count + self._gap
         self.figures = verdict.figures
+        if self._challenges and not verdict.figures.won:
+            return Turn.LOST, NEVER
         self._lost = self._lost + 1 if verdict.lost else 0
         if self._lost == ROUNDS:
             return Turn.LOST, NEVER

@@ -13,6 +13,8 @@ FEWEST = 2
 CLEAR = 1.5
 MARGIN = 1.05
 LEAST_S = 2e-6
+GAIN = 1.01
+"""How many times faster a version has to be that another one of its kind stands beside."""
 
 
 class Figures(NamedTuple):
@@ -26,6 +28,11 @@ class Figures(NamedTuple):
     def lost(self) -> bool:
         """Whether the replays take longer."""
         return self.replay_s > MARGIN * self.plain_s and self.replay_s - self.plain_s > LEAST_S
+
+    @property
+    def won(self) -> bool:
+        """Whether the replays take less time, by more than is noise on a quiet machine."""
+        return self.replay_s * GAIN < self.plain_s
 
     def __str__(self) -> str:
         walked = ", each with the walk back through its results" if self.walked else ""

@@ -1,0 +1,195 @@
+"""Which alternatives stand for the operations of a stretch: by trying them in the graph that they run in.
+
+An alternative that is fast alone may be slow where caches are cold, or beside what runs at the same time. So
+versions of the whole stretch are captured, one after the other, and each is timed by whole replays against
+the one before it, as all tiers are (:mod:`..recording.contest`). Between two calls the one or the other list
+of steps is replayed, so every result is right.
+
+The first version has for each operation the first alternative that passes the gate. If it is slower as a
+whole, it goes as a whole. Then come versions that differ from the best one so far in operations of one kind:
+another alternative that passes, or the operator itself. What is not faster goes. The kinds with most
+operations come first, and nothing is tried that the ledger of the callable does not allow, nor more than
+``MOST_VERSIONS``. Each version costs a run of the stretch (its gate) and a capture, in one call.
+
+Where nothing is timed (``keep=True``), the first version stays, and there are no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..fusion import KernelRequest
+from ..operators import short
+from ..program import Operation
+from ..recording import AlternativeUse, AlternativeUses, ExactStretch, Node
+from .alternatives import ALTERNATIVES, Alternative
+from .effects import LeftAloneError
+from .fusing import Composition
+from .gate import Gate, kind_of
+
+MOST_VERSIONS = 16
+"""Versions of a stretch that are timed."""
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What is to be tried next.
+
+    Attributes:
+        indices: Operations of one kind.
+        alternative: What is to stand for them; None for their operator.
+    """
+
+    indices: tuple[int, ...]
+    alternative: Alternative | None
+
+
+@dataclass(frozen=True)
+class _Used:
+    """An alternative that stands for an operation."""
+
+    alternative: Alternative
+    use: AlternativeUse
+
+
+class Choosing:
+    """A stretch whose operations may be calculated in other ways, once its exact tier is decided.
+
+    Args:
+        node: The stretch.
+        base: What it is captured from before.
+        near: Bits may be others.
+    """
+
+    def __init__(self, node: Node, base: Composition, *, near: bool) -> None:
+        self.node = node
+        self.base = base
+        self.near = near
+        self._requests: Sequence[KernelRequest] = ()
+        self._best: dict[int, _Used] = {}
+        self._first: dict[int, _Used] | None = None  # None until there was a gate for all
+        self._fitting: Mapping[int, Sequence[Alternative]] = {}
+        self._refused: dict[int, dict[str, str]] = {}
+        self._next: dict[int, _Used] = {}
+        self._left: list[_Version] = []
+        self._tried: tuple[ExactStretch, dict[int, _Used]] | None = None
+        self._versions = 0
+
+    @property
+    def offered(self) -> bool:
+        """Whether there are alternatives for any of its operations."""
+        return any([ALTERNATIVES.of(self._operation(index).name) for index in self._indices()])
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing can be done for it but wait."""
+        return not all([each.compiled for each in self._requests])
+
+    def _indices(self) -> Iterable[int]:
+        return (index for run in self.base.short.runs for index in run.operations)
+
+    def _operation(self, index: int) -> Operation:
+        return self.base.short.effects.operations[index]
+
+    # ------------------------------------------------------------------ what is tried
+
+    def wanted(self, index: int, operation: Operation) -> Sequence[Alternative]:
+        """The alternatives of an operation that the next version may have."""
+        if self._first is None:
+            return ALTERNATIVES.of(operation.name)
+        version = self._left[0]
+        return (version.alternative,) if version.alternative is not None and index in version.indices else ()
+
+    def needs_gate(self) -> bool:
+        """Whether the stretch has to be run for the next version."""
+        return self._first is None or self._left[0].alternative is not None
+
+    def wait_for(self, requests: Sequence[KernelRequest]) -> None:
+        """Kernels of alternatives are being compiled."""
+        self._requests = tuple(requests)
+
+    def uses(self, gate: Gate) -> AlternativeUses | None:
+        """What stands for which operation in the next version; None if that did not pass the gate.
+
+        Raises:
+            LeftAloneError: No alternative passes.
+        """
+        self._requests = ()
+        for index, why in gate.refused.items():
+            self._refused.setdefault(index, {}).update(why)
+        found = {index: _Used(each, gate.uses[index]) for index, each in gate.passed.items()}
+        if self._first is None:
+            if not found:
+                why = next(iter(gate.reasons), "none fits")
+                raise LeftAloneError(f"no other way to calculate its operations is used: {why}")
+            self._next, self._fitting = found, gate.fitting
+            return self._told("")
+        version = self._left.pop(0)
+        if version.alternative is None:
+            self._next = {index: use for index, use in self._best.items() if index not in version.indices}
+            return self._told(f"{self._named(version)} as they are")
+        if found.keys() != set(version.indices):
+            return None
+        self._next = {**self._best, **found}
+        return self._told(f"{self._named(version)} as {version.alternative.name}")
+
+    def _named(self, version: _Version) -> str:
+        return f"{len(version.indices)} {short(self._operation(version.indices[0]).name)}"
+
+    def _told(self, trial: str) -> AlternativeUses:
+        replaced = {index: each.use for index, each in self._next.items()}
+        return AlternativeUses(replaced, dict(self._refused), self.near, trial)
+
+    @property
+    def alternatives(self) -> dict[int, Alternative]:
+        """Those of the version that :meth:`uses` has told."""
+        return {index: each.alternative for index, each in self._next.items()}
+
+    def captured(self, stretch: ExactStretch) -> None:
+        """The version is there, and replays use it until it is decided."""
+        self._tried = (stretch, self._next)
+        self._first = self._next if self._first is None else self._first
+        self._versions += 1
+
+    # ------------------------------------------------------------------ what comes of it
+
+    def decided(self, settled: Sequence[ExactStretch]) -> None:
+        """Learn whether the last version stays, and what to try then."""
+        if self._tried is None:
+            return
+        (stretch, used), self._tried = self._tried, None
+        stays = any([each is stretch for each in settled])
+        if stays:
+            self._best = used
+        if self._versions == 1 and self._first is not None:
+            self._left = self._versions_of(self._first, stays=stays)
+        self._left = [each for each in self._left if self._differs(each)]
+
+    def _differs(self, version: _Version) -> bool:
+        now = [self._best.get(index) for index in version.indices]
+        return any(
+            [(each.alternative if each is not None else None) is not version.alternative for each in now]
+        )
+
+    def _versions_of(self, first: Mapping[int, _Used], *, stays: bool) -> list[_Version]:
+        """Versions beside the first one, kinds with most operations first."""
+        kinds: dict[Hashable, list[int]] = {}
+        for index in first:
+            kinds.setdefault(kind_of(self._operation(index)), []).append(index)
+        found: list[_Version] = []
+        for indices in sorted(kinds.values(), key=len, reverse=True):
+            offered: list[Alternative | None] = [*self._fitting[indices[0]]]
+            if len(kinds) == 1 and not stays:  # what has lost was this alone
+                offered.remove(first[indices[0]].alternative)
+            elif stays and len(kinds) > 1:
+                offered.append(None)
+            refused = {name for index in indices for name in self._refused.get(index, ())}
+            found += [
+                _Version(tuple(indices), each) for each in offered if each is None or each.name not in refused
+            ]
+        return found
+
+    def has_next(self, *, allowed: bool) -> bool:
+        """Whether another version is to be tried."""
+        return self._first is None or (allowed and bool(self._left) and self._versions < MOST_VERSIONS)

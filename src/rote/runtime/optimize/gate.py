@@ -1,0 +1,276 @@
+"""Whether an alternative may stand for an operation: by its bits, or by how near the exact result it comes.
+
+The stretch runs once as it is, on the operands of the call that was just replayed. At each operation that
+has an alternative, both results are held against each other.
+
+*Near* (``numerics="near"``): against the exact result, which is calculated in 64 bits. The alternative passes
+if the root of its mean square error is not larger than the operator's own by more than a fiftieth (both end
+with the same rounding, which makes most of the error), if it is infinite or no number at the same places, and
+if it lies as the operator's result does.
+
+*Probed* (``numerics="probed"``): every bit has to be the operator's, in every place, and for hostile operands
+as well: all kinds of elements that an order of summation, a missing rounding, a test for infinity or a
+flushed denormal would show in (:mod:`..fusion.hostile`), in all operands at once, and in each alone. Whole
+numbers and truth values stay what they are: an index elsewhere would be an error.
+
+The kernels of an alternative are compiled first; where some are not there the stretch runs again once they
+are.
+
+**What this does not see.** Operands of other calls, but for edges that an alternative names itself and the
+hostile ones. An alternative should be at least as precise as its operator by how it calculates; the gate
+finds what is not so for the sizes at hand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..backends.protocol import raw_call
+from ..fusion import HOSTILE, DeviceKernels, KernelRequest, hostile_like, is_equal
+from ..operators import short
+from ..program import Operand, Operation, Token, results_of
+from ..recording import AlternativeUse
+from .alternatives import Alternative, Operands
+from .running import AlternativeRunner, RunningSession
+
+_SLACK = 1.02
+_SEEDS = 2
+"""How often each kind of hostile elements is tried in all operands."""
+
+Wanted = Callable[[int, Operation], Sequence[Alternative]]
+"""The alternatives that an operation is held against, by its index; the first one that passes is used."""
+
+
+class _Errors(NamedTuple):
+    """The root of the mean square error of an alternative, and that of its operator."""
+
+    mine: float
+    own: float
+
+
+@dataclass
+class Gate:
+    """Holds alternatives against the operators that they stand for.
+
+    Attributes:
+        device: The kernels of the device.
+        near: Bits may be others.
+        wanted: What is tried.
+        passed: The alternative of each operation that has one.
+        uses: What was compared, by operation.
+        fitting: The alternatives of such an operation that fit.
+        refused: Why alternatives of an operation are not used, by their name.
+        compiling: Kernels without which it cannot be said of each alternative whether it passes.
+        loaded: Kernels of alternatives, held for the capture.
+    """
+
+    device: DeviceKernels
+    near: bool
+    wanted: Wanted
+    passed: dict[int, Alternative] = field(default_factory=dict[int, Alternative])
+    uses: dict[int, AlternativeUse] = field(default_factory=dict[int, AlternativeUse])
+    fitting: dict[int, list[Alternative]] = field(default_factory=dict[int, list[Alternative]])
+    refused: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
+    compiling: list[KernelRequest] = field(default_factory=list[KernelRequest])
+    loaded: list[KernelRequest] = field(default_factory=list[KernelRequest])
+    _probed: dict[Hashable, str | None] = field(default_factory=dict[Hashable, "str | None"])
+
+    def look(
+        self, index: int, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> None:
+        """Compare the alternatives of an operation that has just run."""
+        wanted = self.wanted(index, operation)
+        fitting = [each for each in wanted if self._fits(index, each, args, kwargs)]
+        for each in fitting:
+            try:
+                if not self._has_kernels(each, args, kwargs):
+                    return
+                tried = self._near if self.near else self._equal
+                found = tried(each, operation, args, kwargs, results_of(result)[1][0])
+            except Exception as error:
+                found = _line(error)
+            if not isinstance(found, str):
+                self.passed[index], self.uses[index], self.fitting[index] = each, found, fitting
+                return
+            self._refuse(index, each, found)
+
+    def _fits(self, index: int, each: Alternative, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        try:
+            return each.fits(*args, **kwargs)
+        except Exception as error:
+            self._refuse(index, each, _line(error))
+            return False
+
+    def _refuse(self, index: int, each: Alternative, why: str) -> None:
+        self.refused.setdefault(index, {})[each.name] = why
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why alternatives are not used, and of how many operations."""
+        return Counter([f"{name}: {why}" for found in self.refused.values() for name, why in found.items()])
+
+    def _has_kernels(self, each: Alternative, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether the kernels of an alternative are there; has them compiled if not.
+
+        Raises:
+            NoKernelError: There will be none.
+        """
+        sources = each.kernels(*args, **kwargs) if each.kernels is not None else ()
+        if not sources:
+            return True
+        request = KernelRequest(self.device, sources, ())
+        if not request.compiled:
+            self.compiling.append(request)
+            return False
+        self.loaded.append(request)
+        return request.prove()
+
+    def _calculated(self, each: Alternative, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
+        return each.calculate(AlternativeRunner(RunningSession(), self.device), *args, **kwargs)
+
+    # ------------------------------------------------------------------ as near
+
+    def _near(
+        self,
+        each: Alternative,
+        operation: Operation,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        result: torch.Tensor,
+    ) -> AlternativeUse | str:
+        """How near an alternative comes, or why it does not pass."""
+        errors = self._errors(each, operation, args, kwargs, result)
+        if isinstance(errors, str):
+            return errors
+        for operands, named in each.edges(*args, **kwargs) if each.edges is not None else ():
+            edge = self._errors(each, operation, operands, named, _asked(operation, operands, named))
+            if isinstance(edge, str):
+                return f"{edge}, for operands that calls rarely have"
+        return AlternativeUse(short(operation.name), each.name, errors.mine, errors.own)
+
+    def _errors(
+        self,
+        each: Alternative,
+        operation: Operation,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        result: torch.Tensor,
+    ) -> _Errors | str:
+        """The errors of the alternative and of the operator, or why the alternative is none."""
+        other = self._calculated(each, args, kwargs)
+        if (other.dtype, other.shape) != (result.dtype, result.shape):
+            return _OTHER_LOOK
+        wide, wide_named = pytree.tree_map(_in_64_bits, (tuple(args), dict(kwargs)))
+        ask = each.exact or operation.overload
+        exact = results_of(ask(*wide, **wide_named))[1][0]
+        if not torch.equal(other.isfinite(), result.isfinite()):
+            return "it is infinite or no number at other places"
+        mine, own = _error(other, exact), _error(result, exact)
+        return _Errors(mine, own) if mine <= own * _SLACK else "its error is larger"
+
+    # ------------------------------------------------------------------ to the bit
+
+    def _equal(
+        self,
+        each: Alternative,
+        operation: Operation,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        result: torch.Tensor,
+    ) -> AlternativeUse | str:
+        """That an alternative gives the bits of the operator, or why it does not pass."""
+        if operation.written:
+            return "the operator writes what it is given"
+        if not self._agrees(each, args, kwargs, result):
+            return _OTHER_BITS
+        key = (each.name, kind_of(operation))
+        if key not in self._probed:
+            self._probed[key] = self._hostile(each, operation, args, kwargs)
+        why = self._probed[key]
+        return AlternativeUse(short(operation.name), each.name) if why is None else why
+
+    def _hostile(
+        self, each: Alternative, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> str | None:
+        """Why an alternative is refused for operands that are not those of the call."""
+        edges = each.edges(*args, **kwargs) if each.edges is not None else ()
+        for operands, named in (*edges, *_hostile_operands(args, kwargs)):
+            if not self._agrees(each, operands, named, _asked(operation, operands, named)):
+                return f"{_OTHER_BITS}, for operands that calls rarely have"
+        return None
+
+    def _agrees(
+        self, each: Alternative, args: Sequence[Any], kwargs: Mapping[str, Any], result: torch.Tensor
+    ) -> bool:
+        return bool(is_equal(self._calculated(each, args, kwargs), result))
+
+
+_OTHER_LOOK, _OTHER_BITS = "its result has another type or shape", "it gives other bits"
+
+
+def _asked(operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
+    """What the operator gives for other operands."""
+    return results_of(raw_call(operation.overload)(*args, **kwargs))[1][0]
+
+
+def _hostile_operands(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Operands]:
+    """Operands that lie as those of a call: hostile elements in all of them, and in each alone."""
+    given, structure = pytree.tree_flatten((list(args), dict(kwargs)))
+    real = {id(each): each for each in given if _is_real(each)}
+    for seed in range(_SEEDS):
+        for kind in HOSTILE:
+            yield _with(given, structure, real, kind, seed)
+    for key, each in real.items() if len(real) > 1 else ():
+        for kind in HOSTILE:
+            yield _with(given, structure, {key: each}, kind, _SEEDS)
+
+
+def _with(
+    given: Sequence[Any], structure: pytree.TreeSpec, real: Mapping[int, torch.Tensor], kind: str, seed: int
+) -> Operands:
+    other = {
+        key: hostile_like(each, kind, seed * len(given) + number)
+        for number, (key, each) in enumerate(real.items())
+    }
+    return pytree.tree_unflatten([other.get(id(each), each) for each in given], structure)
+
+
+def kind_of(operation: Operation) -> Hashable:
+    """What operations have in common that calculate the same, on operands that lie alike."""
+    named = tuple([(name, _kind(each)) for name, each in operation.named])
+    return (operation.name, tuple([_kind(each) for each in operation.operands]), named)
+
+
+def _kind(operand: Operand) -> Hashable:
+    if isinstance(operand, Token):
+        return (operand.look, operand.offset)
+    return tuple([_kind(each) for each in operand]) if type(operand) is tuple else repr(operand)
+
+
+def _line(error: Exception) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
+
+
+def _is_real(each: Any) -> bool:
+    return isinstance(each, torch.Tensor) and each.is_floating_point()
+
+
+def _in_64_bits(each: Any) -> Any:
+    return each.double() if _is_real(each) else each
+
+
+def _error(result: torch.Tensor, exact: torch.Tensor) -> float:
+    """The root of the mean square error, where both are finite."""
+    difference = result.double() - exact
+    return float(torch.where(difference.isfinite(), difference, 0).square().mean().sqrt())
+
+
+Look = Callable[[int, Operation, Sequence[Any], Mapping[str, Any], Any], None]
+"""Told of each operation that has run: its index, itself, its operands, and its result."""
