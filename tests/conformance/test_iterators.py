@@ -124,8 +124,11 @@ def test_equal_items_at_first(device, reason, make):
     g = rote.graph(lambda x: x * next(factors))
     for _ in range(CALLS):
         assert g(torch.ones(1, device=device)).item() == next(plain)
-    assert g.report().replayed == 0
-    assert ".factors" in reason(g, "RT201").message
+    if make is Own:  # how far it is is a number, and its items are a table
+        assert g.report().replayed > 0
+    else:
+        assert g.report().replayed == 0
+        assert ".factors" in reason(g, "RT201").message
 
 
 STEPPING = {

@@ -285,10 +285,10 @@ REPLAYED = (
     last_of_list, data, slots, a_property, deep, in_turns,
     every, warm_up, cosine, best_so_far, average, patience,
     reset_now_and_then, schedule, function, in_modes, a_tuple, written_down,
+    taken_out, updated, merged, of_variables, counter, lacking, queue,
 )  # fmt: skip
 OTHERS = (
-    taken_out, updated, merged, of_variables, frozen, named, counter, lacking, stepped, iterator, queue,
-    text,
+    frozen, named, stepped, iterator, text,
 )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def attribute_by_name(net):
 
 def namespace(net):
     def fn(x):
-        vars(net).update(n=net.n + 1)  # here
+        vars(net).update(n=net.n + 1j)  # here
         return x * 2
 
     return fn
@@ -184,7 +184,7 @@ def hook_that_counts(net):
 
 def a_class(net):
     def fn(x):
-        Net.made += 1  # here
+        Net.made += 1j  # here
         return x * 2
 
     return fn
@@ -305,7 +305,7 @@ def mode(net):
 
 def clock(net):
     def now():
-        return time.time()  # here
+        return time.clock_gettime(0)  # here
 
     return lambda x: x * now()
 
@@ -360,7 +360,7 @@ PROGRAMS = [
     (drawn_by_numpy, "RT204", "the call drew from numpy.random"),
     (seeded, "RT208", "the call sets PyTorch's random state"),
     (mode, "RT210", "default dtype was "),
-    (clock, "RT218", "the call calls time.time, which reads the clock"),
+    (clock, "RT218", "the call calls time.clock_gettime, which reads the clock"),
     (environment, "RT218", "the call calls posix.getpid, which reads the environment"),
     (unknown, "RT218", "the call calls resource.getpagesize, of which nothing is known"),
     (file, "RT218", "io.open, which reads or writes what is outside"),

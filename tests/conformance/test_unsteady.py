@@ -117,14 +117,14 @@ def test_a_counter_in_a_class(device, where, reason):
         calls = 0
 
         def __call__(self, x):
-            Model.calls += 1
+            Model.calls += 1j
             return x * 2
 
     g = rote.graph(Model())
     run(g, torch.ones(2, device=device))
-    assert Model.calls == CALLS
+    assert Model.calls == CALLS * 1j
     found = reason(g, "RT201")
-    assert "Model.calls was " in found.message and found.where == where(Model.__call__, "Model.calls += 1")
+    assert "Model.calls was " in found.message and found.where == where(Model.__call__, "Model.calls += 1j")
 
 
 def test_python_random(device, reason):

@@ -193,7 +193,7 @@ def numpy_random(wrap: Wrap, device: torch.device) -> Items:
         yield g(ramp(i, device, 6))
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG, replays=None)
 def random_choice_of_a_branch(wrap: Wrap, device: torch.device) -> Items:
     """A layer is skipped with a probability, drawn on the host from a generator of its own."""
     o = types.SimpleNamespace(dice=random.Random(3))
@@ -307,7 +307,7 @@ def factorization_that_fails(wrap: Wrap, device: torch.device) -> Items:
     yield held
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG, replays=None)
 def random_state_of_numpy(wrap: Wrap, device: torch.device) -> Items:
     """A rare branch is drawn from a ``numpy.random.RandomState`` of its own."""
     dice = numpy.random.RandomState(1)

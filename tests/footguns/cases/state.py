@@ -413,11 +413,11 @@ def hook_added_later(wrap: Wrap, device: torch.device) -> Items:
         yield g(ramp(i, device))
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def activations_taken_by_a_hook(wrap: Wrap, device: torch.device) -> Items:
     """A hook keeps a layer's activations; they are read after each call, and held."""
     m, taken, held = nn.Sequential(frozen(device), nn.ReLU()), {}, []
-    m[0].register_forward_hook(lambda module, args, out: taken.update(last=out))  # RT201
+    m[0].register_forward_hook(lambda module, args, out: taken.update(last=out))
     g = wrap(m)
     for i in range(10):
         yield g(ramp(i, device)), taken["last"]

@@ -209,7 +209,7 @@ PROGRAMS = {
         each.__name__: (each, Layer, "args[0].shift", None)
         for each in (with_tables_of_its_own, with_other_tables, asked_in_c, made)
     },
-    "with_a_parameter_deleted": (with_a_parameter_deleted, Layer, "args[0]['_buffers'] (length)", 3),
+    "with_a_parameter_deleted": (with_a_parameter_deleted, Layer, "args[0]['_buffers'] (length)", 2),
 }  # fmt: skip
 
 

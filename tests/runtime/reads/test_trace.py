@@ -186,7 +186,7 @@ def in_closure():
     (pop, lambda: (deque([5]),), "args[0] (length) was 1 and is 0"),
     (pop, lambda: ({1},), "args[0] (length) was 1 and is 0"),
     (insert, lambda: ({},), "args[0]['n'] was not there and is 1"),
-    (insert, lambda: (OrderedDict(),), "args[0] (length) was 0 and is 1"),
+    (insert, lambda: (OrderedDict(),), "args[0]['n'] was not there and is 1"),
     (in_closure(), lambda: (), "n was 0 and is 1"),
     (exchange, lambda: ([1, 5],), "args[0][1] was 5 and is 7"),
     (exchange, lambda: (deque([1, 5]),), "args[0][1] was 5 and is 7"),

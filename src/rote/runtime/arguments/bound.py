@@ -7,7 +7,7 @@ with the result, as further parts of it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from types import CellType, MemberDescriptorType
@@ -28,6 +28,8 @@ DELETED = "deleted"
 """What lay under a key, or in an attribute, is gone."""
 SLOT = "slot"
 """One of ``__slots__``; the key is its descriptor."""
+CLASS_SLOT = "class"
+"""An attribute of a class: Python itself has to set it, as it keeps what it has looked up in classes."""
 
 
 def assign(kind: str, container: Any, key: Any, value: Any) -> None:
@@ -47,6 +49,8 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         refill(container, key, value)
     elif kind == SLOT:
         key.__set__(container, value)
+    elif kind == CLASS_SLOT:
+        type.__setattr__(container, key, value)
 
 
 def remove(container: Any, key: Any) -> None:
@@ -58,6 +62,9 @@ def remove(container: Any, key: Any) -> None:
         del container.cell_contents
     elif isinstance(container, dict):
         container.pop(key, None)
+    elif isinstance(container, type):
+        with suppress(AttributeError):
+            type.__delattr__(container, key)
     elif not isinstance(container, ContextVar):  # a call sets that before it reads it
         with suppress(AttributeError):
             object.__delattr__(container, key)
@@ -75,6 +82,8 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
         return tuple(container)[-key:]
     if kind == SLOT:
         return key.__get__(container)
+    if kind == CLASS_SLOT:
+        return vars(container)[key]
     return container.get() if kind == VARIABLE else lying_in(kind, container, key)
 
 
@@ -88,6 +97,10 @@ class Target:
         self.container = container
         self.key = key
         self.name = name
+
+    def write(self, value: Any) -> None:
+        """Put something into it."""
+        assign(self.kind, self.container, self.key, value)
 
     def read(self) -> Any:
         """What lies in it; None if it is empty."""
@@ -106,6 +119,29 @@ class Target:
 
     def __hash__(self) -> int:
         return hash(self.address)
+
+
+def can_be_laid(target: Target) -> bool:
+    """Whether an equal number may be put into a slot that has one, and nobody is told of that."""
+    kind, container = target.kind, target.container
+    if kind == ATTRIBUTE:
+        return type(slots_of(type(container)).get(target.key)) is MemberDescriptorType
+    return kind in (CELL, CLASS_SLOT) or (kind == ITEM and isinstance(container, (dict, list, deque)))
+
+
+class ClassTarget(Target):
+    """An attribute of a class that a call binds; ``table`` is the dict in which it lies."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, owner: type, table: dict[str, Any], key: str, name: str) -> None:
+        super().__init__(CLASS_SLOT, owner, key, name)
+        self.table = table
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is, as reads of it have it."""
+        return ITEM, identity(self.table), self.key
 
 
 class Tag(Target):
@@ -199,18 +235,13 @@ class SlotsBefore:
         except (LookupError, ValueError, AttributeError):
             self._held.append((DELETED, container, key, None))
 
-    def put_back(self, original: Callable[[str, Any, Any, Any], Any] | None = None) -> None:
-        """Nothing is bound yet.
-
-        Args:
-            original: What is put into a slot for the value that lay there; None puts that.
-        """
+    def put_back(self) -> None:
+        """Nothing is bound yet."""
         for kind, container, key, value in self._held:
             if kind == DELETED:
                 remove(container, key)
             else:
-                found = value if original is None else original(kind, container, key, value)
-                assign(kind, container, key, found)
+                assign(kind, container, key, value)
 
 
 def all_in(branches: Iterable[Any]) -> Iterator[Target]:

@@ -13,7 +13,7 @@ import numpy
 import torch
 
 from ...base import Site, bits_of, complex_of, float_bits, float_of
-from ..numbers import NumberSource, TrackedNumbers
+from ..numbers import KINDS, NumberSource, TrackedNumbers
 from ..objects import exact
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from ..state import lying_in
@@ -302,7 +302,7 @@ def bind(
     changing = openings.numbers.get(spec) if openings is not None and openings.numbers else None
     if changing:
         described = [
-            (kind, (token[0], CHANGES)) if place in changing and token[0] in (int, float) else (kind, token)
+            (kind, (token[0], CHANGES)) if place in changing and token[0] in KINDS else (kind, token)
             for place, (kind, token) in enumerate(described)
         ]
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if asked else None
@@ -518,7 +518,7 @@ def changed_numbers(was: Key, call: Call) -> frozenset[int]:
         place for place, (one, other) in enumerate(zip(was.tokens, now.tokens, strict=True)) if one != other
     }
     kinds = [(was.tokens[place][0], now.tokens[place][0], call.kinds[place]) for place in found]
-    plain = all([one is other and one in (int, float) and kind is PLAIN for one, other, kind in kinds])
+    plain = all([one is other and one in KINDS and kind is PLAIN for one, other, kind in kinds])
     return frozenset(found) if found <= replaceable and plain else frozenset()
 
 

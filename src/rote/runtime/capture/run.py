@@ -358,6 +358,7 @@ class TracedCall:
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
             self._plan.numbers.settle_owed()
+            self._plan.numbers.ends = True
             template = template.computed(self._plan.numbers)
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         strayed = tracer.taken.end()
@@ -419,9 +420,7 @@ class TracedCall:
         tape = tracer.cursor.recorder
         tape.abort(tracer.cursor)
         numbers = self._plan.numbers
-        self._slots.put_back(
-            numbers.given_in if numbers is not None else lambda kind, owner, key, value: value
-        )
+        self._slots.put_back()
         if numbers is not None:
             numbers.begin_again()
         if tracer.cursor.strayed:

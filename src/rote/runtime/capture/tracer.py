@@ -201,6 +201,8 @@ class Tracer(DispatchMode):
         if cursor.suspended:
             resolve_lazily()
             return self.runner.seen(func, *args, **kwargs)
+        if self._numbers is not None:
+            self._numbers.dispatched = True
         known = self._known.get(identity(func))
         if known is None:
             if not isinstance(func, torch._ops.OpOverload):  # an operator over Python functions

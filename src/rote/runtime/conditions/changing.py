@@ -36,7 +36,7 @@ class ChangingNumbers:
         self.news = 0
         self._lines: dict[Site, None] = {}
         self._fixed_lines: set[Lines] = set()
-        self._draws = False
+        self._draws = self._clock = False
         self._before: tuple[Any, ...] | None = None  # what was known before something was supposed
 
     def note(self, guard: Guard) -> None:
@@ -99,16 +99,23 @@ class ChangingNumbers:
             self._draws, self._tries = True, 0
             self.news += 1
 
+    def follow_clock(self) -> None:
+        """Calls read the clock."""
+        if not self._clock:
+            self._clock, self._tries = True, 0
+            self.news += 1
+
     def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
         """What is followed in the next call; None if nothing is."""
         if self._tries >= TRIES:
             self._take_back()
-        if self._tries >= TRIES or not (self._slots or leaves or self._lines or self._draws):
+        if self._tries >= TRIES or not (self._slots or leaves or self._lines or self._draws or self._clock):
             self.fixed_leaves.update(leaves)
             return None
         self._tries += 1
         reading = ReadingLines(frozenset(self._lines), frozenset(self._fixed_lines))
-        return TrackedNumbers(frozenset(self._slots), leaves, reading, draws=self._draws)
+        slots = frozenset(self._slots)
+        return TrackedNumbers(slots, leaves, reading, draws=self._draws, clock=self._clock)
 
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""

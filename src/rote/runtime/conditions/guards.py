@@ -19,6 +19,7 @@ import numpy
 import torch
 
 from ...base import Site
+from ..numbers import KINDS
 from ..objects import Content, Position, TensorMark, mark, pointer_of
 from ..pytorch import plain_functions, was_destroyed
 from ..state import (
@@ -331,7 +332,7 @@ class Guard:
             (address_of(*place.entry[:3]), place.was, place.now)
             for place in places
             if type(place.was) is type(place.now)
-            and type(place.was) in (int, float)
+            and type(place.was) in KINDS
             and place.entry.kind in (ITEM, ATTRIBUTE, CELL)
             and type(place.entry.container) is not Argument
         ]

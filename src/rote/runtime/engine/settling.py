@@ -17,7 +17,7 @@ from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in
-from ..numbers import FEW, NO_LINES, Computation, HostRandom
+from ..numbers import FEW, NO_LINES, TELL_TIME, Computation, HostRandom
 from ..program import (
     AGAIN,
     EAGER,
@@ -164,10 +164,12 @@ class Settling:
     def _note_changing(self, found: list[Reason]) -> None:
         """What shows that numbers change: what the call leaves of them, and values that no call had read."""
         changing = self._key.changing
-        changing.leave([each.address for each in self._noted.effects if each.number])
+        changing.leave([slot for each in self._noted.effects for slot in each.numbers])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
-        if any([why.code == rules.HOST_RANDOM.code for why in found]):
+        if found and self._noted.draws is not None:
             changing.follow_draws()
+        if any([each.name in TELL_TIME.values() for each in self._noted.unseen]):
+            changing.follow_clock()
         unseen = self._observed.unseen
         numbers = self._plan.numbers
         often = unseen is not None and (
@@ -201,6 +203,7 @@ class Settling:
             return [] if blocked else [reason(rules.NOT_YET, text, self._site)]
         if observed.template.tracked and observed.computes:
             numbers.stop("the call has a history")
+        numbers.settle_times()
         fixed = numbers.by_value()
         if blocked and numbers.stopped is None:
             return []
@@ -257,6 +260,7 @@ class Settling:
         was, node_effects = node.template, node.effects_key
         if was is None:
             return None
+        template = template.at_times_of(was)
         if self._is_check:
             was = was.resolved()
         if was.key != template.key:

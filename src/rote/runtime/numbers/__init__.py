@@ -1,12 +1,31 @@
 """Numbers of Python's that change from call to call: where they come from, and what is computed from them."""
 
 from .computation import NO_LINES, Computation, NumberRead, NumberSource, Path, ReadingLines
-from .draws import GLOBAL_GENERATORS, Draw, HostRandom
-from .expressions import BINARY, CALLED, COMPARED, UNARY, Applied, Expression, Fixed, GivenNumber
+from .draws import GLOBAL_GENERATORS, Draw, DrawnFrom, HostRandom, can_draw, is_drawing
+from .expressions import (
+    BINARY,
+    CALLED,
+    COMPARED,
+    FROM_TABLE,
+    KINDS,
+    OF_MEMBERS,
+    OF_NUMPY,
+    TRUTHS,
+    UNARY,
+    UNITS,
+    UNITS_OF_MEMBERS,
+    Applied,
+    Expression,
+    Fixed,
+    GivenNumber,
+)
+from .times import TELL_TIME, TIME
 from .tracked import FEW, Computed, TrackedNumbers, is_data
 
 __all__ = [
-    "BINARY", "CALLED", "COMPARED", "FEW", "GLOBAL_GENERATORS", "NO_LINES", "UNARY", "Applied",
-    "Computation", "Computed", "Draw", "Expression", "Fixed", "GivenNumber", "HostRandom", "NumberRead",
-    "NumberSource", "Path", "ReadingLines", "TrackedNumbers", "is_data",
+    "BINARY", "CALLED", "COMPARED", "FEW", "FROM_TABLE", "GLOBAL_GENERATORS", "KINDS", "NO_LINES",
+    "OF_MEMBERS", "OF_NUMPY", "TELL_TIME", "TIME", "TRUTHS", "UNARY", "UNITS", "UNITS_OF_MEMBERS",
+    "Applied", "Computation", "Computed", "Draw", "DrawnFrom", "Expression", "Fixed", "GivenNumber",
+    "HostRandom", "NumberRead", "NumberSource", "Path", "ReadingLines", "TrackedNumbers", "can_draw",
+    "is_data", "is_drawing",
 ]  # fmt: skip

@@ -18,8 +18,9 @@ from typing import Any
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
-from .draws import Draw, kept_by
-from .expressions import FUNCTIONS, Expression, Fixed, GivenNumber
+from .draws import Draw, drawn_from, put_state, state_of
+from .expressions import FUNCTIONS, OF_NUMPY, STRICT, Expression, Fixed, GivenNumber, is_of_numpy
+from .times import TIME
 
 READ = "read"
 """The kind of a place that is a read of a tensor's value."""
@@ -53,14 +54,14 @@ class NumberSource:
     @property
     def address(self) -> tuple[str, int, Any]:
         """Which place it is, as long as the container lives."""
-        container = None if self.kind == DRAWN else self.container
+        container = None if self.kind in (DRAWN, TIME) else self.container
         return address_of(self.kind, container, self.key)
 
     def read(self, leaves: Sequence[Any]) -> Any:
         """What lies there; None if nothing does."""
         if not self.kind:
             return leaves[self.key]
-        if self.kind == DRAWN:
+        if self.kind in (DRAWN, TIME):
             return self.container.now()
         try:
             if self.kind == ITEM and type(self.container) in _DIRECT:
@@ -146,6 +147,7 @@ class Computation:
         cells: The numbers that a replay has to compute.
         taken: Which of the reads at a position are at one that changes.
         draws: What calls draw from the host's generators, in order.
+        turn: How many calls have begun.
     """
 
     def __init__(self, reading: ReadingLines) -> None:
@@ -160,19 +162,26 @@ class Computation:
         self._ways: dict[Path, list[_Stage]] = {}
         self._checked: set[Path] = set()
         self.draws: tuple[Draw, ...] = ()
-        self._generators: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self._generators: list[Any] = []
         self._before: list[Any] = []
+        self._late: list[tuple[int, NumberSource]] = []  # reads of the clock behind the first operation
+        self.turn = 0
 
     def learn(self, call: FollowedCall) -> None:
         """A call has gone a way, maybe one that is known."""
         self.places = call.places
-        self._found = [(n, place) for n, place in enumerate(call.places) if place.kind != READ]
+        numbered = list(enumerate(call.places))
+        self._late = [(n, place) for n, place in numbered if place.kind == TIME and not place.container.early]
+        self._found = [
+            (n, place) for n, place in numbered if place.kind != READ and (n, place) not in self._late
+        ]
+        times = {n for n, place in numbered if place.kind == TIME}
         self._places_read = {place.key: n for n, place in enumerate(call.places) if place.kind == READ}
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
         self.taken |= call.taken
         self.draws = tuple([place.container for place in call.places if place.kind == DRAWN])
-        self._generators = kept_by(self.draws)
+        self._generators = drawn_from(self.draws)
         stages = [self._start]
         for read in call.reads:
             ways = self._ways.setdefault(read.path, [])
@@ -187,10 +196,11 @@ class Computation:
         for number, stage in enumerate(stages):
 
             def here(expression: Expression, number: int = number) -> bool:
-                return max([orders.get(each, 0) for each in expression.given], default=0) == number
+                order = max([orders.get(each, 0) for each in expression.given], default=0)
+                return order == number and times.isdisjoint(expression.given)
 
             stage.learn(
-                {each: kind for each, kind in call.kinds.items() if orders.get(each, 0) == number},
+                {n: kind for n, kind in call.kinds.items() if orders.get(n, 0) == number and n not in times},
                 {each: value for each, value in call.outcomes.items() if here(each)},
                 {each: cell for each, cell in call.cells.items() if here(each)},
                 [each for each in call.steps if here(each)],
@@ -199,8 +209,11 @@ class Computation:
     def take(self, leaves: Sequence[Any]) -> bool:
         """A call begins: compute what can be; whether the recording answers it."""
         given = self._given
+        self.turn += 1
+        for number, _ in self._late:
+            given[number] = None
         if self.draws:
-            self._before = [read() for read, _ in self._generators]
+            self._before = [state_of(each) for each in self._generators]
         for number, place in self._found:
             given[number] = place.read(leaves)
         answers = self._start.run(given)
@@ -208,11 +221,27 @@ class Computation:
             self.put_back()
         return answers
 
+    def now(self) -> int:
+        """The number of the present call."""
+        return self.turn
+
+    def given(self, number: int) -> Any:
+        """A number of the present call; what is left of the clock is read now."""
+        if self._given[number] is None:
+            for each, place in self._late:
+                self._given[each] = place.read(())
+        return self._given[number]
+
+    @property
+    def reads_clock(self) -> bool:
+        """Whether replays read the clock."""
+        return any([place.kind == TIME for place in self.places])
+
     def put_back(self) -> None:
         """What was drawn last is drawn again."""
         if self._before:
-            for (_, put), state in zip(self._generators, self._before, strict=True):
-                put(state)
+            for generator, state in zip(self._generators, self._before, strict=True):
+                put_state(generator, state)
             self._before = []
 
     def reader(self, path: Path, order: int) -> Callable[[Any], int]:
@@ -320,9 +349,11 @@ def _compiled(
         name = text.name(expression)
         text.lines.append(f"if not {right}({name}, {text.constant(type(cell.value))}): return False")
         filled.append(f"{text.constant(cell.fill)}({name})")
-    body = "\n  ".join([*text.lines, *filled, "return True"])
+    numpys = OF_NUMPY.intersection(kinds.values()) or any(map(is_of_numpy, (*outcomes, *cells, *steps)))
+    begin = f"with {text.constant(STRICT)}():" if numpys else "if True:"
+    body = "\n   ".join([*text.lines, *filled, "return True"])
     scope = dict(text.constants)
-    source = f"def compute(given):\n try:\n  {body}\n except Exception:\n  return False"
+    source = f"def compute(given):\n try:\n  {begin}\n   {body}\n except Exception:\n  return False"
     exec(compile(source, _PLACE, "exec"), scope)
     return scope["compute"]
 

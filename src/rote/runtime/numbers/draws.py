@@ -1,84 +1,159 @@
-"""Numbers that a call draws from the generators of Python's ``random`` and of ``numpy.random``.
+"""Numbers that a call draws from random generators of Python and numpy, the global ones and others.
 
 Such a number changes from call to call, and a replay has to draw it as the call would: by the same
 function, in the same order. All are drawn when a call begins. Nobody can tell, since a recording has no other
 code that draws from these generators: the state behind a traced call has to be that behind its draws alone.
 If the recording does not answer the call, the generators are put back.
 
-What does not work: draws behind a read of a tensor's value, since other ways from there may draw otherwise.
+What does not work: draws behind a read of a tensor's value, since other ways from there may draw otherwise;
+generators of classes of one's own, which may draw as they like.
 """
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import BuiltinFunctionType, MethodType
 from typing import Any
 
 import numpy
 
+from ...base import identity
+from ..objects import mark
+
 _OF_PYTHON: Any = getattr(random, "_inst", None)
 _OF_NUMPY: Any = getattr(numpy.random.mtrand, "_rand", None)
 GLOBAL_GENERATORS: tuple[Any, ...] = (_OF_PYTHON, _OF_NUMPY)
 """What the functions of ``random`` and ``numpy.random`` draw from."""
-_PYTHONS = frozenset({
-    "random", "uniform", "randint", "randrange", "normalvariate", "lognormvariate", "expovariate",
-    "betavariate", "gammavariate", "triangular", "vonmisesvariate", "paretovariate", "weibullvariate",
-    "getrandbits",
-})  # fmt: skip
-"""Of them ``gauss`` is none: it keeps a second number in an attribute, which is a slot like any other."""
-_NUMPYS = frozenset({
-    "random", "random_sample", "rand", "randn", "randint", "uniform", "normal", "standard_normal", "beta",
-    "exponential", "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace",
-    "lognormal",
-})  # fmt: skip
-_KEPT: Mapping[bool, tuple[Callable[[], Any], Callable[[Any], None]]] = {
-    False: (random.getstate, random.setstate),
-    True: (numpy.random.get_state, numpy.random.set_state),
+_DRAWING: Mapping[type, tuple[str, ...]] = {
+    random.Random: (
+        "random", "uniform", "randint", "randrange", "normalvariate", "lognormvariate", "expovariate",
+        "betavariate", "gammavariate", "triangular", "vonmisesvariate", "paretovariate", "weibullvariate",
+        "getrandbits", "gauss", "choice",
+    ),
+    numpy.random.RandomState: (
+        "random", "random_sample", "rand", "randn", "randint", "uniform", "normal", "standard_normal", "beta",
+        "exponential", "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace",
+        "lognormal", "choice",
+    ),
+    numpy.random.Generator: (
+        "random", "integers", "uniform", "normal", "standard_normal", "beta", "exponential",
+        "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace", "lognormal", "choice",
+    ),
+}  # fmt: skip
+"""Methods that draw one number, where they are given numbers; by the very class of the generator."""
+_FUNCTIONS: Mapping[type, Mapping[str, Any]] = {
+    kind: {name: getattr(kind, name) for name in names if hasattr(kind, name)}
+    for kind, names in _DRAWING.items()
 }
-"""What reads and sets the state of a generator, by whether it is numpy's."""
 _PLAIN = frozenset({int, float, bool, type(None)})
+_SEQUENCES = frozenset({list, tuple})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draw:
     """A call of a function that draws a number.
 
     Attributes:
-        of_numpy: From numpy's generator, not from Python's.
+        generator: What it draws from.
         name: The function.
         args: What it is given.
     """
 
-    of_numpy: bool
+    generator: Any
     name: str
     args: tuple[Any, ...]
 
     @classmethod
     def of(cls, function: Any, args: tuple[Any, ...]) -> Draw | None:
-        """What a call draws; None if it is not known to draw a number from one of these generators."""
+        """What a call draws; None if it is not known to draw a number."""
         if type(function) not in (MethodType, BuiltinFunctionType):
             return None
         owner, name = function.__self__, function.__name__
-        of_numpy = owner is _OF_NUMPY
-        known = _NUMPYS if of_numpy else _PYTHONS if owner is _OF_PYTHON else ()
-        if (
-            name not in known
-            or getattr(owner, name) != function
-            or not all([type(each) in _PLAIN for each in args])
-        ):
+        known = _FUNCTIONS.get(type(owner), {}).get(name)
+        if known is None or known.__get__(owner) != function or getattr(owner, name) != function:
             return None
-        return cls(of_numpy, name, args)
+        return cls(owner, name, tuple(map(_fixed, args))) if all(map(_is_plain, args)) else None
 
     def now(self) -> Any:
         """The next number."""
-        return getattr(_OF_NUMPY if self.of_numpy else _OF_PYTHON, self.name)(*self.args)
+        return getattr(self.generator, self.name)(*self.args)
 
 
-def kept_by(draws: Iterable[Draw]) -> list[tuple[Callable[[], Any], Callable[[Any], None]]]:
-    """What reads and sets the state of each generator that is drawn from."""
-    return [_KEPT[of_numpy] for of_numpy in sorted({each.of_numpy for each in draws})]
+def _is_plain(value: Any) -> bool:
+    """Whether a replay may give a value again: a number, or a few of them."""
+    if type(value) in _SEQUENCES:
+        return all([type(each) in _PLAIN for each in value])
+    return type(value) in _PLAIN
+
+
+def _fixed(value: Any) -> Any:
+    return value.copy() if type(value) is list else value
+
+
+def can_draw(generator: Any) -> bool:
+    """Whether replays may draw from it."""
+    return type(generator) in _FUNCTIONS
+
+
+def is_drawing(generator: Any, name: str) -> bool:
+    """Whether a method of C draws a number, and tells nothing else of the generator."""
+    return name in _FUNCTIONS.get(type(generator), {})
+
+
+def state_of(generator: Any) -> Any:
+    """What sets it back to where it is."""
+    if type(generator) is random.Random:
+        return generator.getstate()
+    if type(generator) is numpy.random.RandomState:
+        return generator.get_state(legacy=False)
+    return generator.bit_generator.state
+
+
+def put_state(generator: Any, state: Any) -> None:
+    """Set it back to where it was."""
+    if type(generator) is random.Random:
+        generator.setstate(state)
+    elif type(generator) is numpy.random.RandomState:
+        generator.set_state(state)
+    else:
+        generator.bit_generator.state = state
+
+
+def drawn_from(draws: Iterable[Draw]) -> list[Any]:
+    """The generators that are drawn from."""
+    return list({identity(each.generator): each.generator for each in draws}.values())
+
+
+@dataclass(frozen=True)
+class DrawnFrom:
+    """A generator that a call draws from, and one that is where it was before.
+
+    Attributes:
+        generator: The generator.
+        before: An equal one.
+    """
+
+    generator: Any
+    before: Any
+
+    @classmethod
+    def of(cls, generator: Any) -> DrawnFrom:
+        """A generator as it is now."""
+        return cls(generator, copy.deepcopy(generator))
+
+    def put_back(self) -> None:
+        """The call begins again."""
+        put_state(self.generator, state_of(self.before))
+
+    def is_behind(self, draws: Iterable[Draw]) -> bool:
+        """Whether it is behind some draws from where it was; this is asked once."""
+        for each in draws:
+            if each.generator is self.generator:
+                getattr(self.before, each.name)(*each.args)
+        return mark(self.before) == mark(self.generator)
 
 
 @dataclass(frozen=True)
@@ -98,8 +173,10 @@ class HostRandom:
         python, array = random.Random(), numpy.random.RandomState()
         python.setstate(self.python)
         array.set_state(_as_numpy_has_it(self.array))
+        stand = {identity(_OF_PYTHON): python, identity(_OF_NUMPY): array}
         for each in draws:
-            getattr(array if each.of_numpy else python, each.name)(*each.args)
+            if (generator := stand.get(identity(each.generator))) is not None:
+                getattr(generator, each.name)(*each.args)
         return HostRandom(python.getstate(), _told(array.get_state(legacy=True)))
 
 

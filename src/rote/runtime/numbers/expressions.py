@@ -11,10 +11,18 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+import numpy
 
 from ...base import float_bits
 
+OF_NUMPY: frozenset[type] = frozenset({numpy.float64, numpy.float32, numpy.int64, numpy.int32})
+KINDS: frozenset[type] = frozenset({int, float}) | OF_NUMPY
+"""Types of numbers that are followed."""
+TRUTHS: frozenset[type] = frozenset({bool, numpy.bool_})
+_NUMPY = "numpy."
 LARGEST = 200
 """Operands in an expression; a number that took more to compute is known by its value."""
 
@@ -36,12 +44,23 @@ COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 """Comparisons."""
 _OF_MATH = (
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh", "degrees",
-    "erf", "erfc", "exp", "expm1", "fabs", "floor", "fmod", "gamma", "gcd", "hypot", "isfinite", "isinf",
-    "isnan", "lgamma", "log", "log10", "log1p", "log2", "pow", "radians", "remainder", "sin", "sinh", "sqrt",
-    "tan", "tanh", "trunc",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "comb", "copysign", "cos",
+    "cosh", "degrees", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "factorial", "floor", "fmod", "gamma",
+    "gcd", "hypot", "isfinite", "isinf", "isnan", "isqrt", "lcm", "ldexp", "lgamma", "log", "log10",
+    "log1p", "log2", "nextafter", "perm", "pow", "radians", "remainder", "sin", "sinh", "sqrt", "tan",
+    "tanh", "trunc", "ulp",
 )  # fmt: skip
+_OF_LISTS = ("mean", "sum", "max", "min", "std", "var", "median", "prod")
 CALLED: Mapping[Any, str] = {
+    **{each: f"numpy.{each.__name__}" for each in OF_NUMPY},
+    **{
+        each: f"numpy.{name}"
+        for name, each in vars(numpy).items()
+        if type(each) is numpy.ufunc and each.nout == 1 and each.__name__ == name
+    },
+    float.is_integer: "is_integer",
+    int.bit_length: "bit_length",
+    numpy.generic.item: "item",
     **{each: each.__name__ for each in (float, int, bool, abs, round, min, max, pow)},
     **{getattr(math, name): f"math.{name}" for name in _OF_MATH},
     **{
@@ -49,9 +68,30 @@ CALLED: Mapping[Any, str] = {
     },
 }
 """Functions of numbers, with the names that they have in an expression."""
+UNITS: Mapping[Any, str] = {getattr(numpy, name): f"numpy.{name}" for name in ("interp", "clip", "round")}
+"""The same, of functions in Python: what their code does is nothing of the call's."""
 
+OF_MEMBERS: Mapping[Any, str] = {
+    each: f"{each.__name__} of members" for each in (sum, min, max, math.fsum, math.prod)
+}
+"""Functions of all numbers in a container."""
+UNITS_OF_MEMBERS: Mapping[Any, str] = {getattr(numpy, name): f"numpy.{name} of members" for name in _OF_LISTS}
+"""The same, of functions in Python."""
+
+
+def _of_members(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *members: function(members)
+
+
+STRICT = partial(numpy.errstate, all="raise")
+"""A context in which numpy raises what it warns of: that is of the call's, which may look for it."""
+FROM_TABLE = "from a table"
+"""What lies in a table that does not change, at a place that does."""
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    FROM_TABLE: operator.getitem,
     **BINARY, **UNARY, **COMPARED, **{name: function for function, name in CALLED.items()},
+    **{name: function for function, name in UNITS.items()},
+    **{name: _of_members(function) for function, name in {**OF_MEMBERS, **UNITS_OF_MEMBERS}.items()},
 }  # fmt: skip
 """All functions of expressions."""
 
@@ -101,7 +141,7 @@ class Fixed:
     @classmethod
     def of(cls, value: Any) -> Fixed:
         """A number as it is now."""
-        return cls(type(value), float_bits(value) if type(value) is float else value, value)
+        return cls(type(value), _bits(value), value)
 
     @property
     def size(self) -> int:
@@ -110,6 +150,18 @@ class Fixed:
 
     def __str__(self) -> str:
         return repr(self.value)
+
+
+def _bits(value: Any) -> Any:
+    if type(value) is float:
+        return float_bits(value)
+    if isinstance(value, numpy.generic):
+        return value.tobytes()
+    if isinstance(value, numpy.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    if type(value) in (list, tuple):
+        return tuple([(type(each), _bits(each)) for each in value])
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +192,14 @@ class Applied:
 
 Expression = GivenNumber | Fixed | Applied
 """How a number was computed."""
+
+
+def is_of_numpy(expression: Expression) -> bool:
+    """Whether numpy computes something in it."""
+    if not isinstance(expression, Applied):
+        return False
+    return expression.function.startswith(_NUMPY) or any(map(is_of_numpy, expression.operands))
+
 
 _ONE_TO_ONE = frozenset({"ADD", "SUBTRACT", "UNARY_NEGATIVE", "UNARY_POSITIVE", "float"})
 

@@ -2,7 +2,7 @@
 
 A number is followed through a call by which object it is. Python keeps one object for each small integer, and
 code keeps one for each of its constants, so a number that is to be followed is copied first. The copy has the
-same type, ``float`` or ``int``, and the same bits: nothing but ``is`` tells it from the original.
+same type and the same bits: nothing but ``is`` tells it from the original.
 
 Of a small integer Python itself makes no second object. One is allocated as Python allocates integers, and
 the bytes behind its head are copied. That was tried with CPython 3.11; where it does not give an equal
@@ -16,6 +16,8 @@ import sys
 from functools import cache
 from typing import Any
 
+import numpy
+
 from ...base import float_bits, float_of
 
 _HEAD = object.__basicsize__
@@ -27,6 +29,8 @@ def fresh(value: Any) -> Any:
     """An equal number that is another object, of the same type; None if there is none."""
     if type(value) is float:
         return float_of(float_bits(value))
+    if isinstance(value, numpy.generic):
+        return value.copy()
     made, again = value + _LARGE - _LARGE, value + _LARGE - _LARGE
     return made if made is not again else _small(made)
 

@@ -1,7 +1,8 @@
 """The numbers of one traced call that are followed.
 
 A number that a call is given, and that is known to change, is replaced by a copy (:mod:`.fresh`), and with it
-goes an expression. What Python computes from it gets a larger one. The numbers keep their types, so all code
+goes an expression. The copy lies where the number lay until the call is over, so all code finds it there,
+Python or C. What Python computes from it gets a larger expression. The numbers keep their types, so all code
 runs as it would; nobody but the notes of :mod:`..reads` knows which objects are followed.
 
 Whatever looks at a number in another way asks for its *outcome*: that its expression has this value is a
@@ -23,7 +24,6 @@ from typing import Any
 
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
-from ..state import address_of
 from .computation import (
     DRAWN,
     NO_LINES,
@@ -36,16 +36,29 @@ from .computation import (
     ReadingLines,
 )
 from .draws import Draw
-from .expressions import FUNCTIONS, LARGEST, Applied, Expression, Fixed, GivenNumber, tells
+from .expressions import (
+    FUNCTIONS,
+    KINDS,
+    LARGEST,
+    STRICT,
+    TRUTHS,
+    Applied,
+    Expression,
+    Fixed,
+    GivenNumber,
+    tells,
+)
 from .fresh import fresh
 from .parts import is_data, parts_of
+from .times import TIME, LateCell, TimeRead, undefined_at
 
 FEW = 3
 """Values of a number that have recordings of their own; with one more it changes from call to call."""
 _NAN = "a number is NaN"
+_LARGEST_SUMMAND = 1 << 62
+"""Integers that are added to times: floats are made of them."""
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
-_KINDS = frozenset({float, int})
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
@@ -67,6 +80,11 @@ class Computed:
         """The number, in the last call."""
         return self.cell.value
 
+    @property
+    def is_time(self) -> bool:
+        """Whether it is computed from what the clock says."""
+        return type(self.cell) is LateCell
+
     def __repr__(self) -> str:
         return f"{self.value!r}, which is computed"
 
@@ -82,6 +100,7 @@ class TrackedNumbers:
         follows: Numbers are followed. Else they run as they are, to do what earlier calls have computed;
             slots are left out of what the call reads all the same.
         draws: Numbers that are drawn from the host's generators are followed, too.
+        clock: So are those that are read from the clock.
 
     Attributes:
         places: Where numbers come from, in this call and in earlier ones.
@@ -100,8 +119,10 @@ class TrackedNumbers:
         *,
         follows: bool = True,
         draws: bool = False,
+        clock: bool = False,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
+        self.containers = frozenset([container for _, container, _ in wanted])  # in which those lie
         self._computation = computation if computation is not None else Computation(reading)
         self._steps: dict[Expression, None] = {}  # what was computed, in order
         self._taken = 0  # reads at a position
@@ -116,56 +137,22 @@ class TrackedNumbers:
         self.cells: dict[Expression, NumberCell] = {}
         self.stopped: str | None = None
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
-        self.draws = draws
+        self.draws, self.clock = draws, clock
+        self.dispatched = False  # an operation has run
+        self.ends = False  # the call is over: what follows is in what it leaves behind and returns
         self._draws: list[Draw] = []
-        self.drawing: tuple[Draw, Any] | None = None  # what is drawn now, and the frame that does it
+        self._times: list[TimeRead] = []
+        # what is drawn or computed now by code that is none of the call's, and the frame that has called it
+        self.drawing: tuple[Draw | TimeRead | tuple[str, tuple[Any, ...]], Any] | None = None
         self._branched = False
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
-        self._expected: tuple[Any] | None = None  # the key that the next instruction reads
-        self._pending: tuple[NumberSource, Any] | None = None  # what it reads, and what lies there
-        self._operands: tuple[str, tuple[Any, ...]] | None = None  # what it computes, where a note says so
+        # what the next instruction computes, where a note says so
+        self._operands: tuple[str, tuple[Any, ...]] | None = None
 
     # ------------------------------------------------------------------ instructions
-
-    def expect(self, key: Any) -> None:
-        """The next instruction reads what lies under a key; whoever reads anything else is no instruction."""
-        self._expected = (key,)
-
-    def takes(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
-        """Whether a slot that is read is the call's to follow: then its number is no condition."""
-        if type(value) not in _KINDS or address_of(kind, container, key) not in self.wanted:
-            return False
-        if self.stopped is not None:
-            return False
-        if self.follows:
-            expected = self._expected
-            if (
-                expected is None
-                or self._pending is not None
-                or type(expected[0]) is not type(key)
-                or expected[0] != key
-            ):
-                return False
-            self._pending = NumberSource(kind, container, key, name), value
-        return True
-
-    def forget_key(self) -> None:
-        """All is noted of an instruction."""
-        self._expected = None
-
-    def forget_pending(self) -> None:
-        """Another instruction comes; if the last one has read a number, it has been told which."""
-        if self._pending is not None:
-            self.stopped = self.stopped or "a number was read by something else than an instruction"
-        self._pending = self._operands = self._expected = None
-
-    def take_pending(self) -> tuple[NumberSource, Any] | None:
-        """The place that the last instruction has read, and what lay there."""
-        found, self._pending = self._pending, None
-        return found
 
     def compute_next(self, function: str, operands: tuple[Any, ...]) -> None:
         """The next instruction computes with numbers; where it is a call, the function is named."""
@@ -200,12 +187,12 @@ class TrackedNumbers:
 
     def expression(self, value: Any) -> Expression | None:
         """How a number was computed; None of what is not followed."""
-        found = self._known.get(identity(value)) if type(value) in _KINDS else None
+        found = self._known.get(identity(value)) if type(value) in KINDS else None
         return found[1] if found is not None else None
 
     def original(self, value: Any) -> Any:
         """The object for which a followed number stands."""
-        found = self._known.get(identity(value)) if type(value) in _KINDS else None
+        found = self._known.get(identity(value)) if type(value) in KINDS else None
         return found[2] if found is not None else value
 
     def compute(self, function: str, operands: tuple[Any, ...], result: Any) -> Any:
@@ -219,18 +206,19 @@ class TrackedNumbers:
             return result
         found = [Fixed.of(each) if part is None else part for each, part in zip(operands, parts, strict=True)]
         try:
-            again = FUNCTIONS[function](*operands)
+            with STRICT():
+                again = FUNCTIONS[function](*operands)
         except Exception:
             again = self
         if Fixed.of(again) != Fixed.of(result):
             self.stop(f"{function} gave {result!r} and gives {again!r}")
             return result
         made = Applied.to(function, *found)
-        if made.size > LARGEST or type(result) not in (*_KINDS, bool):
+        if made.size > LARGEST or type(result) not in KINDS | TRUTHS:
             self.pin(*operands)
             return result
         self._steps[made] = None
-        if type(result) is bool:
+        if type(result) in TRUTHS:
             self.outcomes.setdefault(made, Fixed.of(result))
             return result
         copy = fresh(result)
@@ -278,10 +266,29 @@ class TrackedNumbers:
         return True
 
     def _computed(self, expression: Expression, value: Any) -> Computed:
-        cell = self.cells.get(expression) or self._computation.cells.get(expression) or NumberCell(value)
-        cell.fill(value)
+        cell = self.cells.get(expression) or self._computation.cells.get(expression)
+        if self.is_time(expression):
+            computation = self._computation
+            cell = cell or LateCell(expression, computation.now, computation.given)
+            if not self.ends or not self._is_defined(expression):
+                self.stop("a time becomes an operand, or what is computed from one may be undefined")
+        cell = cell or NumberCell(value)
+        cell.fill(self.original(value))
         self.cells[expression] = cell
         return Computed(expression, cell)
+
+    def _is_defined(self, expression: Expression) -> bool:
+        """Whether something is computed from times that has a value at each; what that takes is asked."""
+        divisors = undefined_at(expression)
+        if divisors is None or any(map(self.is_time, divisors)):
+            return False
+        for each in divisors:
+            self.outcomes.setdefault(Applied.to("!=", each, Fixed.of(0)), Fixed.of(True))
+        for number in expression.given:
+            if type(self.values[number]) is int and self.places[number].kind != TIME:
+                known = Applied.to("abs", GivenNumber(number))
+                self.outcomes.setdefault(Applied.to("<=", known, Fixed.of(_LARGEST_SUMMAND)), Fixed.of(True))
+        return all([abs(self.values[number]) <= _LARGEST_SUMMAND for number in expression.given])
 
     # ------------------------------------------------------------------ numbers that are drawn
 
@@ -290,11 +297,50 @@ class TrackedNumbers:
         if self.draws and not self._branched:
             self.drawing = draw, frame
 
+    def read_clock(self, function: Any, frame: Any) -> None:
+        """A function is called that reads the clock."""
+        if self.clock:
+            self.drawing = TimeRead(function, early=not self.dispatched), frame
+
+    @property
+    def times(self) -> int:
+        """How often the call has read the clock."""
+        return len(self._times)
+
+    def settle_times(self) -> None:
+        """No two calls read the same time, so nothing may depend on one."""
+        if any(map(self.is_time, self.outcomes)):
+            self.stop("the call depends on the time")
+
+    def is_time(self, expression: Expression) -> bool:
+        """Whether something is computed from what the clock said."""
+        return any([self.places[number].kind == TIME for number in expression.given])
+
+    def computes_apart(self, function: str, operands: tuple[Any, ...], frame: Any) -> None:
+        """A function of numbers is called whose code is its own."""
+        if any([self.expression(each) is not None for each in operands]):
+            self.drawing = (function, operands), frame
+
+    def leave_apart(self) -> None:
+        """Such a function has given something else than a number, or has raised."""
+        drawing, self.drawing = self.drawing, None
+        if drawing is not None and isinstance(drawing[0], tuple):
+            self.pin(*drawing[0][1])
+
     def take_drawn(self, value: Any) -> Any:
         """The function has given a number: the object for it."""
         drawing, self.drawing = self.drawing, None
-        if drawing is None or type(value) not in _KINDS or self.stopped is not None:
+        if drawing is None or self.stopped is not None:
             return value
+        if isinstance(drawing[0], tuple):
+            return self.compute(*drawing[0], value)
+        if type(value) not in KINDS:
+            return value
+        if isinstance(drawing[0], TimeRead):
+            order, name = len(self._times), f"{drawing[0].function.__name__}()"
+            self._times.append(drawing[0])
+            key = (order, drawing[0].function, drawing[0].early)
+            return self.take(NumberSource(TIME, drawing[0], key, name), value)
         order = len(self._draws)
         self._draws.append(drawing[0])
         return self.take(NumberSource(DRAWN, drawing[0], order, f"{drawing[0].name}()"), value)
@@ -312,7 +358,7 @@ class TrackedNumbers:
 
     def reads(self, operation: str, lines: Lines, value: Any, path: Path) -> NumberRead | None:
         """The call reads a number from a tensor; None if it is not one that changes."""
-        if lines not in self.reading or type(value) not in _KINDS or self.stopped is not None:
+        if lines not in self.reading or type(value) not in KINDS or self.stopped is not None:
             return None
         order = len(self._reads)
         way = self._computation.reader(path, order)(value)
@@ -334,17 +380,15 @@ class TrackedNumbers:
             self._next = _place_of(read.order, f"{operation} at {lines[-1]}", lines)
         return read
 
-    def given_in(self, kind: str, container: Any, key: Any, value: Any) -> Any:
-        """What the call was given from a place where a value lay."""
-        return self._given.get(address_of(kind, container, key), value)
-
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
         self._taken, self._branched, self.drawing = 0, False, None
         self._reads.clear()
         self._draws.clear()
+        self._times.clear()
+        self.dispatched = False
         self._next = None
-        self._pending = self._operands = self._expected = None
+        self._operands = None
         self.take_owed()
 
     def read(self, value: Any) -> Any:
@@ -352,7 +396,7 @@ class TrackedNumbers:
         place, self._next = self._next, None
         if place is None or not self.follows:
             return value
-        if self.stopped is not None or type(value) not in _KINDS:
+        if self.stopped is not None or type(value) not in KINDS:
             self.stop("a read gave something else than a number")
             return value
         return self.take(place, value)
@@ -396,7 +440,7 @@ class TrackedNumbers:
         while left:
             value = left.pop()
             kind = type(value)
-            if kind in _KINDS:
+            if kind in KINDS:
                 found.append(value)
                 continue
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
@@ -415,13 +459,14 @@ class TrackedNumbers:
 
     def owe(self, *values: Any) -> None:
         """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
-        plain = [value for value in values if type(value) in _KINDS or type(value) in _CONTAINERS]
+        plain = [value for value in values if type(value) in KINDS or type(value) in _CONTAINERS]
         for value in self._inside(plain)[0]:
             if self.expression(value) is not None:
                 self.owed[identity(value)] = value
 
     def settle_owed(self) -> None:
         """The function has come to nothing that takes the numbers as operands."""
+        self.leave_apart()
         if self.owed:
             self.pin(*self.take_owed())
 
@@ -459,7 +504,7 @@ class TrackedNumbers:
         """The places whose number itself is a condition."""
         if self.stopped is not None:
             return [self.places[number] for number in self.values] if self.stopped is not _NAN else []
-        told = {tells(each) for each, value in self.outcomes.items() if value.kind is not bool}
+        told = {tells(each) for each, value in self.outcomes.items() if value.kind not in TRUTHS}
         return [self.places[number] for number in self.values if number in told]
 
 

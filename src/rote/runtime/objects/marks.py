@@ -9,7 +9,7 @@ import weakref
 from array import array
 from collections import OrderedDict
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy
 import torch
@@ -94,13 +94,20 @@ def mark(value: Any) -> Any:
     if isinstance(value, random.Random):
         return Content(value.getstate())
     if isinstance(value, numpy.random.RandomState):
-        return Content(repr(value.get_state()))
+        return Content(_told(value.get_state(legacy=False)))
     if isinstance(value, numpy.random.Generator):
-        return Content(repr(value.bit_generator.state))
+        return Content(_told(value.bit_generator.state))
     if isinstance(value, numpy.random.BitGenerator):
-        return Content(repr(value.state))
+        return Content(_told(value.state))
     memory = memory_of(value)
     return Content((memory.size, _numbers(memory))) if memory is not None else position(value) or value
+
+
+def _told(state: Any) -> Any:
+    """The state of a generator of numpy's, so that it can be compared."""
+    if isinstance(state, dict):
+        return tuple([(key, _told(each)) for key, each in cast(dict[str, Any], state).items()])
+    return state.tobytes() if isinstance(state, numpy.ndarray) else state
 
 
 def _set(value: Any) -> Any:
@@ -160,6 +167,8 @@ def exact(value: Any) -> Any:
     kind = type(value)
     if kind is float or kind is complex:
         return bits_of(value)
+    if issubclass(kind, numpy.generic):
+        return kind, value.dtype, value.tobytes()
     if issubclass(kind, tuple):
         return kind, [exact(each) for each in tuple.__iter__(value)]
     if issubclass(kind, frozenset):  # equal sets may iterate in different orders

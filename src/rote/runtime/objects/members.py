@@ -63,6 +63,11 @@ def member(container: Any, key: Any) -> Any:
     return found
 
 
+def has(container: Any, key: Any) -> bool:
+    """Whether a mapping has a key, or another container a member."""
+    return _builtin(type(container)).__contains__(container, key)
+
+
 def items(container: Any) -> tuple[tuple[Any, Any], ...]:
     """The members of a mapping with their keys, in order."""
     return tuple(_builtin(type(container)).items(container))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy
 import torch
 
 from ..arguments import APPENDED, GivenTarget, Spec, Target, paths
 from ..numbers import TrackedNumbers
+from ..objects import exact
 from .operations import number_of
 
 PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN = (
@@ -105,6 +107,13 @@ class Template:
         """The template, where the numbers in it that are followed are computed by replays."""
         return replace(self, leaves=tuple([_computed(leaf, numbers) for leaf in self.leaves]))
 
+    def at_times_of(self, other: Template) -> Template:
+        """The template, with the other's times in the places of its own: no two calls have the same."""
+        if len(self.leaves) != len(other.leaves) or not any(map(_is_time, other.leaves)):
+            return self
+        pairs = zip(self.leaves, other.leaves, strict=True)
+        return replace(self, leaves=tuple([was if _is_same_time(was, now) else now for now, was in pairs]))
+
     def resolved(self) -> Template:
         """The template, with the numbers that it computes in the present call."""
         return replace(self, leaves=tuple([_resolved(leaf) for leaf in self.leaves]))
@@ -138,16 +147,26 @@ class Template:
         return "nothing differs"
 
 
+def _is_time(leaf: OutputLeaf) -> bool:
+    return leaf.kind == COMPUTED and leaf.value.is_time
+
+
+def _is_same_time(was: OutputLeaf, now: OutputLeaf) -> bool:
+    """Whether a number stands where one did that was computed from a time."""
+    return _is_time(was) and now.kind == VALUE and type(now.value) is type(was.value.value)
+
+
 def _computed(leaf: OutputLeaf, numbers: TrackedNumbers) -> OutputLeaf:
     found = numbers.computed(leaf.value) if leaf.kind == VALUE else None
     return OutputLeaf(COMPUTED, (COMPUTED, found), value=found) if found is not None else leaf
 
 
 def _resolved(leaf: OutputLeaf) -> OutputLeaf:
-    if leaf.kind != COMPUTED:
+    if leaf.kind != COMPUTED or leaf.value.is_time:
         return leaf
     number = leaf.value.value
-    return OutputLeaf(VALUE, (type(number), number_of(number)), value=number)
+    token = exact(number) if isinstance(number, numpy.number) else (type(number), number_of(number))
+    return OutputLeaf(VALUE, token, value=number)
 
 
 class _Spent(torch.autograd.Function):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
 import torch
 
 from ...base import Site
 from ...hazards.rules import Reason
 from ..arguments import GivenBranch, flatten, paths, repeated
 from ..autograd.graph import related
+from ..objects import exact
 from ..program import (
     AGAIN,
     EXTERNAL,
@@ -33,6 +35,7 @@ from ..pytorch import is_lazy_zero, is_wrapped, stands_for_others
 from .opaque import opaque_object, opaque_tensor
 from .taken_views import looked_at, opaque_view
 
+_SCALARS = (numpy.number, numpy.bool_)
 _VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size)
 
 
@@ -78,7 +81,7 @@ def make_template(
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         else:
-            if not isinstance(leaf, _VALUES) and not callable(leaf):
+            if not isinstance(leaf, (*_VALUES, *_SCALARS)) and not callable(leaf):
                 blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, storages), value=leaf))
     return related(Template(spec, tuple(found), repeated(spec, value)), value), blockers
@@ -92,6 +95,8 @@ def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> 
 
 
 def _value_token(leaf: Any, storages: StorageTable) -> Any:
+    if isinstance(leaf, _SCALARS):
+        return exact(leaf)
     if isinstance(leaf, _VALUES):
         return (type(leaf), operand_of(leaf, storages.token))
     return (type(leaf), id(leaf))

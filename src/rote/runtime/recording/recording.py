@@ -212,9 +212,10 @@ class Recording:
         places = computation.places
         slots = frozenset([each.address for each in places if each.kind and each.lines is None])
         leaves = frozenset([each.key for each in places if not each.kind])
-        draws = bool(computation.draws)
-        reading = computation.reading
-        return TrackedNumbers(slots, leaves, reading, computation, follows=follows, draws=draws)
+        return TrackedNumbers(
+            slots, leaves, computation.reading, computation, follows=follows, draws=bool(computation.draws),
+            clock=computation.reads_clock,
+        )  # fmt: skip
 
     def answers(self, call: Call) -> bool:
         """Whether it answers a call with its numbers. What is drawn for that is drawn again."""

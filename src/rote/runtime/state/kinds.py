@@ -83,7 +83,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     ITEM: members.member,
     ATTRIBUTE: getattr,
     CELL: lambda cell, _: cell.cell_contents,
-    DEFINED: lambda container, key: Content(key in container),
+    DEFINED: lambda container, key: Content(members.has(container, key)),
     LENGTH: _length,
     MEMBERS: _length,
     BULK: _bulk,

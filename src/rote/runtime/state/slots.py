@@ -201,6 +201,8 @@ def same(was: Any, now: Any) -> bool:
         return isinstance(now, Content) and _alike(was.value, now.value)
     if type(was) is not type(now):
         return False
+    if isinstance(was, numpy.generic):
+        return exact(was) == exact(now)
     if isinstance(was, (float, complex)):
         return bits_of(was) == bits_of(now)
     if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import torch
 
-from ...numbers import Fixed, TrackedNumbers
+from ...numbers import OF_NUMPY, Fixed, TrackedNumbers
 from ...pytorch import is_wrapped
 
 _NAMED: Mapping[str, tuple[str, Mapping[int, int]]] = {
@@ -101,7 +101,8 @@ class HandedNumbers:
         if isinstance(number, (list, tuple)):
             return self._all_computed(cast("list[Any]", number), operand)
         kind = type(operand)
-        if kind is not type(number) and not (kind is float and type(number) is int):
+        converted = type(number) in OF_NUMPY or (kind is float and type(number) is int)
+        if kind not in (int, float) or (kind is not type(number) and not converted):
             return None
         if Fixed.of(kind(number)) != Fixed.of(operand):
             return None

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ....base import identity, is_own
+from ...numbers import can_draw, is_drawing
 from ...objects import (
     Content,
     is_graphed,
@@ -49,6 +50,7 @@ from .importing import before_import_module
 _BUILTIN = ("builtins", "torch")
 _HARMLESS = NAMES["harmless"]
 _OF_CYTHON = NAMES["cython"]
+_CLOCK = "clock"
 _KEEPING = NAMES["keeping"]
 _GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "builtins.list.append": lambda given: 1,
@@ -158,6 +160,10 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
 
 def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
     """Note a call of an object that is neither a function nor a class."""
+    if type(function).__name__ in _OF_CYTHON:
+        given, named = _split(names, args)
+        c_call(trace, lookup.find(type(function), "__call__").value, (function, *given), named)
+        return
     row = trace.rows.of_instances(type(function))
     if issubclass(type(function), SCRIPTS):
         trace.runs_script(function)
@@ -258,7 +264,7 @@ def handed_on(trace: Trace, value: Any) -> None:
 
 def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
     if type(owner).__name__ in _OF_CYTHON:  # a Cython function is the owner itself
-        name, is_method = name_of(owner), "." in owner.__qualname__
+        function, name, is_method = owner, name_of(owner), "." in owner.__qualname__
         row, owner = trace.rows.row_of(name), given[0] if is_method and given else None
         given = given[1:] if is_method else given
     if name.startswith("torch."):  # the operation notes which generator it draws from
@@ -276,7 +282,9 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
         # An append depends on no member: a replay adds its own members to the container as it then is.
         grows = name in _GROWING and not is_called_by_output(trace)
-        if not (grows and trace.appends(owner, _GROWING[name](given))):
+        if can_draw(owner) and trace.finds_generator(owner):
+            trace.draws(owner, draws=is_drawing(owner, function.__name__))
+        elif not (grows and trace.appends(owner, _GROWING[name](given))):
             change(trace, owner)
         for each in given:
             # An argument that is only stored is not compared, so its identity does not matter.
@@ -302,6 +310,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             content(trace, each)
         if not is_quiet(function, owner if owner is not None else next(iter(given), None)):
             trace.acts(name)
+    elif row == _CLOCK and trace.reads_clock(function):
+        return
     elif row in REFUSED:
         trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
     elif row == UNKNOWN:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable
 from datetime import datetime, time
+from enum import Enum
 from functools import partial
 from types import (
     CodeType,
@@ -46,6 +47,7 @@ from ..trace import (
     is_in_c,
     is_readable,
     settings,
+    shown,
     written,
 )
 from .attributes import attribute, bind, everything, looks_through, plain_attribute
@@ -65,6 +67,17 @@ _WITH_ADDRESS = frozenset(
 )
 """Methods that write an object as its class and its address."""
 _HASHED = (dict, set, frozenset)
+DICTS = frozenset({dict, OrderedDict, defaultdict})
+"""Mappings that take over what others hold without any code of the user's."""
+_BY_MEMBER = frozenset(
+    identity(vars(kind)[name])
+    for kind in (dict, OrderedDict, list, tuple, deque)
+    for name in ("__getitem__", "__setitem__", "__contains__")
+    if name in vars(kind)
+)
+"""Methods of C that look at the member under a key alone; lists that are searched are told apart."""
+_HASHES = frozenset(identity(each) for each in (object.__hash__, Enum.__hash__))
+"""Methods by which objects are hashed that are what they are."""
 _NUMBERS = frozenset({int, float})
 _BESIDE_MEMBERS = {defaultdict: "default_factory", deque: "maxlen"}
 """Attributes of containers besides their members."""
@@ -85,22 +98,72 @@ def item(trace: Trace, value: Any, key: Any) -> None:
         return
     if issubclass(kind, dict):
         looked_up(trace, key)
-    if what == CONTAINER:
+    if is_by_member(trace, value, key, "__getitem__"):
         if trace.has(value):
-            if trace.kinds[type(key)] == PLAIN and not issubclass(type(key), slice):
-                member(trace, value, key)
-            else:
-                whole(trace, value)
-        return
-    if issubclass(type(value), type):
-        trace.runs(trace.class_slot(value, "__class_getitem__"))
-    special(trace, value, "__getitem__")
-    if issubclass(type(value), dict):
+            member(trace, value, key)
+    elif what == CONTAINER:
+        if trace.has(value):
+            whole(trace, value)
+    else:
+        if issubclass(type(value), type):
+            trace.runs(trace.class_slot(value, "__class_getitem__"))
+        special(trace, value, "__getitem__")
+    if what != CONTAINER and issubclass(type(value), dict):
         trace.runs(trace.class_slot(kind, "__missing__"))
         if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
             attribute(trace, "default_factory", value)
             trace.call((), value.default_factory)  # C calls it and stores the result
-            change(trace, value)
+            if is_by_member(trace, value, key, "__getitem__"):
+                _stores(trace, value, key)
+            else:
+                change(trace, value)
+
+
+def is_by_member(trace: Trace, value: Any, key: Any, method: str) -> bool:
+    """Whether C looks at one member of a container alone; the class of one's own is noted then."""
+    kind = type(value)
+    if trace.kinds[type(key)] == PLAIN:
+        if issubclass(type(key), slice):
+            return False
+    elif not is_fixed_key(trace, key):
+        return False
+    if trace.kinds[kind] == CONTAINER:
+        return not issubclass(kind, (set, frozenset))
+    if identity(trace.in_class(kind, method)) not in _BY_MEMBER:
+        return False
+    if trace.has(value):
+        trace.kind(value)
+    if lookup.can_change(kind):
+        trace.class_slot(kind, method)
+    return True
+
+
+def is_fixed_key(trace: Trace, key: Any) -> bool:
+    """Whether an object is found by which it is, as members of enumerations are, or by plain values in it."""
+    kind = type(key)
+    if kind is tuple:
+        return all([trace.kinds[type(each)] == PLAIN and type(each) is not slice for each in key])
+    same = trace.in_class(kind, "__eq__") is object.__eq__
+    return same and issubclass(kind, Enum) and identity(trace.in_class(kind, "__hash__")) in _HASHES
+
+
+def _stores(trace: Trace, value: Any, key: Any) -> None:
+    """Note that a container has something else under a key."""
+    trace.write(ITEM, value, key, value)
+
+
+def update(trace: Trace, value: Any, others: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Note that a dict takes over what another one holds; others may give anything."""
+    known = all([type(each) in DICTS for each in others]) and type(value) in DICTS
+    for each in others:
+        merged(trace, each)
+    keys = [key for each in (*others, named) for key in members.keys(each)] if known else []
+    if not known or not all([trace.kinds[type(key)] == PLAIN or is_fixed_key(trace, key) for key in keys]):
+        change(trace, value)
+        return
+    for key in keys:
+        looked_up(trace, key)
+        _stores(trace, value, key)
 
 
 def _as_key(trace: Trace, key: Any) -> None:
@@ -167,21 +230,22 @@ def member(trace: Trace, value: Any, key: Any) -> None:
         return
     if type(key) in (str, int):
         trace.members.add((identity(value), key))
-    if issubclass(type(value), (list, tuple)) and issubclass(type(key), int):
-        if not 0 <= key < len(value):
-            trace.read(LENGTH, value, None, Content(len(value)), " (length)")
-        index = int(key) + (len(value) if key < 0 else 0)
-        if 0 <= index < len(value):
-            trace.read(ITEM, value, index, value[index], f"[{index}]")
+    if issubclass(type(value), (list, tuple, deque)) and issubclass(type(key), int):
+        length = members.length(value)
+        if not 0 <= key < length:
+            trace.read(LENGTH, value, None, Content(length), " (length)")
+        index = int(key) + (length if key < 0 else 0)
+        if 0 <= index < length:
+            trace.read(ITEM, value, index, members.member(value, index), f"[{index}]")
 
 
 def contains(trace: Trace, key: Any, value: Any) -> None:
     """Note ``key in value``: of a number in a dict nobody asks which it is."""
     value = trace.behind(value)
-    plain = type(value) is dict and trace.kinds[type(key)] == PLAIN
-    if plain and trace.has(value) and type(dict.get(value, key)) in _NUMBERS:
+    by_key = issubclass(type(value), dict) and is_by_member(trace, value, key, "__contains__")
+    if by_key and trace.has(value) and type(dict.get(value, key)) in _NUMBERS:
         _as_key(trace, key)
-        trace.present(value, key, f"[{key!r}]")
+        trace.present(value, key, f"[{shown(key)}]")
     else:
         looks_up(trace, key, value)
 
@@ -195,7 +259,7 @@ def looks_up(trace: Trace, key: Any, value: Any) -> None:
         return
     if issubclass(type(value), _HASHED):
         looked_up(trace, key)
-    if type(value) is dict and trace.kinds[type(key)] == PLAIN:
+    if issubclass(type(value), dict) and is_by_member(trace, value, key, "__contains__"):
         if trace.has(value):
             member(trace, value, key)
     elif what == CONTAINER:
@@ -261,8 +325,7 @@ def _items(trace: Trace, value: Any, found: tuple[tuple[Any, Any], ...]) -> None
         return
     for key, each in found:
         trace.find(key, value, "")
-        text = repr(key) if type(key) in PLAIN_TYPES else f"<{type(key).__name__}>"
-        trace.read(ITEM, value, key, each, f"[{text}]")
+        trace.read(ITEM, value, key, each, f"[{shown(key)}]")
 
 
 def _sequence(trace: Trace, value: Any) -> None:
@@ -331,6 +394,8 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterab
     """
     looks_through(trace, type(value))
     methods(trace, value)
+    if trace.has(value):
+        trace.looks_at_state(value)
     if trace.has(value) and not issubclass(type(value), type):
         trace.kind(value)
     if not is_readable(value):
@@ -420,23 +485,25 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
         index(trace, key)
         index(trace, new)
         return
-    if what != CONTAINER:
-        special(trace, value, "__setitem__", writes=True)
-    elif type(value) is dict and trace.kinds[type(key)] == PLAIN:
-        trace.write(ITEM, value, key, value)
-    elif type(value) is list and type(key) is int and -len(value) <= key < len(value):
+    by_member = is_by_member(trace, value, key, "__setitem__")
+    if by_member and issubclass(type(value), dict):
+        _stores(trace, value, key)
+    elif by_member and type(key) is int and -members.length(value) <= key < members.length(value):
         _store_member(trace, value, key)
+    elif what != CONTAINER:
+        special(trace, value, "__setitem__", writes=True)
     else:
         change(trace, value)
 
 
-def _store_member(trace: Trace, value: list[Any], key: int) -> None:
+def _store_member(trace: Trace, value: Any, key: int) -> None:
     """Note a store into a list; the length says which member a negative index means."""
     if trace.given.branch(value) is not None:
         change(trace, value)
     elif trace.has(value):
-        trace.read(LENGTH, value, None, Content(len(value)), " (length)")
-        trace.write(ITEM, value, key % len(value), value)
+        length = members.length(value)
+        trace.read(LENGTH, value, None, Content(length), " (length)")
+        trace.write(ITEM, value, key % length, value)
 
 
 def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:
@@ -460,7 +527,7 @@ def delete_item(trace: Trace, value: Any, key: Any) -> None:
 def change(trace: Trace, value: Any) -> None:
     """Note a change of a container that may depend on all its members."""
     if any(value is each for each in GLOBAL_GENERATORS):
-        trace.draws(value)
+        trace.draws(value, draws=False)
     elif not trace.has(value):
         if trace.given.branch(value) is not None:
             trace.change(value)
@@ -650,6 +717,9 @@ def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
         if trace.kinds[type(one)] in (PLAIN, TENSOR):
             continue
         _overridden(trace, one, forms)
+        if in_place and name == "or" and one is left and type(left) in DICTS and type(right) in DICTS:
+            update(trace, left, (right,), {})
+            return
         if in_place and one is left and not issubclass(type(one), (tuple, frozenset)):
             change(trace, one)
         else:

@@ -55,6 +55,7 @@ from .containers import (
     store_item,
     text,
     truth,
+    update,
     whole,
 )
 
@@ -143,6 +144,12 @@ def _set_default(trace: Trace, key: Any, value: Any) -> None:
     there = type(value) is dict and trace.kinds[type(key)] == PLAIN and dict.__contains__(value, key)
     if not there:
         store_item(trace, None, value, key)
+
+
+def _updated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    owner = getattr(function, "__self__", None)
+    value, *others = (owner, *args) if issubclass(type(owner), dict) else args or (None,)
+    update(trace, value, tuple(others), kwargs)
 
 
 def _hashed(trace: Trace, value: Any) -> None:
@@ -627,6 +634,7 @@ _BY_WORD: dict[str, Handler] = {
     "text": _each(text),
     "truth": _each(truth),
     "type": asked_or_made,
+    "updated": _updated,
     "variable": _variable,
     "warn": _warn,
     "weak": _weak,

@@ -1,7 +1,8 @@
 """What becomes of the numbers that a call is given: arithmetic is followed, every other look is an outcome.
 
 Code of a call whose numbers are followed is instrumented once more: its notes come here first, and what they
-are told goes on to the ordinary notes. Behind instructions that make a number, or read one from outside, a
+are told goes to the ordinary notes before. These lay what is followed into the slot outside that is about to
+be read (:meth:`..trace.Trace.read`), so whoever reads there has it. Behind instructions that make a number a
 function takes what they leave, and leaves the followed object for it.
 
 A number may be seen in four ways. Instructions are told here, each. Functions of C are known to compute with
@@ -11,8 +12,8 @@ it is given: numbers in that are outcomes. Where it is given what may lead elsew
 user's or an object, nothing is followed any more. Last, C takes numbers that Python code returns to it; so
 what is yielded is an outcome, and what is returned by a method that C calls by its name.
 
-What does not work: to look at all notes, and take what is known to say nothing new for such. Whether a read
-is new does not matter here, but which object it gives.
+What does not work: to exchange what an instruction has read behind it. C reads as well (``sum``, ``popleft``,
+iteration), and each instruction that reads has to say under which key.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import builtins
 import itertools
 import operator
 import sys
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextvars import ContextVar
 from functools import cache, partial
@@ -43,23 +44,44 @@ from types import (
 from typing import Any
 from weakref import ReferenceType
 
+import numpy
 import torch
 
 from ....base import identity, is_own
-from ...numbers import BINARY, CALLED, COMPARED, UNARY, Draw, TrackedNumbers, is_data
+from ...numbers import (
+    BINARY,
+    CALLED,
+    COMPARED,
+    FROM_TABLE,
+    KINDS,
+    OF_MEMBERS,
+    TELL_TIME,
+    TRUTHS,
+    UNARY,
+    UNITS,
+    UNITS_OF_MEMBERS,
+    Draw,
+    TrackedNumbers,
+    is_data,
+)
 from ...objects import is_of_pybind
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
 from ..table import lookup
 from ..trace import Trace
+from .containers import content, whole
 
-_KINDS = frozenset({int, float})
-_NUMBERS = frozenset({int, float, bool})
+_NUMBERS = KINDS | TRUTHS
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_KEEP_NUMBERS = frozenset({list, tuple, deque, type({}.values()), type(OrderedDict[Any, Any]().values())})
+"""Containers whose members are numbers as they are, in an order that is theirs."""
 _JOINED = frozenset({list, tuple})
 """Containers whose sum holds what they hold."""
+_MERGED = frozenset({dict, OrderedDict, defaultdict})
+"""Containers that take over what another one holds."""
+_LARGEST_TABLE = 4096
 _TENSORS = (torch.Tensor,)
-_STOPS = frozenset({eval, exec, compile, vars, dir, input, open, breakpoint})
+_STOPS = frozenset({eval, exec, compile, dir, input, open, breakpoint})
 """Builtin functions that may see what they are not given."""
 _C_FUNCTIONS = (
     BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
@@ -90,13 +112,15 @@ _HANDS_ON: frozenset[type] = frozenset({
 """Classes of C whose own way of iterating gives what they hold, and runs none but code that is followed."""
 
 _CACHED: type = type(cache(lambda: None))
+_OF_NUMPY: type = type(numpy.clip)
+"""The type of numpy's functions in Python that others may replace for their own arrays."""
 _NOTHING: frozenset[int] = frozenset()
 _ABSTRACT: Any = abc.ABCMeta.__instancecheck__
 """Asks a function in C, which has no public name."""
 _EVERY = range(1 << 16)
 _MOVES: Mapping[Any, Container[int]] = {
     isinstance: frozenset({0}), issubclass: _NOTHING, callable: frozenset({0}), type: frozenset({0}),
-    getattr: frozenset({2}), hasattr: _NOTHING, setattr: frozenset({2}), delattr: _NOTHING,
+    getattr: frozenset({2}), vars: _NOTHING, hasattr: _NOTHING, setattr: frozenset({2}), delattr: _NOTHING,
     super: _NOTHING, object: _NOTHING, property: _NOTHING, staticmethod: _NOTHING, classmethod: _NOTHING,
     list.append: frozenset({1}), list.insert: frozenset({2}), list.pop: _NOTHING, list.copy: _NOTHING,
     list.reverse: _NOTHING, list.clear: _NOTHING, dict.get: frozenset({2}), dict.setdefault: frozenset({2}),
@@ -110,7 +134,7 @@ _MOVES: Mapping[Any, Container[int]] = {
     list.__getitem__: _NOTHING, slice: _EVERY, partial: _EVERY, itertools.repeat: frozenset({0}),
     ContextVar.get: frozenset({1}), ContextVar.set: frozenset({1}), deque.appendleft: frozenset({1}),
     deque.pop: _NOTHING, deque.popleft: _NOTHING, deque.clear: _NOTHING,
-    deque.copy: _NOTHING, deque.reverse: _NOTHING, deque.rotate: _NOTHING,
+    deque.copy: _NOTHING, deque.__getitem__: _NOTHING, deque.reverse: _NOTHING, deque.rotate: _NOTHING,
     dict.popitem: _NOTHING, OrderedDict.popitem: _NOTHING, OrderedDict.pop: frozenset({2}),
     OrderedDict.clear: _NOTHING, OrderedDict.setdefault: frozenset({2}), OrderedDict.move_to_end: _NOTHING,
     set.copy: _NOTHING, set.clear: _NOTHING, set.pop: _NOTHING, frozenset.copy: _NOTHING,
@@ -119,11 +143,6 @@ _MOVES: Mapping[Any, Container[int]] = {
     dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
-_GIVES: Mapping[Any, int] = {
-    getattr: 1, hasattr: 1, dict.get: 1, dict.setdefault: 1, dict.__getitem__: 1, dict.__contains__: 1,
-    list.__getitem__: 1, object.__getattribute__: 1,
-}  # fmt: skip
-"""Functions that give what lies in a slot, or say that something does, with the place of its key."""
 _ITERATES = frozenset({
     list, tuple, zip, enumerate, iter, next, reversed, list.extend, deque, deque.extend, deque.extendleft,
     *_OF_ITERTOOLS,
@@ -140,7 +159,7 @@ _HASHES = frozenset({set.add, set.discard, set.remove, hash})
 """Functions that look up what they are given."""
 _CONSUMES = frozenset({any, all, sum, set, frozenset, set.update})
 """Functions that look at what they iterate."""
-_FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update})
+_FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update, dict.__ior__})
 """Functions that take over what a mapping holds, and look at pairs."""
 _SLOTS_OF_C = frozenset({
     "__call__", "__getattr__", "__getattribute__", "__getitem__", "__get__", "__enter__", "__missing__",
@@ -191,18 +210,18 @@ class TrackingNotes:
                 if _is_below(numbers.drawing[1]) and trace.frame() is not numbers.drawing[1]:
                     original(*given)
                     return
-                numbers.drawing = None
+                numbers.leave_apart()
             if numbers.owed and not _is_below(numbers.owed_in):
                 numbers.settle_owed()
-            numbers.forget_pending()
+            numbers.take_operands()
             numbers.at_work = True
             try:
-                handler(trace, numbers, partial(original, *given), *given)
+                original(*given)  # what it finds outside to be followed lies there from now on
+                handler(trace, numbers, *given)
             except Exception as error:  # it must not reach the user's call
                 numbers.stop(f"a note failed: {error!r}")
             finally:
                 numbers.at_work = False
-                numbers.forget_key()
 
     def _before(self, name: str, code: str) -> Callable[[Any], None] | None:
         """What is told a value that leaves Python code for C, or that C hashes."""
@@ -213,16 +232,16 @@ class TrackingNotes:
 
     def _leaves(self, value: Any) -> None:
         numbers = self._numbers()
-        if numbers is not None and (type(value) in _KINDS or type(value) in _CONTAINERS):
+        if numbers is not None and (type(value) in KINDS or type(value) in _CONTAINERS):
             numbers.pin_inside(value)
 
     def _behind(self, name: str) -> Callable[[Any], Any] | None:
         """What takes the value that an instruction leaves."""
         kind, _, operator = name.partition(" ")
-        if kind in ("LOAD_ATTR", "BINARY_SUBSCR", "LOAD_GLOBAL", "LOAD_DEREF"):
-            return self._read
         if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
             return self._given
+        if kind == "BINARY_SUBSCR":
+            return partial(self._computed, "")
         if kind == "IS_OP":
             return partial(self._computed, "")
         if kind == "BINARY_OP" and operator.removeprefix("INPLACE_") in BINARY:
@@ -231,31 +250,14 @@ class TrackingNotes:
             return partial(self._computed, operator or kind)
         return None
 
-    def _read(self, value: Any) -> Any:
-        if type(value) not in _KINDS:
-            return value
-        numbers = self._numbers()
-        found = numbers.take_pending() if numbers is not None else None
-        if numbers is None or found is None or found[1] is not value:
-            return value
-        return numbers.take(*found)
-
     def _given(self, value: Any) -> Any:
-        """What a call has given: what lies in a slot, that something does, what is drawn, or computed."""
+        """What a call has given: what is drawn, or computed."""
         numbers = self._numbers()
         if numbers is not None and numbers.drawing is not None:
             trace = self._trace()
             here = trace is not None and trace.frame() is numbers.drawing[1]
             return numbers.take_drawn(value) if here else value
-        found = numbers.take_pending() if numbers is not None else None
-        if numbers is None or found is None:
-            return self._computed("", value)
-        if found[1] is value:
-            return numbers.take(*found)
-        numbers.take(*found) if value is True else numbers.stop(
-            "a function has read a number, and gives another"
-        )
-        return value
+        return self._computed("", value)
 
     def _computed(self, function: str, value: Any) -> Any:
         if type(value) not in _NUMBERS:
@@ -294,113 +296,82 @@ def _is_below(frame: FrameType | None) -> bool:
 # ---------------------------------------------------------------------- what instructions do
 
 
-def _looked_at(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], *given: Any) -> None:
+def _looked_at(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
     """The instruction may look at all that it is given."""
     numbers.pin_inside(*given)
-    go_on()
 
 
-def _moved(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], *given: Any) -> None:
+def _moved(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
     """The instruction hands on what it is given."""
-    go_on()
 
 
-def _iterates(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], value: Any) -> None:
+def _iterates(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     """The instruction hands on what it iterates; what is iterated may compute that in C."""
     _iterated(numbers, (value,))
-    go_on()
 
 
-def _attribute(
-    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, owner: Any
-) -> None:
-    numbers.pin(owner)
-    numbers.expect(name)
-    go_on()
+def _attribute(trace: Trace, numbers: TrackedNumbers, name: str, owner: Any) -> None:
+    if type(lookup.find(type(owner), name).value) is not MethodDescriptorType:  # of that, its call tells
+        numbers.pin(owner)
 
 
-def _name(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, table: Any) -> None:
-    numbers.expect(name)
-    go_on()
-
-
-def _cell(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], cell: Any) -> None:
-    numbers.expect(None)
-    go_on()
-
-
-def _item(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], owner: Any, key: Any) -> None:
+def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, key)
-        go_on()
-        return
-    numbers.pin_inside(key)
-    numbers.expect(_index(owner, key))
-    go_on()
+    elif numbers.expression(key) is not None and _is_table(trace, numbers, owner):
+        numbers.compute_next(FROM_TABLE, (owner.copy() if type(owner) is not tuple else owner, key))
+    else:
+        numbers.pin_inside(key)
 
 
-def _sliced(
-    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], owner: Any, start: Any, end: Any
-) -> None:
+def _is_table(trace: Trace, numbers: TrackedNumbers, owner: Any) -> bool:
+    """Whether something has few numbers, none of which is followed: then it is read as a whole."""
+    if type(owner) is numpy.ndarray:
+        fits = owner.ndim == 1 and owner.size <= _LARGEST_TABLE and not owner.dtype.hasobject
+    else:
+        fits = type(owner) in _JOINED and len(owner) <= _LARGEST_TABLE and _is_fixed(numbers, owner)
+    if fits:
+        content(trace, owner)
+    return fits
+
+
+def _sliced(trace: Trace, numbers: TrackedNumbers, owner: Any, start: Any, end: Any) -> None:
     """Python 3.12 makes no slice of two bounds."""
-    _item(trace, numbers, go_on, owner, slice(start, end))
+    _item(trace, numbers, owner, slice(start, end))
 
 
-def _store_slice(
-    trace: Trace,
-    numbers: TrackedNumbers,
-    go_on: Callable[[], None],
-    new: Any,
-    owner: Any,
-    start: Any,
-    end: Any,
-) -> None:
-    _store_item(trace, numbers, go_on, new, owner, slice(start, end))
+def _store_slice(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, start: Any, end: Any) -> None:
+    _store_item(trace, numbers, new, owner, slice(start, end))
 
 
-def _index(owner: Any, key: Any) -> Any:
-    """The key of a slot: members of lists are counted from the first one."""
-    counted = type(key) is int and key < 0 and issubclass(type(owner), (list, tuple))
-    return key + len(owner) if counted else key
-
-
-def _store_item(
-    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], new: Any, owner: Any, key: Any
-) -> None:
+def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key: Any) -> None:
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, new, key)
     else:
         numbers.pin_inside(key)
-        if type(owner) not in _CONTAINERS and not _is_python(type(owner), "__setitem__"):
+        stores = lookup.find(type(owner), "__setitem__").value
+        if type(stores) is not FunctionType and getattr(stores, "__objclass__", None) not in _HOLD:
             numbers.pin_inside(new)
-    go_on()
 
 
-def _store_attribute(
-    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], name: str, new: Any, owner: Any
-) -> None:
+def _store_attribute(trace: Trace, numbers: TrackedNumbers, name: str, new: Any, owner: Any) -> None:
     if isinstance(lookup.find(type(owner), name).value, GetSetDescriptorType):
         numbers.pin_inside(new)
-    go_on()
 
 
-def _binary(
-    trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], operator: str, one: Any, other: Any
-) -> None:
+def _binary(trace: Trace, numbers: TrackedNumbers, operator: str, one: Any, other: Any) -> None:
     joined = operator.endswith("ADD") and type(one) in _JOINED and type(other) in _JOINED
-    if not joined:
+    merged = operator.endswith("OR") and type(one) in _MERGED and type(other) in _MERGED
+    if not joined and not merged:
         _operands(trace, numbers, (one, other))
-    go_on()
 
 
-def _compare(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], one: Any, other: Any) -> None:
+def _compare(trace: Trace, numbers: TrackedNumbers, one: Any, other: Any) -> None:
     _operands(trace, numbers, (one, other))
-    go_on()
 
 
-def _unary(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], value: Any) -> None:
+def _unary(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     _operands(trace, numbers, (value,))
-    go_on()
 
 
 def _operands(trace: Trace, numbers: TrackedNumbers, operands: tuple[Any, ...]) -> None:
@@ -416,71 +387,63 @@ def _operands(trace: Trace, numbers: TrackedNumbers, operands: tuple[Any, ...]) 
         numbers.pin_inside(*operands)
 
 
-def _truth(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], value: Any) -> None:
+def _truth(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     if numbers.expression(value) is not None:
         numbers.compute("bool", (value,), bool(value))
     else:
         _asked(numbers, value, "__bool__", "__len__")
-    go_on()
 
 
-def _length(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], value: Any) -> None:
+def _length(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     _asked(numbers, value, "__len__")
-    go_on()
 
 
-def _contains(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], key: Any, owner: Any) -> None:
+def _contains(trace: Trace, numbers: TrackedNumbers, key: Any, owner: Any) -> None:
     # What lies in a hashed container as a key was hashed before.
     numbers.pin_inside(key) if issubclass(type(owner), (dict, set)) else numbers.pin_inside(key, owner)
     _asked(numbers, owner, "__contains__")
-    go_on()
 
 
-def _same(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], one: Any, other: Any) -> None:
+def _same(trace: Trace, numbers: TrackedNumbers, one: Any, other: Any) -> None:
     _identified(numbers, operator.is_, (one, other))
-    go_on()
 
 
-def _pairs(trace: Trace, numbers: TrackedNumbers, go_on: Callable[[], None], *given: Any) -> None:
+def _pairs(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
     numbers.pin_inside(*given[::2])
-    go_on()
 
 
 def _called(
     trace: Trace,
     numbers: TrackedNumbers,
-    go_on: Callable[[], None],
     names: tuple[str, ...],
     function: Any,
     *args: Any,
 ) -> None:
-    _call(trace, numbers, function, args, len(names), go_on)
+    _call(trace, numbers, function, args, len(names))
 
 
 def _called_spread(
     trace: Trace,
     numbers: TrackedNumbers,
-    go_on: Callable[[], None],
     function: Any,
     args: Any,
     kwargs: Any = None,
 ) -> None:
     if type(args) not in (tuple, list) or type(kwargs) not in (dict, type(None)):
         numbers.stop("a function is called with arguments that are not there yet")
-        go_on()
         return
     named = tuple((kwargs or {}).values())
-    _call(trace, numbers, function, (*args, *named), len(named), go_on)
+    _call(trace, numbers, function, (*args, *named), len(named))
 
 
 _HANDLERS: dict[str, Handler] = {
-    "attribute": _attribute, "name": _name, "cell": _cell, "item": _item, "store_item": _store_item,
-    "sliced": _sliced, "store_slice": _store_slice,
+    "attribute": _attribute, "item": _item, "store_item": _store_item, "sliced": _sliced,
+    "store_slice": _store_slice,
     "store_attribute": _store_attribute, "binary": _binary, "compare": _compare, "unary": _unary,
     "truth": _truth, "length": _length, "contains": _contains, "same": _same, "pairs": _pairs,
     "call": _called, "call_spread": _called_spread, "iterate": _iterates, "advance": _iterates,
     **dict.fromkeys((
-        "enter", "merged", "imported", "super_attribute", "store_name",
+        "name", "cell", "enter", "merged", "imported", "super_attribute", "store_name",
         "delete_name", "store_cell", "delete_cell", "delete_attribute", "bounds",
     ), _moved),
 }  # fmt: skip
@@ -495,14 +458,17 @@ def _call(
     function: Any,
     args: tuple[Any, ...],
     named: int,
-    go_on: Callable[[], None],
 ) -> None:
     """Something is called; the last ones of the arguments are named."""
     draw = Draw.of(function, args) if numbers.draws and not named else None
-    if draw is not None:
-        numbers.pin(*args)
+    if draw is not None and trace.finds_generator(draw.generator):
+        for each in args:
+            whole(trace, each)
+        numbers.pin_inside(*args)
         numbers.draw_next(draw, trace.frame())
-        go_on()
+        return
+    if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
+        numbers.read_clock(function, trace.frame())
         return
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)
@@ -510,18 +476,16 @@ def _call(
         function = function.__func__
     if type(function) is partial:
         bound = tuple(function.keywords.values())
-        _call(trace, numbers, function.func, (*function.args, *args, *bound), named + len(bound), go_on)
+        _call(trace, numbers, function.func, (*function.args, *args, *bound), named + len(bound))
     elif type(function) is FunctionType:
-        go_on()
         _into_python(trace, numbers, function, args)
     elif isinstance(function, type):
         _construct(trace, numbers, function, args, named)
-        go_on()
-    elif isinstance(function, _C_FUNCTIONS):
+    elif isinstance(function, _C_FUNCTIONS) or type(function) is numpy.ufunc:
         _into_c(trace, numbers, function, args, named)
-        go_on()
+    elif type(function) is _OF_NUMPY and not named and _is_unit(trace, numbers, function, args):
+        return
     else:
-        go_on()
         cached = function.__wrapped__ if type(function) is _CACHED else None
         found = lookup.find(type(function), "__call__").value
         if type(function) is ReferenceType:  # it gives what it refers to, and looks at nothing
@@ -532,7 +496,23 @@ def _call(
         elif type(found) is FunctionType:
             _into_python(trace, numbers, found, args)
         else:
-            _unknown(numbers, function, (function, *args))
+            _unknown(numbers, function, args if type(function) is _OF_NUMPY else (function, *args))
+
+
+def _is_unit(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a function of numpy's is one of numbers alone, or of all in a container, and is given such."""
+    if function in UNITS and all([type(each) in _NUMBERS or _is_fixed(numbers, each) for each in args]):
+        numbers.computes_apart(UNITS[function], args, trace.frame())
+    elif function in UNITS_OF_MEMBERS and (members := _numbers_in(args)):
+        numbers.computes_apart(UNITS_OF_MEMBERS[function], members, trace.frame())
+    return numbers.drawing is not None
+
+
+def _is_fixed(numbers: TrackedNumbers, value: Any) -> bool:
+    """Whether a value is a list or a tuple of numbers none of which is followed."""
+    if type(value) not in _JOINED:
+        return False
+    return all([type(each) in _NUMBERS and numbers.expression(each) is None for each in value])
 
 
 def _into_python(
@@ -595,6 +575,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
             function, args = described, (owner, *args)
     if function in CALLED and all([type(each) in _NUMBERS for each in args]) and not named:
         numbers.compute_next(CALLED[function], args)
+    elif function in OF_MEMBERS and (members := _numbers_in(args)) and not named:
+        numbers.compute_next(OF_MEMBERS[function], members)
     elif _is_of_torch(function):
         if function.__name__ in _CALLS_BACK:
             numbers.stop(f"{function.__name__} calls Python code")
@@ -609,8 +591,6 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _into_c(trace, numbers, _MADE_AS[function], args[1:], named)
     elif function in _MOVES:
         moved = _MOVES[function]
-        if function in _GIVES and len(args) > _GIVES[function]:
-            numbers.expect(_index(args[0], args[_GIVES[function]]))
         numbers.pin(*[each for place, each in enumerate(args) if place not in moved])
     elif function in _HASHES:  # an object's own methods say what they look at
         numbers.pin_inside(*args)
@@ -625,6 +605,14 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
             _asked(numbers, each, "__len__")
     else:
         _unknown(numbers, function, args)
+
+
+def _numbers_in(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The members of the only argument, if that is a container of Python's of numbers."""
+    if len(args) != 1 or type(args[0]) not in _KEEP_NUMBERS:
+        return None
+    found = tuple(args[0])
+    return found if all([type(each) in _NUMBERS for each in found]) else None
 
 
 def _identified(numbers: TrackedNumbers, function: Any, args: tuple[Any, ...]) -> None:
@@ -730,10 +718,6 @@ def _is_of_torch(function: Any) -> bool:
         return owner.__name__.partition(".")[0] == "torch"
     kind = owner if isinstance(owner, type) else type(owner)
     return kind.__module__.partition(".")[0] == "torch" or kind.__name__.startswith("_VariableFunctions")
-
-
-def _is_python(kind: type, name: str) -> bool:
-    return type(lookup.find(kind, name).value) is FunctionType
 
 
 def _owe(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:

@@ -31,4 +31,4 @@ from .output import (
     writes_by_method,
 )
 from .random_settings import computes, settings, written
-from .trace import OF_CLASS, SPECIAL, Aside, Trace, handled_kind
+from .trace import OF_CLASS, SPECIAL, Aside, Trace, handled_kind, shown

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ....base import Site
 from ...pytorch import Contact
-from ...state import Reads
+from ...state import Address, Reads
 
 
 class Effect(NamedTuple):
@@ -20,7 +20,7 @@ class Effect(NamedTuple):
     site: Site  # the line that wrote it
     address: tuple[str, int, Any]  # kind of the slot, identity of its container, key
     given: bool = False  # it is in an argument that is taken apart
-    number: bool = False  # it was a number of Python's, and is another one of the same type
+    numbers: tuple[Address, ...] = ()  # slots that hold other numbers of Python's than before
 
     def __str__(self) -> str:
         return f"{self.name} was {self.was} and is {self.now}"

@@ -16,9 +16,11 @@ through their namespaces.
 from __future__ import annotations
 
 import gc
+import itertools
+import random
 import sys
 import weakref
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -45,6 +47,7 @@ from ...arguments import (
     DELETED,
     Bound,
     Call,
+    ClassTarget,
     GivenParts,
     GivenTarget,
     Made,
@@ -53,13 +56,23 @@ from ...arguments import (
     Tag,
     Target,
     can_be_carried,
+    can_be_laid,
     leaves_of,
     place_of,
     read_from,
     table_of,
 )
 from ...arguments import address_of as generator_address
-from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
+from ...numbers import (
+    GLOBAL_GENERATORS,
+    KINDS,
+    TELL_TIME,
+    TRUTHS,
+    DrawnFrom,
+    NumberSource,
+    TrackedNumbers,
+    can_draw,
+)
 from ...objects import (
     ARRAY_BYTES,
     UNSET,
@@ -67,6 +80,7 @@ from ...objects import (
     Position,
     TensorMark,
     base_of,
+    exact,
     is_bound_method,
     is_empty_stage_table,
     mark,
@@ -95,6 +109,7 @@ from ...state import (
     PASSES_ON,
     SCRIPTED,
     TORCHS_OWN,
+    Address,
     Argument,
     Names,
     Read,
@@ -134,6 +149,9 @@ from .noted import Effect, Noted, Output, Setting, UnseenCode
 
 _SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
 """Kinds of slots that one value lies in."""
+_MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
+_OF_SIZE = frozenset({LENGTH, ORDER, KIND})
+"""Kinds of reads of a container that say nothing of what its members are."""
 _DEPTH = 6
 """Containers in containers through which a slot is found again."""
 _COMPARED_BYTES = 1 << 24
@@ -150,6 +168,8 @@ _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
 _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
+
+_KEPT_BY_GENERATORS, _GAUSS = "gauss_next", random.Random.gauss.__code__
 
 SPECIAL = "special"
 """Marks classes whose special methods are noted."""
@@ -180,7 +200,7 @@ class _Written(NamedTuple):
         if self.kind == CELL:
             return ""
         member = self.kind == ITEM and self.owner == identity(self.container)
-        return f"[{self.key!r}]" if member else f".{self.key}"
+        return f"[{shown(self.key)}]" if member else f".{self.key}"
 
     def now(self) -> Any:
         """What lies in it; UNSET or MISSING if nothing does."""
@@ -226,6 +246,8 @@ class Trace:
     ) -> None:
         self.swaps = swaps
         self.numbers = numbers  # what of them changes from call to call, if anything does
+        # slots of such numbers, by address: what stands there, and for what
+        self._laid: dict[Address, tuple[Target, Any, Any]] = {}
         self.rows = rows
         self._answers = answers
         self._meet_tensor = meet
@@ -256,6 +278,7 @@ class Trace:
         self._growing: dict[int, _Growing] = {}
         self._scripts: dict[int, Any] = {}
         self._looked: set[int] = set()  # what grew and was read afterwards
+        self._extended: set[int] = set()  # mappings to which a key was added
         self._bound: set[tuple[str, int, Any]] = set()
         self._carried: dict[tuple[str, int, Any], Any] = {}  # what was laid into slots before the call
         self._replaced: list[tuple[str, Any, Any, Any, str]] = []  # slots whose values change
@@ -270,6 +293,8 @@ class Trace:
         self._late: dict[int, CodeType] = {}
         self._output: dict[Output, None] = {}
         self._draws: Site | None = None
+        self._times = 0  # reads of the clock
+        self._drawn: dict[int, DrawnFrom] = {}  # random generators outside, by identity
         self._contact: Contact | None = None
         self.collective: GroupCall | None = None  # that is about to be made
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
@@ -324,7 +349,7 @@ class Trace:
 
     def held(self, value: Any) -> None:
         """Note what an object outside holds, as a whole."""
-        if not any(value is each for each in GLOBAL_GENERATORS):
+        if not any(value is each for each in GLOBAL_GENERATORS) and not self.is_drawn_from(value):
             self._read_held(value)
 
     def _read_held(self, value: Any) -> None:
@@ -356,6 +381,10 @@ class Trace:
         """The callable is about to be called with these arguments, perhaps once more."""
         before, self.given = self.given, Given()
         self.told.clear()
+        self._lay_again()
+        self._times = 0
+        for each in self._drawn.values():
+            each.put_back()
         error = sys.exc_info()[1]
         self.handled = None if error is None else identity(error)
         for each in self._growing.values():  # an attempt that is made again
@@ -453,17 +482,21 @@ class Trace:
             or where in self._changed
             or where in self._own
             or address in self._carried  # it is an argument, or the call's own
+            or self._keeps_state(container, key)
             or (type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle))
         ):
             return
         whose = container if owner is None else owner
         if self.numbers is not None and self._takes(kind, container, key, value, whose, suffix):
             return
+        if where in self._extended and kind in (LENGTH, ORDER):
+            before = [key for key, _ in self._contents_before(container)]
+            value = Content(len(before) if kind == LENGTH else tuple(before))
         if trait & HOLDS and kind in _SLOTS and given.finds(address, value):
             self._replaced.append((kind, container, key, owner, suffix))
         if trait & STANDS:
             value = stood_for(value)
-        form = mark(value) if trait & BY_CONTENT else value
+        form = mark(value) if trait & BY_CONTENT and not self.is_drawn_from(value) else value
         found = (kind, container, key, form, identity(whose), suffix, self._names)
         self._reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         if trait & MEETS:
@@ -504,9 +537,9 @@ class Trace:
             self.members.add((identity(container), key))
         value = dict.get(container, key, MISSING)
         if value is MISSING:
-            self.absent(container, key, f"[{key!r}]")
+            self.absent(container, key, f"[{shown(key)}]")
         else:
-            self.read(ITEM, container, key, value, f"[{key!r}]")
+            self.read(ITEM, container, key, value, f"[{shown(key)}]")
 
     def _carry(self, kind: str, container: Any, key: Any, owner: Any, suffix: str) -> None:
         """What lies in a slot is replaced from call to call: it is carried, if it can be found again."""
@@ -539,22 +572,48 @@ class Trace:
         return found.inside(kind, key, name, table=table) if found is not None else None
 
     def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
-        """Whether a slot has a number that changes from call to call; each read of it is noted then."""
-        numbers, where = self.numbers, identity(container)
-        if (
-            numbers is None
-            or address_of(kind, container, key) not in numbers.wanted
-            or where in self.anchored
-        ):
+        """Whether a slot has a number that changes from call to call, which is no condition then.
+
+        What is followed instead is laid into the slot until the call is over: whoever reads it there, Python
+        or C, has it. An equal number is as good, and the slot gets its own again.
+        """
+        numbers, address = self.numbers, address_of(kind, container, key)
+        if numbers is None or address not in numbers.wanted or identity(container) in self.anchored:
             return False
-        if not numbers.takes(kind, container, key, value, self.name(owner, suffix)):
+        if type(value) not in KINDS or (not numbers.follows and numbers.stopped is not None):
             return False
+        if address in self._laid:
+            return self._laid[address][1] is value
+        target = self._target(kind, container, key, owner, self.name(owner, suffix))
+        if not can_be_laid(target):
+            return False
+        if numbers.follows:
+            stands = numbers.take(NumberSource(kind, container, key, target.name), value)
+            if stands is value:
+                return False
+            target.write(stands)
+            self._laid[address] = target, stands, value
         self._held.append(container)
-        self.members.discard((where, key))
-        for seen in ((identity(owner), key), (identity(owner), key, "plain"), (where, key, "global")):
-            self.seen.discard(seen)
-        self.seen.discard(("cell", where))
         return True
+
+    def _lay_again(self) -> None:
+        """The call begins once more: its slots hold what it has found there."""
+        for target, stands, value in self._laid.values():
+            if target.read() is value:
+                target.write(stands)
+
+    def _put_back(self) -> None:
+        """Slots that hold what stood for a number get that number again, where others may ask which it is."""
+        numbers = self.numbers
+        for each in self._written.values() if numbers is not None and numbers.follows else ():
+            left = each.now()
+            if type(left) in KINDS and numbers is not None and numbers.original(left) is not left:
+                owner = self.outside.get(each.owner)
+                self._target(each.kind, each.container, each.key, owner, "").write(numbers.original(left))
+        for target, stands, value in self._laid.values():
+            if target.read() is stands:
+                target.write(value)
+        self._laid.clear()
 
     def _read_numbers(self, array: Any) -> None:
         """Of a large array the form in which it is compared is a sample: note all of it."""
@@ -726,13 +785,19 @@ class Trace:
         self.pin(container)
         self._forget_told(container)
         address = (kind, identity(container), key)
-        if address in self._written or identity(container) in self._changed:
+        if (
+            address in self._written
+            or identity(container) in self._changed
+            or self._keeps_state(container, key)
+        ):
             return
         if type(key) is str and key in _COUNTERS and container is self.namespace(RemovableHandle):
             return
         read = self._reads.get(address)  # as it was then: what lies there may have been filled since
         slot = _Written(kind, container, key, None, identity(owner), self._site())
         was = read.value if read is not None else self._form(slot.now())
+        if was is MISSING and kind == ITEM:
+            self._extended.add(identity(container))
         self._written[address] = slot._replace(was=was)
         self._held.append(container)
 
@@ -766,9 +831,27 @@ class Trace:
             self._forget_told(container)
         if outside and identity(container) not in self._changed:
             growing = self._growing.get(identity(container))
-            was = contents(container) if growing is None else growing.written.was
+            was = self._take_written(container) if growing is None else growing.written.was
             slot = _Written("", container, None, was, identity(container), self._site())
             self._changed[identity(container)] = slot
+
+    def _take_written(self, container: Any) -> Any:
+        """What a container held before the call; what was written of it is told with the rest from now on."""
+        was = self._contents_before(container)
+        for address in [address for address, each in self._written.items() if _is_in(each, container)]:
+            del self._written[address]
+        return was
+
+    def _contents_before(self, container: Any) -> Any:
+        """What a container held before single members of it were written."""
+        written = {each.key: each.was for each in self._written.values() if _is_in(each, container)}
+        was = contents(container)
+        if not written or type(was) is not tuple:
+            return was
+        if issubclass(type(container), dict):
+            before = [(key, written.get(key, value)) for key, value in was]
+            return tuple([pair for pair in before if pair[1] is not MISSING])
+        return tuple([written.get(place, value) for place, value in enumerate(was)])
 
     def appends(self, container: Any, count: int) -> bool:
         """Members are about to be added to a list or a deque; whether a replay can add its own."""
@@ -777,8 +860,12 @@ class Trace:
         known = known and not _is_in_operation(self.frame())  # a replay that runs a kernel appends by itself
         if not known or where in self._changed or self.given.branch(container) is not None:
             return False
+        moves = type(container) is deque and any([_is_in(each, container) for each in self._written.values()])
+        if moves or self._moves_numbers(container):
+            return False  # what is written there, or followed, moves
         if where not in self._growing:
             self.pin(container)
+            self.members -= {each for each in self.members if each[0] == where}
             was = members.keys(container)
             self._growing[where] = _Growing(_Written("", container, None, was, where, self._site()))
         self._forget_told(container)
@@ -864,16 +951,50 @@ class Trace:
         found = any([type(read.value) is TensorMark and read.value == form for read in self._reads.values()])
         return found or identity(tensor) in self.arguments
 
-    def draws(self, generator: Any) -> None:
-        """The call draws a number from a generator of the process, or sets it.
+    def is_drawn_from(self, value: Any) -> bool:
+        """Whether replays draw from a random generator: which one it is matters, not where it is."""
+        return self.numbers is not None and self.numbers.draws and can_draw(value)
+
+    def finds_generator(self, generator: Any) -> bool:
+        """Whether a random generator was there before the call."""
+        return self.has(generator) or any(generator is each for each in GLOBAL_GENERATORS)
+
+    def looks_at_state(self, generator: Any) -> None:
+        """A generator is not drawn from but looked at, or set: nothing is drawn from it by replays, too."""
+        if self.is_drawn_from(generator):
+            self.refuse(self.name(generator), "looks at the state of a random generator, or sets it")
+
+    def draws(self, generator: Any, *, draws: bool) -> None:
+        """The call draws a number from a random generator made outside, or sets it.
 
         A call that leaves the generator as it was is right where it is that.
         """
+        of_process = any(generator is each for each in GLOBAL_GENERATORS)
         self._draws = self._draws or self._site()
-        if self.numbers is not None and self.numbers.draws:
-            return  # replays draw as well
-        self.find(generator, None, f"the generator of {type(generator).__module__.partition('.')[0]}")
-        self._read_held(generator)
+        if identity(generator) not in self._drawn and can_draw(generator):
+            self._drawn[identity(generator)] = DrawnFrom.of(generator)
+        if draws and self.is_drawn_from(generator):
+            self.pin(generator)
+            return
+        self.looks_at_state(generator)
+        if of_process:
+            self.find(generator, None, f"the generator of {type(generator).__module__.partition('.')[0]}")
+            self._read_held(generator)
+        else:
+            self.change(generator)
+
+    def _keeps_state(self, container: Any, key: Any) -> bool:
+        """Whether a slot is where a generator that replays draw from keeps a number for the next call."""
+        if key != _KEPT_BY_GENERATORS or self.numbers is None or not self.numbers.draws:
+            return False
+        frame = self.frame()
+        if frame is None or self.original(frame.f_code) is not _GAUSS:
+            return False
+        generator = frame.f_locals.get("self")
+        if not self.is_drawn_from(generator) or lookup.attributes_of(generator) is not container:
+            return False
+        self.draws(generator, draws=True)
+        return True
 
     def failed(self, note: str, error: Exception) -> None:
         """A note was not taken: whatever the call is for, it is not known what it has read."""
@@ -965,10 +1086,20 @@ class Trace:
 
     # ------------------------------------------------------------------ the end
 
+    def reads_clock(self, function: Any) -> bool:
+        """Whether replays read the clock, as the call is about to."""
+        if self.numbers is None or not self.numbers.clock or function not in TELL_TIME:
+            return False
+        self._times += 1
+        return True
+
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
+        if self.numbers is not None and self.numbers.follows and self._times != self.numbers.times:
+            self.refuse("the clock", "has the clock read by a function in C")
         self._identify_kept()
         effects = tuple(self._effects())
+        self._put_back()
         for each in self._replaced:
             self._carry(*each)
         found = self._reads.values()
@@ -985,7 +1116,7 @@ class Trace:
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),
             *(self._namespaces, self._slots, self._found, self._carriers, self._arrays, self._held),
-            *(self._carried, self._replaced),
+            *(self._carried, self._replaced, self._drawn),
         ):
             held.clear()
         self.given = Given()
@@ -1039,12 +1170,21 @@ class Trace:
         can = each.address not in self._reads and self._can_bind(each, now, binding.marking)
         if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
             return
-        followed = self.numbers is not None and self.numbers.expression(now) is not None
-        if followed or each.address in often or (others and not _same(each.was, self._form(now))):
-            name = self._names.path(each.owner, each.suffix)
-            binding.add(Target(each.kind, each.container, each.key, name), now)
+        if (
+            (self.numbers is not None and self.numbers.expression(now) is not None)
+            or each.address in often
+            or (others and not _same(each.was, self._form(now)))
+        ):
+            owner, name = self.outside.get(each.owner), self._names.path(each.owner, each.suffix)
+            binding.add(self._target(each.kind, each.container, each.key, owner, name), now)
             if can:
                 self._bound.add(each.address)
+
+    def _target(self, kind: str, container: Any, key: Any, owner: Any, name: str) -> Target:
+        """A slot outside, as it is written."""
+        if kind == ITEM and issubclass(type(owner), type):
+            return ClassTarget(owner, container, key, name)
+        return Target(kind, container, key, name)
 
     def _tag(self, binding: _Binding, each: _Written, value: Any) -> None:
         """An attribute of a tensor was set: if that is part of the result, what is set is a part, too."""
@@ -1093,17 +1233,30 @@ class Trace:
             self._bound.add(each.address)
 
     def _fill(self, binding: _Binding, each: _Written, often: _Addresses, others: bool) -> None:
-        """A list or dict outside was changed: all it holds is a part, if nothing of it was read before."""
+        """A list, deque or dict outside was changed: all that it holds is a part.
+
+        If anything of it was read before, that is how long it is, or plain values that stay where they are
+        beside numbers that change: else an earlier call has left what is read.
+        """
         found = each.container
-        if type(found) not in (list, dict) or any(address[1] == identity(found) for address in self._reads):
+        asked = [read for address, read in self._reads.items() if address[1] == identity(found)]
+        plain = all([read.kind in _OF_SIZE or _is_left(read) for read in asked])
+        if type(found) not in (list, deque, *_MAPPINGS) or not plain:
             return
-        keys = tuple(found) if type(found) is dict else None
-        held = tuple(found) if keys is None else tuple(found.values())
+        keys = members.keys(found) if type(found) in _MAPPINGS else None
+        held = members.values(found)
         plain = all([type(key) in PLAIN_TYPES for key in keys or ()])
         target = Target(CONTENTS, found, keys, self._names.path(each.owner, ""))
+        if asked and not self._moves_numbers(found):
+            return
         if plain and self._can_be_made(held, binding.marking) and (others or target.address in often):
             binding.add(target, held)
             self._bound.add(each.address)
+
+    def _moves_numbers(self, container: Any) -> bool:
+        """Whether a container outside has numbers that change from call to call."""
+        numbers = self.numbers
+        return numbers is not None and address_of(ITEM, container, None)[1] in numbers.containers
 
     def _fill_given(self, binding: _Binding, each: _Written, number: int) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""
@@ -1123,19 +1276,22 @@ class Trace:
             self._bound.add(each.address)
 
     def _can_bind(self, each: _Written, now: Any, marking: Marking) -> bool:
-        if each.kind == ITEM and type(each.container) not in (dict, list):
-            return False
         asked = ((kind, identity(each.container), None) in self._reads for kind in (LENGTH, ORDER))
         if each.was is MISSING and any(asked):
             return False  # it grows, and the call reads how far
-        if identity(each.container) in self._changed or issubclass(type(self.outside.get(each.owner)), type):
-            return False  # a namespace is more than a dict
+        if identity(each.container) in self._changed:
+            return False
+        of_class = issubclass(type(self.outside.get(each.owner)), type)
+        if of_class and type(now) not in (*PLAIN_TYPES, *KINDS):
+            return False  # what a class holds may be asked for what it gives instead
         return self._can_be_made(now, marking)
 
     def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
         """Whether a replay can write an equal value into a slot."""
         kind = type(value)
-        if kind in PLAIN_TYPES or kind is torch.Tensor or identity(value) in self.given.leaves:
+        if kind in PLAIN_TYPES or kind in KINDS | TRUTHS or kind is torch.Tensor:
+            return True
+        if identity(value) in self.given.leaves:
             return True
         if self.given.number_of(value) is not None:
             return True
@@ -1177,7 +1333,7 @@ class Trace:
             yield read(ORDER, None, Content(tuple([key for key, _ in was])), " (order)")
             pairs = was
         for key, value in pairs:
-            yield read(ITEM, key, self._form(value), f"[{key!r}]")
+            yield read(ITEM, key, self._form(value), f"[{shown(key)}]")
 
     def _identify_kept(self) -> None:
         """What is state and taken apart lies in another slot now: which object it is matters there."""
@@ -1192,7 +1348,20 @@ class Trace:
             if self.given.is_state(value):
                 self.identify(value, "keeps it somewhere else, too")
 
+    def _drawn_otherwise(self) -> Iterable[Effect]:
+        """Generators that are elsewhere than behind what replays draw."""
+        for each in self._drawn.values():
+            known = any(each.generator is one for one in GLOBAL_GENERATORS)  # they are looked at apart
+            if known or not self.is_drawn_from(each.generator) or self.numbers is None:
+                continue
+            if not each.is_behind(self.numbers.drawn):
+                which = identity(each.generator)
+                address = address_of(HELD, each.generator, None)
+                name, site = self._names.path(which, ""), self._draws or self._site()
+                yield Effect(name, "at one state", "at another", site, address)
+
     def _effects(self) -> Iterable[Effect]:
+        yield from self._drawn_otherwise()
         for where, grown in self._growing.items():
             if (APPENDED, where, None) not in self._bound:
                 yield from self._changes(grown.written)
@@ -1203,7 +1372,8 @@ class Trace:
             left = each.now()
             if each.address in self._carried and left is self._carried[each.address]:
                 continue  # it is as it was given, whatever that is
-            self._leaves_numbers(left)
+            if left is not each.was:  # what an object outside holds is written where it lies
+                self._leaves_numbers(left)
             now = self._form(left)
             if not _same(each.was, now):
                 yield self._effect(each, each.suffix, each.was, now)
@@ -1249,8 +1419,45 @@ class Trace:
         path = self._names.path(each.owner, suffix)
         name = path if number is None else self.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
-        counts = type(was) is type(now) and type(was) in (int, float) and number is None and bool(each.kind)
-        return Effect(name, _text(was), _text(now), each.site, address, number is not None, counts)
+        left = self._other_numbers(each) if number is None else ()
+        return Effect(name, _text(was), _text(now), each.site, address, number is not None, left)
+
+    def _other_numbers(self, each: _Written) -> tuple[Address, ...]:
+        """The slots that have changed, and had numbers and have numbers."""
+        if each.kind:
+            pairs = [(each.kind, each.key, each.was, each.now())]
+        elif type(each.container) in _MAPPINGS:
+            now = dict(members.items(each.container))
+            pairs = [(ITEM, key, was, now.get(key)) for key, was in each.was]
+        elif type(each.container) in (list, deque):
+            now = members.keys(each.container)
+            pairs = [(ITEM, *each) for each in zip(itertools.count(), each.was, now)]
+        else:
+            pairs = []
+        return tuple(
+            [
+                address_of(kind, each.container, key)
+                for kind, key, was, now in pairs
+                if type(was) is type(now) and type(was) in KINDS and not _same(was, now)
+            ]
+        )
+
+
+def _is_in(each: _Written, container: Any) -> bool:
+    return each.kind == ITEM and each.container is container
+
+
+def shown(key: Any) -> str:
+    """A key, as the user would write it; of an object its class."""
+    return repr(key) if type(key) in PLAIN_TYPES else f"<{type(key).__name__}>"
+
+
+def _is_left(read: Read) -> bool:
+    """Whether a plain value that was read in a container lies there still."""
+    try:
+        return read.kind == ITEM and _same(read.value, read_from(ITEM, read.container, read.key))
+    except LookupError:
+        return False
 
 
 def _over(call: Callable[[], Any]) -> Any:
@@ -1340,9 +1547,9 @@ def _same(was: Any, now: Any) -> bool:
         return True
     if type(was) in (Content, TensorMark, Position):
         return same(was, now)
-    if type(was) is not type(now) or type(was) not in PLAIN_TYPES:
+    if type(was) is not type(now) or (type(was) not in PLAIN_TYPES and type(was) not in KINDS):
         return False
-    return was == now or (was != was and now != now)
+    return (was == now and exact(was) == exact(now)) or (was != was and now != now)
 
 
 def _same_members(was: Any, now: Any) -> bool:
@@ -1372,7 +1579,7 @@ def _changed(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
     if not issubclass(type(container), dict):
         return f"[{index}]", was[index], now[index]
     (key, value), (other, later) = was[index], now[index]
-    return (f"[{key!r}]", value, later) if _same(key, other) else (" (order)", key, other)
+    return (f"[{shown(key)}]", value, later) if _same(key, other) else (" (order)", key, other)
 
 
 def _text(value: Any) -> str:
