@@ -168,6 +168,24 @@ def play(
     assert_pool_empty()
 
 
+def prove(kind: type[Branching], device: torch.device) -> None:
+    """On a GPU the functions of kernels are proved in replays, a share in each; certificates stay."""
+    x = torch.rand(3, 4, device=device)
+    g = rote.graph(kind(device), keep=True)
+    for _ in range(100):
+        g(x)
+        (entry,) = g._keys.entries.values()
+        if entry.recordings and entry.recordings[0].recorded:
+            COMPILERS.get().wait(120)
+            entry.recordings[0].improve_at(0)
+        (found,) = g.report().recordings or (None,)
+        if found is not None and found.tier is not None and found.tier.fused is not None:
+            break
+    g.reset()
+    del g, entry
+    assert_pool_empty()
+
+
 EVERY = [
     pytest.mark.parametrize("fault", FAULTS),
     pytest.mark.parametrize("after", [False, True]),
@@ -190,6 +208,9 @@ def try_points(
     step: int = 1,
     **how: Any,
 ) -> None:
+    if device.type == "cuda":
+        injector.arm(None, FAULTS[fault])
+        prove(kind, device)
     play(kind, device, injector, None, FAULTS[fault], **how)
     points = list(injector.points)
     assert len(points) >= 8
