@@ -211,6 +211,21 @@ def test_a_replay_that_raises(alone, first):
         g(torch.ones(3), torch.tensor([1]))
 
 
+@pytest.mark.parametrize("reduces", [True, False])
+def test_only_replays_without_collectives_are_timed(alone, reduces):
+    def call(x):
+        y = x * 2
+        if reduces:
+            dist.all_reduce(y)
+        return y + 1
+
+    g = rote.graph(call)
+    for _ in range(150):
+        g(torch.ones(3))
+    timed = any(["to compare replays with" in each.message for each in g.report().reasons])
+    assert g.report().replayed and timed != reduces, g.explain()
+
+
 def test_a_way_that_is_not_recorded(alone):
     def call(x):
         y = x * 2

@@ -296,7 +296,7 @@ def _due(entry: Specialization, call: Call) -> Recording | None:
 
 def _is_apart(backend: Backend, recording: Recording) -> bool:
     """Whether a plain call, here and now, would not only be slower than a replay."""
-    if backend.is_capturing() or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    if backend.is_capturing() or recording.acts:  # collectives take as long as the slowest rank
         return True
     if torch.is_grad_enabled():
         casts = any(map(torch.is_autocast_enabled, ("cpu", "cuda")))

@@ -51,7 +51,7 @@ times what the calls between could gain, and what lost twice in a row would lose
   calls of its own; where a wrapper around makes the call, as ``rote.padded`` does in another shape;
 - where the device has not the memory for a plain call beside the recording, and inside somebody's own
   capture;
-- within a process group: a call with collectives takes as long as the slowest rank, whatever this one does;
+- with collectives: such a call takes as long as the slowest rank, whatever this one does;
 - with gradients under an autocast that goes on around the call: it keeps the casts of weights that a plain
   call made, and they would be stale in the next one;
 - with gradients under saved-tensor hooks (activation checkpointing), where no call is a replay;
