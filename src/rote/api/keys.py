@@ -36,7 +36,7 @@ from .reasons import ReasonCounts
 
 _log = logging.getLogger("rote")
 
-_NUMBERS = (int, float, bool, NoneType)
+_HOLD_NOTHING = (int, float, bool, NoneType)
 
 MORE_SETS = (
     "Compile what calls these modules as one graph, or raise options={'max_parameter_sets': ...}: each set "
@@ -82,7 +82,6 @@ class Keys:
         self._opened = ""
         self._carried = ""
         self._most_sets = most_sets
-        self._computes = subject.limits.numbers and subject.inputs is None
         self._sets: dict[Any, set[Any]] = {}  # keys by what they have in common apart from their parameters
         self._told = False  # that there are too many of these
         self._turn = 0
@@ -121,7 +120,7 @@ class Keys:
             return True
         met: dict[int, set[Any]] = {}
         latest = [entry.key for entry in islice(reversed(self.entries.values()), COMPARED)]
-        for key in (*latest, *self._refused) if self._computes else ():
+        for key in (*latest, *self._refused) if self._subject.computes else ():
             for leaf in changed_numbers(key, call):
                 met.setdefault(leaf, set()).add(key.tokens[leaf])
         changed = [leaf for leaf, values in met.items() if len(values) >= FEW]
@@ -146,7 +145,9 @@ class Keys:
         if self._ledger.admits(hash((id(self), call.key))):
             return None
         leaves = zip(call.leaves, call.kinds, strict=True)
-        if all([kind == TENSOR or type(leaf) in _NUMBERS for leaf, kind in leaves]):  # it holds no object
+        if all(
+            [kind == TENSOR or type(leaf) in _HOLD_NOTHING for leaf, kind in leaves]
+        ):  # it holds no object
             self._refused.append(call.key)
         return reason(rules.TRACING_COSTS, f"{self._ledger}{self._what_differs(call, '; ')}")
 

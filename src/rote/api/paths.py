@@ -30,7 +30,7 @@ MANY = 512
 SPACE = 16
 """Calls that a plain path leaves alone behind one that it answers, where no key replays."""
 
-LOOKS = 2
+EXPECTED_LOOKS = 2
 """Looks at calls of a key that has a recording and no hot path, while other calls are left alone."""
 
 DEPTH, WIDTH = 3, 4
@@ -131,13 +131,15 @@ class Paths:
         path = entry.generate(variant, call, self._lock, self._counts, self.finish, sorts=self._sorts)
         if path is not None:
             self._keep(path, shapes)
-        if shapes is not None:
-            self._expected[shapes] = 0
+        self._expect(shapes, 0)
 
     def expect(self, shapes: Shapes | None) -> None:
         """A call like this one was recorded, or observed: the next one is not left alone."""
-        if shapes is not None and len(self._expected) < MANY:
-            self._expected[shapes] = LOOKS
+        self._expect(shapes, EXPECTED_LOOKS)
+
+    def _expect(self, shapes: Shapes | None, looks: int) -> None:
+        if shapes is not None and (shapes in self._expected or len(self._expected) < MANY):
+            self._expected[shapes] = looks
 
     @property
     def expects(self) -> bool:
@@ -224,7 +226,7 @@ class Paths:
 
     def clear(self) -> None:
         """The general path did more than replay: what had a hot path is worth a look."""
-        self._expected = dict.fromkeys(self._expected, LOOKS)
+        self._expected = dict.fromkeys(self._expected, EXPECTED_LOOKS)
         self.newest, self._behind, self._rest, self.known = NOBODY, NOBODY, NOBODY, ()
         self.others.clear()
 

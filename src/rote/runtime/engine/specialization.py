@@ -356,14 +356,9 @@ class Specialization:
             return Answer(PLAINLY, EAGER, [reason(rules.NOT_YET, text, site)])
         return self._execute(recording, call, Plan(root, warmup, backend, numbers=numbers), site, found)
 
-    @property
-    def computes(self) -> bool:
-        """Whether numbers that change from call to call can be followed."""
-        return self.limits.numbers and self.subject.inputs is None
-
     def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
         """No recording fits: which numbers are to be followed, since they change from call to call."""
-        if not self.computes:
+        if not self.subject.computes:
             self.changing.fixed_leaves.update(call.changing)
             return None
         for other in self.recordings:
@@ -416,7 +411,7 @@ class Specialization:
         if answer.how == EAGER and not answer.reasons:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
-        if self.changing.news > known and self.computes and recording in self.recordings:
+        if self.changing.news > known and self.subject.computes and recording in self.recordings:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
         if made is not None and made.acts:

@@ -94,6 +94,11 @@ class Subject:
         """The arguments that are parameters and buffers, as the compiler of the callable says."""
         return frozenset(number for number, each in enumerate(self.inputs or ()) if each.stays)
 
+    @property
+    def computes(self) -> bool:
+        """Whether numbers that change from call to call can be followed."""
+        return self.limits.numbers and self.inputs is None
+
     def follow(
         self,
         call: Call,
