@@ -12,7 +12,9 @@ from rote.runtime.backends.host.backend import HostBackend
 from rote.runtime.engine.ledger import Ledger
 from rote.runtime.program.torch_private import current_pass
 
-COSTS = (Ledger.add_trace, Ledger.add_plain, Ledger.add_look, Ledger.time_replay)
+COSTS = (
+    Ledger.add_trace, Ledger.add_plain, Ledger.add_look, Ledger.time_replay, Ledger.add_work, Ledger.add_search
+)  # fmt: skip
 """As they are when nothing stands in for them."""
 
 
@@ -21,13 +23,15 @@ def set_costs(
 ) -> None:
     """What calls cost in every ledger from now on, wherever the tests run.
 
-    A replay costs half of a plain call.
+    A replay costs half of a plain call, and what else is done between calls as much as one.
     """
-    add_trace, add_plain, add_look, time_replay = COSTS
+    add_trace, add_plain, add_look, time_replay, add_work, add_search = COSTS
     monkeypatch.setattr(Ledger, "add_trace", lambda self, seconds, **how: add_trace(self, traced_s, **how))
     monkeypatch.setattr(Ledger, "add_plain", lambda self, seconds: add_plain(self, plain_s))
     monkeypatch.setattr(Ledger, "time_replay", lambda self, seconds: time_replay(self, plain_s / 2))
     monkeypatch.setattr(Ledger, "add_look", lambda self, seconds: add_look(self, look_s))
+    monkeypatch.setattr(Ledger, "add_work", lambda self, seconds: add_work(self, plain_s))
+    monkeypatch.setattr(Ledger, "add_search", lambda self, seconds: add_search(self, plain_s))
 
 
 class Clock:

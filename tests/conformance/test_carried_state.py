@@ -665,3 +665,40 @@ def test_reset_forgets_what_is_carried(device):
         assert g.report().replayed >= CALLS - WARM
         g.reset()
     assert_equal(get(), get_theirs())
+
+
+class Sums:
+    """What a metric keeps: sums that it adds to in place, and makes anew when it is reset."""
+
+    def __init__(self, count, device):
+        self.count, self.device = count, device
+        self.reset()
+
+    def reset(self):
+        self.sums = [torch.zeros((), device=self.device) for _ in range(self.count)]
+        for number, each in enumerate(self.sums):
+            setattr(self, f"sum{number}", each)
+
+    def update(self, x):
+        for number in range(self.count):
+            setattr(self, f"sum{number}", getattr(self, f"sum{number}").add_(x.sum() * number))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_what_is_added_to_in_place_and_reset_now_and_then(device, count):
+    """A recording that copies an argument finds it in its slot again, and not something the call has left."""
+    metric, plain = Sums(count, device), Sums(count, device)
+    update = rote.graph(metric.update)
+    for epoch in range(8):
+        metric.reset()
+        plain.reset()
+        before = update.report().replayed
+        for _ in range(10):
+            x = torch.randn(4, device=device)
+            update(x)
+            plain.update(x)
+            for number in range(count):
+                assert getattr(metric, f"sum{number}") is metric.sums[number]
+                assert torch.equal(metric.sums[number], plain.sums[number])
+        assert epoch < 4 or update.report().replayed >= before + 9
+    assert not any([why.code == "RT206" for why in update.report().reasons])

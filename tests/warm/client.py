@@ -34,6 +34,8 @@ def main(python: str, address: str, arguments: list[str]) -> None:
     is_option = not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-c", "-m"))
     if is_option or at_start(dict(os.environ)) != served:
         os.execv(python, [python, *(part for each in warnings for part in ("-W", each)), *arguments])
+    signals = (signal.SIGINT, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # the program may run before they can be handed on
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.connect(address)
     asked = {
@@ -45,11 +47,12 @@ def main(python: str, address: str, arguments: list[str]) -> None:
     text = json.dumps(asked).encode()
     socket.send_fds(server, [len(text).to_bytes(8, "big")], [0, 1, 2])
     server.sendall(text)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in signals:
         signal.signal(number, lambda number, frame: server.send(bytes([number])))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     status = int.from_bytes(server.recv(4), "big")
     if os.WIFSIGNALED(status):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in signals:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status))

@@ -74,7 +74,8 @@ def test_options_of_the_interpreter_are_its_own() -> None:
 
 
 WAITS = """
-import os, time
+import os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 try:
     print(os.getpid(), flush=True)
     time.sleep(60)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from rote.runtime.conditions.abandonment import abandoned
+import types
+from collections import OrderedDict, deque
+
+import pytest
+import torch
+
+from rote.runtime.conditions.abandonment import MOST_PLAIN, abandoned, is_plain
 from rote.runtime.state import ITEM, Entry
 
 
@@ -81,3 +87,39 @@ def test_what_a_closure_holds():
     assert abandoned(values) == [False]
     del function
     assert abandoned(values) == [True]
+
+
+def filled(**attributes):
+    thing = Thing()
+    vars(thing).update(attributes)
+    return thing
+
+
+class Slotted:
+    __slots__ = ("one",)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, "a", None, [], ["a", 2.0], {"k": [(1, "b")]}, OrderedDict(k=True), deque([1]), {1, 2}, frozenset("ab"),
+     filled(mode="a", sizes=[1, 2]), types.SimpleNamespace(rate=0.1)],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_what_is_made_of_plain_values(value):
+    assert is_plain(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [torch.ones(1), [torch.ones(1)], {"k": object()}, torch.nn.Linear(1, 1), filled(x=torch.ones(1)),
+     Slotted(), lambda: 0, [1] * 3 + [[n] for n in range(MOST_PLAIN)]],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_what_may_keep_memory(value):
+    assert not is_plain(value)
+
+
+def test_what_contains_itself():
+    value = []
+    value.append(value)
+    assert is_plain(value)

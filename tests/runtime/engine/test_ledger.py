@@ -14,6 +14,7 @@ from rote.runtime.engine.ledger import (
     FREE_CALLS,
     FREE_KEYS,
     FREE_PART_TRACES,
+    FREE_SEARCHES,
     FREE_TRACES,
     FREE_WRAPPERS,
     LATE_SHARE,
@@ -23,6 +24,7 @@ from rote.runtime.engine.ledger import (
     SHARE,
     Ledger,
     Means,
+    Misses,
 )
 
 TRACED_S, PLAIN_S = 1.0, 0.1
@@ -108,6 +110,77 @@ def test_what_is_optimised_is_paid_for():
         ledger.add_plain(PLAIN_S)
     ledger.add_work(SURPLUS_S)
     assert not ledger.allows()
+
+
+def test_what_is_optimised_first_is_paid_for_though_traces_are_free():
+    ledger = Ledger()
+    ledger.add_trace(TRACED_S, recorded=True)
+    ledger.compare(replay_s=0.0, plain_s=PLAIN_S)
+    replays = 0
+    while not ledger.allows_work:
+        assert ledger.allows()
+        ledger.add_replays(1)
+        replays += 1
+    assert replays * PLAIN_S >= SURPLUS_S
+    ledger.add_work(SURPLUS_S / 4)
+    while not ledger.allows_work:
+        ledger.add_replays(1)
+        replays += 1
+    assert replays * PLAIN_S >= SURPLUS_S * 1.5
+
+
+def test_searches_are_paid_for_once_some_were_free():
+    ledger = Ledger()
+    for _ in range(FREE_SEARCHES):
+        assert ledger.allows_search
+        ledger.add_search(10 * PLAIN_S)
+    assert not ledger.allows_search
+    calls = 0
+    while not ledger.allows_search:
+        ledger.add_plain(PLAIN_S)
+        calls += 1
+    assert calls * SHARE * PLAIN_S >= 10 * PLAIN_S
+
+
+def traced_misses(every: int, calls: int) -> list[int]:
+    """The misses that are traced, by their number, where a callable is replayed but for one call in several."""
+    ledger = Ledger()
+    misses, found = Misses(ledger), []
+    for number in range(1, calls + 1):
+        if number % every:
+            ledger.add_replays(1)
+        elif misses.admit():
+            ledger.add_trace(TRACED_S, recorded=False)
+            misses.add_vain()
+            found.append(number // every)
+        else:
+            ledger.add_plain(PLAIN_S)
+    return found
+
+
+def test_misses_that_come_to_nothing_are_traced_ever_more_seldom():
+    assert traced_misses(every=20, calls=1000) == [1, 2, 4, 7, 12, 21, 38]
+
+
+def test_misses_get_their_share_of_what_is_free():
+    assert traced_misses(every=1, calls=18) == [*range(1, 19)]
+    assert traced_misses(every=4, calls=40) == [1, 2, 3, 4, 5, 6, 8]
+
+
+def test_misses_are_traced_again_once_one_has_recorded():
+    misses = Misses(Ledger())
+    for _ in range(2 * FREE_TRACES):
+        misses.add_vain()
+    assert not misses.admit()
+    misses.forget()
+    assert misses.admit()
+
+
+def test_misses_of_an_unbounded_ledger_are_all_traced():
+    misses = Misses(Ledger(bounded=False))
+    for _ in range(2 * FREE_TRACES):
+        assert misses.admit()
+        misses.add_vain()
 
 
 def test_replays_that_save_nothing_pay_for_nothing():

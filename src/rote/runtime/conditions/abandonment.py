@@ -6,6 +6,9 @@ that keeps the memory. Containers know no weak references, so the garbage collec
 object, and who refers to that. Where more references are counted than were found, somebody holds it in C, or
 in a local variable. A process group that was destroyed is of no use to others, so nobody is asked.
 
+What is made of plain values keeps nothing alive, and one that is equal may come in its place: an adapter's
+name in a list, a dict of options. Such objects count as held.
+
 The search looks at every object of the process, once for each level of references. It runs where a call has
 to be traced because an object was replaced.
 """
@@ -14,9 +17,11 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import OrderedDict, deque
 from types import FrameType, ModuleType
 from typing import Any
 
+from ..arguments import is_openable, slots_of
 from ..pytorch import was_destroyed
 from ..state import Entry
 
@@ -25,6 +30,10 @@ DEPTH = 6
 MOST = 2_000
 """Objects that are looked at; what leads further counts as held."""
 _LASTING = (ModuleType, FrameType)
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+_PLAIN_CONTAINERS = frozenset({list, tuple, set, frozenset, deque, dict, OrderedDict})
+MOST_PLAIN = 64
+"""Parts of an object that are looked at; more may take memory."""
 _PACKAGE = f"{__name__.partition('.')[0]}."
 
 
@@ -35,6 +44,24 @@ def abandoned(values: list[Any]) -> list[bool]:
     """
     search = _Search(values)
     return [was_destroyed(value) or search.is_free(id(value)) for value in values]
+
+
+def is_plain(value: Any) -> bool:
+    """Whether an object holds numbers and strings alone, and few of them."""
+    left, met = [value], set[int]()
+    while left and len(met) <= MOST_PLAIN:
+        part = left.pop()
+        kind = type(part)
+        if id(part) in met or kind in _PLAIN:
+            continue
+        met.add(id(part))
+        if kind in _PLAIN_CONTAINERS:
+            left += [*part, *part.values()] if issubclass(kind, dict) else part
+        elif is_openable(kind) and hasattr(part, "__dict__") and not slots_of(kind):
+            left += vars(part).values()
+        else:
+            return False
+    return not left
 
 
 class _Search:

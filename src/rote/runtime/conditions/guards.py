@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...base import Site
+from ...base import Site, identity
 from ..numbers import KINDS
 from ..objects import Content, Position, TensorMark, mark, pointer_of
 from ..pytorch import plain_functions, was_destroyed
@@ -43,6 +43,7 @@ from ..state import (
     read,
     show,
 )
+from .abandonment import is_plain
 from .conditions import Condition, conditions_of
 from .paths import Followed, KnownPaths, Pairs, SlotPlace, can_pair
 from .watched import Watched, WatchedTensors
@@ -338,9 +339,14 @@ class Guard:
         ]
 
     def replaced(self) -> list[Any]:
-        """The objects under guard that were replaced where they lay, and that may keep others alive."""
+        """The objects under guard that were replaced where they lay, and that may keep others alive.
+
+        An object of plain values is none of them, unless its identity matters.
+        """
         slots = [entry for entry in self._all_entries if _keeps_others(entry.value)]
-        return [entry.value for entry in slots if read(entry) is not entry.value]
+        found = [entry.value for entry in slots if read(entry) is not entry.value]
+        pinned = self.reads.pinned
+        return [value for value in found if identity(value) in pinned or not is_plain(value)]
 
     def explain(self) -> list[Difference]:
         """Every slot that differs from the recording, moved tensors first."""

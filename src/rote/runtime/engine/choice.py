@@ -175,8 +175,12 @@ class Choice:
                 self._recordings.remove(other)
 
 
-def drop_abandoned(choices: Iterable[Choice]) -> None:
-    """Release recordings whose state cannot come back, since guards alone hold what was replaced in it."""
+def drop_abandoned(choices: Iterable[Choice]) -> bool:
+    """Release recordings whose state cannot come back, since guards alone hold what was replaced in it.
+
+    Returns:
+        Whether anything was replaced that may keep memory.
+    """
     others = [(choice, recording) for choice in choices for recording in choice.idle()]
     values, ends = list[Any](), list[int]()
     for _, recording in others:
@@ -188,6 +192,7 @@ def drop_abandoned(choices: Iterable[Choice]) -> None:
     for (choice, recording), start, end in zip(others, [0, *ends], ends, strict=False):
         if any(free[start:end]):
             choice.drop(recording)
+    return bool(free)
 
 
 def may_track(recording: Recording, call: Call | None = None) -> bool:

@@ -20,12 +20,22 @@ for a day.
 
 **What is spent.** A traced call costs its time less that of a plain one. A call that was looked at, and
 then ran plainly, costs the time until it was left alone. A call is traced if the next one like it is paid
-for, so the bound holds at any time, and not only in the end.
+for, so the bound holds at any time, and not only in the end. So is a recording optimised step by step, each
+step once replays have earned what the last one took, the first once they have earned a traced call. Nothing of
+that is free, or a program of short calls would be slower than a plain one just when it was recorded.
 
 **What a new key needs.** Once half of what is free is spent, a key has to come twice before it is traced, and
 once nothing is free, the call that records it has to be paid for, too. Else keys that never come again would
 spend what is earned, and those that do come again, such as the lengths of a state that grows, would be
 observed, each of them, and none be recorded.
+
+**Misses.** A callable that is replayed may meet calls that no recording answers, now and then: each tenth one,
+which resets a counter, or the first one of an episode. What these are traced for may come to nothing every
+time. So of the traces that are free a key gets the share that its misses have of all calls, and
+``FREE_MISSES`` besides; after that each further one needs twice as many misses as the last (:class:`Misses`).
+
+**Searches.** Who holds what was replaced (:mod:`..conditions.abandonment`) is asked of the garbage collector,
+which takes longer than most traced calls. ``FREE_SEARCHES`` are free, and the others are paid for.
 
 **Rests.** To find out that a call is not to be traced takes tens of microseconds. So where nothing is
 replayed, calls are left alone until they have earned the next look and the next traced call; where something
@@ -77,6 +87,11 @@ REINVESTED = 0.75
 
 MOST = 32
 """Traced calls that may be paid for in advance."""
+
+FREE_MISSES = 2
+"""Traces of one key that may record nothing, however seldom it comes."""
+
+FREE_SEARCHES = 2
 
 LONGEST_REST = 4096
 """Calls that are left alone at most, before one is looked at."""
@@ -149,7 +164,8 @@ class Ledger:
             self._means = Means()
         self._calls = self._traced = self._in_vain = self._replayed = self._unpriced = 0
         self._wrappers = 1
-        self._trace_s = self._look_s = self._plain_s = 0.0
+        self._trace_s = self._look_s = self._plain_s = self._work_s = self._search_s = 0.0
+        self._searches = 0
         self._replay_s = self._price = 0.0
         self._compared = False
         self._met: OrderedDict[int, None] = OrderedDict()
@@ -193,8 +209,15 @@ class Ledger:
             self._means.spend(surplus)
 
     def add_work(self, seconds: float) -> None:
-        """A recording was optimised, which only replays that pay for it are."""
-        if not self._is_free():
+        """A step was made to optimise a recording."""
+        self._work_s = seconds
+        self._means.spend(seconds)
+
+    def add_search(self, seconds: float) -> None:
+        """It was asked who holds what was replaced."""
+        self._searches += 1
+        self._search_s = seconds
+        if self._searches > FREE_SEARCHES:
             self._means.spend(seconds)
 
     def add_replays(self, count: int) -> None:
@@ -221,7 +244,8 @@ class Ledger:
             self._unpriced = 0
 
     def _earn(self, seconds: float) -> None:
-        self._means.earn(seconds, max(MOST * self._trace_s, self._price * self._plain_s))
+        most = max(MOST * self._trace_s, self._price * self._plain_s, self._work_s, self._search_s)
+        self._means.earn(seconds, most)
 
     # ------------------------------------------------------------------ what follows
 
@@ -233,6 +257,17 @@ class Ledger:
         if self._is_free(completes=completes):
             return True
         return self._plain_s > 0.0 and self._means.earned_s >= self._trace_s
+
+    @property
+    def allows_search(self) -> bool:
+        """Whether it may be asked who holds what was replaced."""
+        free = not self.bounded or self._searches < FREE_SEARCHES
+        return free or self._means.earned_s >= self._search_s
+
+    @property
+    def allows_work(self) -> bool:
+        """Whether the next step to optimise a recording may be made."""
+        return not self.bounded or self._means.earned_s >= (self._work_s or self._trace_s)
 
     def admits(self, key: int) -> bool:
         """Whether the first traced call of a key may be made.
@@ -269,6 +304,10 @@ class Ledger:
         """
         self._price = max(self._price, price)
         return not self.bounded or (self._plain_s > 0.0 and self._means.earned_s >= price * self._plain_s)
+
+    def share_of(self, calls: int) -> float:
+        """What share of all calls so many are."""
+        return min(calls / max(self._calls, 1), 1.0)
 
     @property
     def is_free(self) -> bool:
@@ -326,3 +365,37 @@ class Ledger:
 
     def _share(self) -> float:
         return self._taken * (SHARE if self._calls < EARLY_CALLS else LATE_SHARE)
+
+
+class Misses:
+    """Calls of one key that none of its recordings answers.
+
+    Args:
+        ledger: Of the callable.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._met = self._in_vain = self._left = 0
+
+    def admit(self) -> bool:
+        """A call is one of them: whether it may be traced."""
+        self._met += 1
+        if self._left == 0:
+            return True
+        self._left -= 1
+        return False
+
+    def add_vain(self) -> None:
+        """One was traced, and recorded nothing."""
+        self._in_vain += 1
+        further = self._in_vain - FREE_MISSES - int(FREE_TRACES * self._ledger.share_of(self._met))
+        if further >= 0 and self._ledger.bounded:
+            self._left = min(1 << further, LONGEST_REST)
+
+    def forget(self) -> None:
+        """A call has recorded something."""
+        self._in_vain = self._left = 0
+
+    def __str__(self) -> str:
+        return f"{self._in_vain} calls that no recording answers were traced, and nothing came of it"

@@ -50,6 +50,7 @@ from .answer import Answer
 from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_with
 from .facts import EarlierFacts
 from .guard_reasons import guard_reasons, strict_reasons
+from .ledger import Misses
 from .opening import Refused, extend, prepare
 from .settling import Settling
 from .shortage import all_short, was_evicted
@@ -89,6 +90,7 @@ class Specialization:
         self._pick = subject.pick
         self._backend: Backend | None = None
         self._ledger = subject.ledger
+        self._misses = Misses(subject.ledger)
         self.changing = ChangingNumbers()
         self.earlier = EarlierFacts(subject.store, call)
         self.choice = Choice(self.recordings, self.limits, subject.staying)
@@ -184,6 +186,10 @@ class Specialization:
             self._ledger.pays
         ):
             return self._left_alone()
+        elif recording is None and not self._misses.admit():
+            return Answer(
+                PLAINLY, EAGER, [*self._last_reasons, reason(rules.TRACING_COSTS, str(self._misses))]
+            )
         elif recording is None:
             recording, found = self.choice.elsewhere(call, user_site(caller))
             if any(why.code == rules.ALIASED_MUTATION.code for why in found):
@@ -227,7 +233,8 @@ class Specialization:
         if not recording.take_numbers(call):
             raise InternalError(f"{self.name}: numbers have changed while a call began")
         due = recording.replays + 1 >= recording.tiers.due
-        improves = due and recording.tiers.wants(recording.root)
+        wanted = due and recording.tiers.wants(recording.root)
+        improves = wanted and (self.earlier.exact or self._ledger.allows_work)
         before = Before.of(recording, call) if improves else None
         if improves and recording.acts:
             recording.note_received(wanted=True)
@@ -259,6 +266,8 @@ class Specialization:
         recording.count_replay()
         if improves:
             self._improve(recording, call, done.path, before)
+        elif wanted:
+            recording.improve_at(recording.replays + FIRST_TIER)
         elif due and not recording.tiers.open:
             recording.improve_at(recording.tiers.following(recording.replays, recording.root))
         return Answer(value, REPLAYED, [], recording)
@@ -268,7 +277,7 @@ class Specialization:
         began, nodes = perf_counter(), [recording.root]
         for value in path:
             nodes.append(nodes[-1].edges[value])
-        bounds = Bounds(self.limits.numerics, timed=not self.limits.keep, pays=self._ledger.allows())
+        bounds = Bounds(self.limits.numerics, timed=not self.limits.keep, pays=self._ledger.allows_work)
         improve(recording, nodes, call, before, bounds)
         if recording.acts:
             recording.note_received(wanted=False)
@@ -394,7 +403,7 @@ class Specialization:
             guards = self._guard_reasons(site) or self.choice.moved(call, site)
         if guards:
             self.last_mismatch = guards[0]
-            drop_abandoned([self.choice])
+            self._drop_abandoned()
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(LifeEvent.GUARD_FAILED)
             _log.info("%s records again: %s", self.name, guards[0])
@@ -411,6 +420,10 @@ class Specialization:
         if answer.how == EAGER and not answer.reasons:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
         self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
+        if answer.how == RECORDED:
+            self._misses.forget()
+        elif recording is None:
+            self._misses.add_vain()
         if self.changing.news > known and self.subject.computes and recording in self.recordings:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
@@ -423,6 +436,13 @@ class Specialization:
         if made is not None:
             self.earlier.keep(self.recordings, self.calls, self.executed.globals)
         return answer
+
+    def _drop_abandoned(self) -> None:
+        """Something was replaced: release what its owner has let go, if it may be asked who that is."""
+        if self._ledger.allows_search:
+            began = perf_counter()
+            if drop_abandoned([self.choice]):
+                self._ledger.add_search(perf_counter() - began)
 
     def _still_learning(self, recording: Recording | None, plan: Plan, site: Site) -> list[Reason]:
         """Why a call was traced of which nothing was new; none for the first calls of a state."""

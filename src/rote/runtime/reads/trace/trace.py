@@ -179,6 +179,18 @@ Aside = Callable[[Callable[[], Any]], Any]
 """Runs what is no part of the traced call, with no mode of rote's in force."""
 
 
+class _Carried(NamedTuple):
+    """What a slot outside held before the call.
+
+    Attributes:
+        stood: What was laid there: the argument, or what stands for it in a recording.
+        own: The argument.
+    """
+
+    stood: Any
+    own: Any
+
+
 class _Written(NamedTuple):
     """One slot, or all of a container, before it was first written."""
 
@@ -280,7 +292,7 @@ class Trace:
         self._looked: set[int] = set()  # what grew and was read afterwards
         self._extended: set[int] = set()  # mappings to which a key was added
         self._bound: set[tuple[str, int, Any]] = set()
-        self._carried: dict[tuple[str, int, Any], Any] = {}  # what was laid into slots before the call
+        self._carried: dict[tuple[str, int, Any], _Carried] = {}
         self._replaced: list[tuple[str, Any, Any, Any, str]] = []  # slots whose values change
         self._held: list[Any] = []  # whose identity is in a key
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
@@ -397,7 +409,8 @@ class Trace:
                     del written[address]  # pyright: ignore[reportArgumentType]
         for place in call.carried:
             container = place.found()
-            self._carried[place.kind, identity(container), place.key] = given[2][place.name]
+            stood, own = given[2][place.name], call.given[2][place.name]
+            self._carried[place.kind, identity(container), place.key] = _Carried(stood, own)
             self._held.append(container)
             self.pin(container)  # what lies in another one's slot is not carried
         for name, value in self.given.take(call, given):
@@ -1166,7 +1179,7 @@ class Trace:
 
     def _bind(self, binding: _Binding, each: _Written, often: _Addresses, others: bool) -> None:
         """A slot outside was written."""
-        now = each.now()
+        now = self._left_in(each)
         can = each.address not in self._reads and self._can_bind(each, now, binding.marking)
         if not can and not (self.given.rebuilt and self.given.number_of(now) is not None):
             return
@@ -1369,8 +1382,8 @@ class Trace:
             carrier = self._carriers.get(identity(each.container))
             if each.address in self._bound or (carrier is not None and carrier() is None):
                 continue  # the latter: the call has made it, and nobody has it
-            left = each.now()
-            if each.address in self._carried and left is self._carried[each.address]:
+            left, carried = self._left_in(each), self._carried.get(each.address)
+            if carried is not None and left is carried.stood:
                 continue  # it is as it was given, whatever that is
             if left is not each.was:  # what an object outside holds is written where it lies
                 self._leaves_numbers(left)
@@ -1387,6 +1400,11 @@ class Trace:
             if each.address not in self._bound:
                 self._leaves_numbers(contents(each.container))
                 yield from self._changes(each)
+
+    def _left_in(self, each: _Written) -> Any:
+        """What a slot holds after the call; what stood for an argument there is that argument again by now."""
+        now, carried = each.now(), self._carried.get(each.address)
+        return carried.stood if carried is not None and now is carried.own else now
 
     def _leaves_numbers(self, left: Any) -> None:
         """What a call leaves outside, and a replay does not, is the same in each call."""
