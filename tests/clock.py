@@ -13,8 +13,13 @@ from rote.runtime.engine.ledger import Ledger
 from rote.runtime.program.torch_private import current_pass
 
 COSTS = (
-    Ledger.add_trace, Ledger.add_plain, Ledger.add_look, Ledger.time_replay, Ledger.add_work, Ledger.add_search
-)  # fmt: skip
+    Ledger.add_trace,
+    Ledger.add_plain,
+    Ledger.add_look,
+    Ledger.time_replay,
+    Ledger.add_work,
+    Ledger.add_search,
+)
 """As they are when nothing stands in for them."""
 
 

@@ -667,38 +667,43 @@ def test_reset_forgets_what_is_carried(device):
     assert_equal(get(), get_theirs())
 
 
-class Sums:
+class Mean:
     """What a metric keeps: sums that it adds to in place, and makes anew when it is reset."""
 
-    def __init__(self, count, device):
-        self.count, self.device = count, device
+    def __init__(self, device):
+        self.device = device
         self.reset()
 
     def reset(self):
-        self.sums = [torch.zeros((), device=self.device) for _ in range(self.count)]
-        for number, each in enumerate(self.sums):
-            setattr(self, f"sum{number}", each)
+        self.total = torch.tensor(0.0, device=self.device)
+        self.weight = torch.tensor(0.0, device=self.device)
 
     def update(self, x):
-        for number in range(self.count):
-            setattr(self, f"sum{number}", getattr(self, f"sum{number}").add_(x.sum() * number))
+        self.total += x.sum()
+        self.weight += 1
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_what_is_added_to_in_place_and_reset_now_and_then(device, count):
+def test_what_is_added_to_in_place_and_reset_now_and_then(device):
     """A recording that copies an argument finds it in its slot again, and not something the call has left."""
-    metric, plain = Sums(count, device), Sums(count, device)
-    update = rote.graph(metric.update)
-    for epoch in range(8):
+    metric, plain = Mean(device), Mean(device)
+
+    @rote.graph
+    def step(x):
+        metric.update(x)
+        return x * 2
+
+    sums, expected, replayed = [], [], []
+    for _ in range(8):
         metric.reset()
         plain.reset()
-        before = update.report().replayed
-        for _ in range(10):
+        before = step.report().replayed
+        for _ in range(10):  # nobody else holds a sum, as an assertion would
             x = torch.randn(4, device=device)
-            update(x)
+            step(x)
             plain.update(x)
-            for number in range(count):
-                assert getattr(metric, f"sum{number}") is metric.sums[number]
-                assert torch.equal(metric.sums[number], plain.sums[number])
-        assert epoch < 4 or update.report().replayed >= before + 9
-    assert not any([why.code == "RT206" for why in update.report().reasons])
+            sums.append((float(metric.total), float(metric.weight)))
+            expected.append((float(plain.total), float(plain.weight)))
+        replayed.append(step.report().replayed - before)
+    assert sums == expected
+    assert min(replayed[4:]) >= 9
+    assert not any([why.code == "RT206" for why in step.report().reasons])

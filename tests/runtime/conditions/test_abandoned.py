@@ -101,8 +101,8 @@ class Slotted:
 
 @pytest.mark.parametrize(
     "value",
-    [1, "a", None, [], ["a", 2.0], {"k": [(1, "b")]}, OrderedDict(k=True), deque([1]), {1, 2}, frozenset("ab"),
-     filled(mode="a", sizes=[1, 2]), types.SimpleNamespace(rate=0.1)],
+    [1, "a", None, [], ["a", 2.0], {"k": [(1, "b")]}, OrderedDict(k=True), deque([1]), {1, 2},
+     frozenset("ab"), filled(mode="a", sizes=[1, 2]), types.SimpleNamespace(rate=0.1)],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_is_made_of_plain_values(value):

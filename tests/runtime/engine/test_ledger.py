@@ -143,7 +143,7 @@ def test_searches_are_paid_for_once_some_were_free():
 
 
 def traced_misses(every: int, calls: int) -> list[int]:
-    """The misses that are traced, by their number, where a callable is replayed but for one call in several."""
+    """The numbers of the misses that are traced, where all other calls are replayed."""
     ledger = Ledger()
     misses, found = Misses(ledger), []
     for number in range(1, calls + 1):

@@ -21,15 +21,15 @@ for a day.
 **What is spent.** A traced call costs its time less that of a plain one. A call that was looked at, and
 then ran plainly, costs the time until it was left alone. A call is traced if the next one like it is paid
 for, so the bound holds at any time, and not only in the end. So is a recording optimised step by step, each
-step once replays have earned what the last one took, the first once they have earned a traced call. Nothing of
-that is free, or a program of short calls would be slower than a plain one just when it was recorded.
+step once replays have earned what the last one took, the first once they have earned a traced call. None of
+these steps is free, or a program of short calls would be slower than plain just when it was recorded.
 
 **What a new key needs.** Once half of what is free is spent, a key has to come twice before it is traced, and
 once nothing is free, the call that records it has to be paid for, too. Else keys that never come again would
 spend what is earned, and those that do come again, such as the lengths of a state that grows, would be
 observed, each of them, and none be recorded.
 
-**Misses.** A callable that is replayed may meet calls that no recording answers, now and then: each tenth one,
+**Misses.** A callable that is replayed may meet calls now and then that no recording answers: each tenth one,
 which resets a counter, or the first one of an episode. What these are traced for may come to nothing every
 time. So of the traces that are free a key gets the share that its misses have of all calls, and
 ``FREE_MISSES`` besides; after that each further one needs twice as many misses as the last (:class:`Misses`).

@@ -1402,7 +1402,7 @@ class Trace:
                 yield from self._changes(each)
 
     def _left_in(self, each: _Written) -> Any:
-        """What a slot holds after the call; what stood for an argument there is that argument again by now."""
+        """What a slot holds after the call; where the argument lies again, what stood for it."""
         now, carried = each.now(), self._carried.get(each.address)
         return carried.stood if carried is not None and now is carried.own else now
 
