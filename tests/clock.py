@@ -20,6 +20,7 @@ COSTS = (
     Ledger.add_work,
     Ledger.add_search,
 )
+ALLOWS_WORK = Ledger.allows_work
 """As they are when nothing stands in for them."""
 
 
@@ -28,13 +29,15 @@ def set_costs(
 ) -> None:
     """What calls cost in every ledger from now on, wherever the tests run.
 
-    A replay costs half of a plain call, and what else is done between calls as much as one.
+    A replay costs half of a plain call, and what else is done between calls as much as one. Recordings are
+    always optimised as soon as they are due.
     """
     add_trace, add_plain, add_look, time_replay, add_work, add_search = COSTS
     monkeypatch.setattr(Ledger, "add_trace", lambda self, seconds, **how: add_trace(self, traced_s, **how))
     monkeypatch.setattr(Ledger, "add_plain", lambda self, seconds: add_plain(self, plain_s))
     monkeypatch.setattr(Ledger, "time_replay", lambda self, seconds: time_replay(self, plain_s / 2))
     monkeypatch.setattr(Ledger, "add_look", lambda self, seconds: add_look(self, look_s))
+    monkeypatch.setattr(Ledger, "allows_work", True)
     monkeypatch.setattr(Ledger, "add_work", lambda self, seconds: add_work(self, plain_s))
     monkeypatch.setattr(Ledger, "add_search", lambda self, seconds: add_search(self, plain_s))
 

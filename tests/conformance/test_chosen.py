@@ -235,16 +235,18 @@ def test_nothing_is_timed_that_is_kept(device, monkeypatch):
 def test_the_ledger_bounds_what_is_tried(device, monkeypatch):
     for name in ("slow", "fast"):
         offer(name)
-    timed(monkeypatch, lambda now: 40e-6 if "fast" in now.values() else 50e-6)
-    allowed: list[bool] = []
+    spent: list[bool] = []
 
-    def allows(self: Ledger, **how: bool) -> bool:
-        allowed.append(self._replayed == 0)  # calls may be traced, and no time is earned by replays
-        return allowed[-1]
+    def time_of(now: dict[str, str]) -> float:
+        spent.extend([True for name in now.values() if name == "slow"])  # all that was earned
+        return 40e-6 if "fast" in now.values() else 50e-6
 
-    monkeypatch.setattr(Ledger, "allows", allows)
+    timed(monkeypatch, time_of)
+    monkeypatch.setattr(Ledger, "allows_work", property(lambda self: not spent))
     g = play(product, (square(device),))
-    assert used(g) == {"mm slow": 2} and len(found(g).trials) == 1, g.explain()
+    report = tier(g)
+    assert report is not None and len(report.trials) == 1, g.explain()
+    assert [each.alternative for each in report.near] == ["slow"]
 
 
 @pytest.mark.usefixtures("_offer")

@@ -19,10 +19,6 @@ Program = Callable[[Wrap, torch.device], Iterator[Any]]
 MARKER = re.compile(r"#.*?\b(RT\d{3}(?: and RT\d{3})*)(?: on (host|cuda))?")
 
 
-HOST = "host"
-"""Where numbers that change are followed."""
-
-
 class Kind(Enum):
     """What came of a case."""
 
@@ -55,14 +51,14 @@ class Case:
             the case's title.
         by_hand: What a graph captured by hand makes of it: how dangerous the footgun is. Tested on the host,
             whose imitation of CUDA graphs is close but refuses less; the table has the GPU's answer.
-        replays: Whether rote answers the late calls from a recording: True, False, HOST for one that
-            does on the host alone, or None where both are right.
+        replays: Whether rote answers the late calls from a recording: True, False, or None
+            where both are right.
         broken: Why rote fails the case today; None if it passes.
     """
 
     program: Program
     by_hand: Kind
-    replays: bool | str | None = True
+    replays: bool | None = True
     broken: str | None = None
 
     @property

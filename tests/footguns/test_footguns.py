@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.footguns.case import HOST, Case, Kind
+from tests.footguns.case import Case, Kind
 from tests.footguns.outcome import run
 from tests.footguns.suite import CASES
 from tests.footguns.ways import ByHand, Rote
@@ -45,13 +45,13 @@ def test_every_value_is_right(case: Case, device: torch.device) -> None:
     outcome = run(case, way, device)
     assert outcome.kind is Kind.RIGHT, f"{outcome.kind.value}: {outcome.detail}"
     assert sum(report.calls for report in way.reports()) >= LEAST_CALLS
-    check_replays(case, way, device)
+    check_replays(case, way)
     check_reasons(case, way, "cuda" if device.type == "cuda" else "host")
 
 
-def check_replays(case: Case, way: Rote, device: torch.device) -> None:
+def check_replays(case: Case, way: Rote) -> None:
     late = way.late()
-    if case.replays is True or (case.replays == HOST and device.type == "cpu"):
+    if case.replays is True:
         assert all(replayed for _, replayed in late), f"(late calls, replays): {late}\n{way.explain()}"
     elif case.replays is not None:
         assert not any(replayed for _, replayed in late), f"(late calls, replays): {late}"

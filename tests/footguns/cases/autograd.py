@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from tests.footguns.case import HOST, Kind, Wrap, attempt, case, full
+from tests.footguns.case import Kind, Wrap, attempt, case, full
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -734,7 +734,7 @@ def lbfgs(wrap: Wrap, device: torch.device) -> Items:
         yield g(batch(device)), list(m.parameters())
 
 
-@case(Kind.REFUSED, replays=HOST)
+@case(Kind.REFUSED)
 def loss_as_a_number(wrap: Wrap, device: torch.device) -> Items:
     """Every whole step returns its loss as a Python number, another one each time."""
     m = mlp(device)

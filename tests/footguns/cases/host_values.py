@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 import torch
-from tests.footguns.case import HOST, Kind, Wrap, attempt, case, full, ramp
+from tests.footguns.case import Kind, Wrap, attempt, case, full, ramp
 
 Items = Iterator[Any]
 
@@ -29,7 +29,7 @@ def item_in_a_branch(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i % 4, device))
 
 
-@case(Kind.REFUSED, replays=HOST)
+@case(Kind.REFUSED)
 def item_in_a_number(wrap: Wrap, device: torch.device) -> Items:
     """``.item()`` becomes a factor, another one at every call."""
     g = wrap(lambda x: x / x.sum().item())  # RT304 on cuda stops
@@ -149,7 +149,7 @@ def through_numpy(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i, device) * torch.tensor([3.0, -1.0, 2.0, 0.0], device=device))
 
 
-@case(Kind.REFUSED, replays=HOST)
+@case(Kind.REFUSED)
 def loss_logged(wrap: Wrap, device: torch.device) -> Items:
     """The loss of every call is appended to a log."""
     log: list[float] = []

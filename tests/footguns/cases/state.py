@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 import torch
 import torch.nn.functional as F
-from tests.footguns.case import HOST, Kind, Wrap, case, full, ramp
+from tests.footguns.case import Kind, Wrap, case, full, ramp
 from torch import nn
 
 Items = Iterator[Any]
@@ -120,7 +120,7 @@ def batch_norm_statistics(wrap: Wrap, device: torch.device) -> Items:
         yield g(torch.randn(8, 3, device=device)), m.running_mean, m.num_batches_tracked
 
 
-@case(Kind.WRONG, replays=HOST)
+@case(Kind.WRONG)
 def python_counter_in_a_number(wrap: Wrap, device: torch.device) -> Items:
     """A counter in Python scales the result."""
     o = types.SimpleNamespace(step=0)
@@ -134,7 +134,7 @@ def python_counter_in_a_number(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i, device)), o.step
 
 
-@case(Kind.WRONG, replays=HOST)
+@case(Kind.WRONG)
 def python_counter_beside(wrap: Wrap, device: torch.device) -> Items:
     """A counter that no tensor depends on has to count all the same."""
     o = types.SimpleNamespace(calls=0)
@@ -192,7 +192,7 @@ def static_cache_with_a_tensor_position(wrap: Wrap, device: torch.device) -> Ite
         yield g(full(i, device)), cache, position
 
 
-@case(Kind.WRONG, replays=HOST)
+@case(Kind.WRONG)
 def static_cache_with_a_python_position(wrap: Wrap, device: torch.device) -> Items:
     """A cache of fixed size, written at a position that Python counts."""
     o = types.SimpleNamespace(cache=torch.zeros(24, 4, device=device), position=0)
@@ -772,7 +772,7 @@ def mask_replaced_at_every_call(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i, device))
 
 
-@case(Kind.WRONG, replays=HOST)
+@case(Kind.WRONG)
 def schedule_set_at_every_call(wrap: Wrap, device: torch.device) -> Items:
     """The caller counts steps in an attribute, and the callable computes a factor from it."""
     o = types.SimpleNamespace(step=0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clock import COSTS
+from tests.clock import ALLOWS_WORK, COSTS
 
 from rote.runtime.engine.ledger import (
     EARLY_CALLS,
@@ -36,6 +36,7 @@ def _as_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Times are those that a test gives."""
     for method in COSTS:
         monkeypatch.setattr(Ledger, method.__name__, method)
+    monkeypatch.setattr(Ledger, "allows_work", ALLOWS_WORK)
 
 
 def call(ledger: Ledger) -> bool:

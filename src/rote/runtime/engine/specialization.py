@@ -277,7 +277,7 @@ class Specialization:
         began, nodes = perf_counter(), [recording.root]
         for value in path:
             nodes.append(nodes[-1].edges[value])
-        bounds = Bounds(self.limits.numerics, timed=not self.limits.keep, pays=self._ledger.allows_work)
+        bounds = Bounds(self.limits.numerics, timed=not self.limits.keep)
         improve(recording, nodes, call, before, bounds)
         if recording.acts:
             recording.note_received(wanted=False)

@@ -58,12 +58,10 @@ class Bounds:
     Attributes:
         numerics: What may stand in the place of what was captured.
         timed: Versions are timed, and chosen among.
-        pays: The callable has earned the time for further versions.
     """
 
     numerics: Numerics
     timed: bool
-    pays: bool
 
 
 def improve(
@@ -224,7 +222,7 @@ class _Improvement:
         if choosing.idle or tiers.open:
             return
         choosing.decided(tiers.settled)
-        if not choosing.has_next(allowed=self._bounds.timed and self._bounds.pays):
+        if not choosing.has_next(allowed=self._bounds.timed):
             tiers.arrived(choosing)
             return
         gate = Gate(self._device, choosing.near, choosing.wanted)
