@@ -17,6 +17,7 @@ from rote.runtime.engine.ledger import (
     FREE_SEARCHES,
     FREE_TRACES,
     FREE_WRAPPERS,
+    INVESTED,
     LATE_SHARE,
     LONGEST_REST,
     MOST,
@@ -128,6 +129,22 @@ def test_what_is_optimised_first_is_paid_for_though_traces_are_free():
         ledger.add_replays(1)
         replays += 1
     assert replays * PLAIN_S >= SURPLUS_S * 1.5
+
+
+def test_long_calls_that_save_little_are_optimised_all_the_same():
+    ledger = Ledger()
+    ledger.compare(replay_s=PLAIN_S, plain_s=PLAIN_S)
+    ledger.add_trace(TRACED_S, recorded=True)
+    for _ in range(3):
+        replays = 0
+        while not ledger.allows_work:
+            ledger.add_replays(1)
+            replays += 1
+        assert replays * PLAIN_S * INVESTED == pytest.approx(SURPLUS_S, rel=0.1)
+        ledger.add_work(SURPLUS_S)
+    ledger.add_replays(10**6)
+    ledger.add_work(SURPLUS_S)
+    assert not ledger.allows_work  # no more is kept than the next step takes
 
 
 def test_searches_are_paid_for_once_some_were_free():
