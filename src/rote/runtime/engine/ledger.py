@@ -23,8 +23,8 @@ then ran plainly, costs the time until it was left alone. A call is traced if th
 for, so the bound holds at any time, and not only in the end. So is a recording optimised step by step, each
 step once replays have earned what the last one took, the first once they have earned a traced call. None of
 these steps is free, or a program of short calls would be slower than plain just when it was recorded. But
-``INVESTED`` of the time of replays is theirs besides, since long calls save little before these steps and much
-after them.
+``INVESTED`` of the time of replays is theirs besides, since long calls save little before these steps, and
+much after them.
 
 **What a new key needs.** Once half of what is free is spent, a key has to come twice before it is traced, and
 once nothing is free, the call that records it has to be paid for, too. Else keys that never come again would
