@@ -219,12 +219,15 @@ class Call(NamedTuple):
             if (container := place.found()) is not None:  # else nobody can read it any more
                 assign(place.kind, container, place.key, given[2][place.name])
 
-    def take_back(self, given: GivenParts) -> None:
-        """Where a slot still holds what stood for what was given, lay that into it again."""
+    def take_back(self, given: GivenParts) -> list[StatePlace]:
+        """Where a slot holds what stood for what was given, lay that into it again; returns those slots."""
+        found: list[StatePlace] = []
         for place in self.carried:
             stood, value = given[2][place.name], self.given[2][place.name]
             if stood is not value and place.now() is stood:
                 assign(place.kind, place.found(), place.key, value)
+                found.append(place)
+        return found
 
     def rebuild(self, leaves: list[Any]) -> GivenParts:
         """Put arguments of the same structure together from other leaves."""

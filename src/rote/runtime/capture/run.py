@@ -26,6 +26,7 @@ from ..arguments import (
     Call,
     GivenParts,
     SlotsBefore,
+    StatePlace,
     Target,
     leaves_of,
     tracing,
@@ -130,6 +131,7 @@ class TraceHooks:
     Attributes:
         bound: Adds to the returned value what the callable has left outside, if that can be done again.
         take: Called with what the callable is given, at each attempt.
+        take_back: Called with the slots in which what was given lies again, in place of what stood for it.
         is_shown: Whether text that is made now is for output alone.
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
         settings: Where the call has set random generators; it grows.
@@ -138,6 +140,7 @@ class TraceHooks:
 
     bound: Callable[[Any], Any] = lambda value: value
     take: Taking = lambda call, given: None
+    take_back: Callable[[Sequence[StatePlace]], None] = lambda places: None
     is_shown: Callable[[], bool] = lambda: False
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
@@ -330,7 +333,7 @@ class TracedCall:
             raise
         finally:
             call.take_numbers_back(put)
-            call.take_back(given)
+            self._hooks.take_back(call.take_back(given))
 
     def _user_error(self, error: BaseException, cursor: Cursor) -> None:
         """The callable raised while a segment was open.

@@ -527,7 +527,9 @@ class Specialization:
             often.update([target.address for target in recording.binds])
         bound = partial(trace.bound, often=often)
         shown = partial(is_shown, trace)
-        return TraceHooks(bound, trace.take, shown, trace.has_made, trace.settings, trace.take_collective)
+        return TraceHooks(
+            bound, trace.take, trace.take_back, shown, trace.has_made, trace.settings, trace.take_collective
+        )
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:
         """The callable raised, or what it did could not be kept: nothing of a recording is left."""

@@ -21,7 +21,7 @@ import random
 import sys
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import is_
@@ -179,18 +179,6 @@ Aside = Callable[[Callable[[], Any]], Any]
 """Runs what is no part of the traced call, with no mode of rote's in force."""
 
 
-class _Carried(NamedTuple):
-    """What a slot outside held before the call.
-
-    Attributes:
-        stood: What was laid there: the argument, or what stands for it in a recording.
-        own: The argument.
-    """
-
-    stood: Any
-    own: Any
-
-
 class _Written(NamedTuple):
     """One slot, or all of a container, before it was first written."""
 
@@ -292,7 +280,8 @@ class Trace:
         self._looked: set[int] = set()  # what grew and was read afterwards
         self._extended: set[int] = set()  # mappings to which a key was added
         self._bound: set[tuple[str, int, Any]] = set()
-        self._carried: dict[tuple[str, int, Any], _Carried] = {}
+        self._carried: dict[tuple[str, int, Any], Any] = {}  # what was laid into slots before the call
+        self._taken_back: set[tuple[str, int, Any]] = set()
         self._replaced: list[tuple[str, Any, Any, Any, str]] = []  # slots whose values change
         self._held: list[Any] = []  # whose identity is in a key
         self._carriers: dict[int, weakref.ref[Any]] = {}  # tensors by the identity of their attributes
@@ -389,10 +378,15 @@ class Trace:
         self.given.close(value, does)
         self.refuse(name, f"depends on which object {name} is: it {does}")
 
+    def take_back(self, places: Sequence[StatePlace]) -> None:
+        """What was given lies in these slots again, in place of what stood for it."""
+        self._taken_back.update([(place.kind, identity(place.found()), place.key) for place in places])
+
     def take(self, call: Call, given: GivenParts) -> None:
         """The callable is about to be called with these arguments, perhaps once more."""
         before, self.given = self.given, Given()
         self.told.clear()
+        self._taken_back.clear()
         self._lay_again()
         self._times = 0
         for each in self._drawn.values():
@@ -409,8 +403,7 @@ class Trace:
                     del written[address]  # pyright: ignore[reportArgumentType]
         for place in call.carried:
             container = place.found()
-            stood, own = given[2][place.name], call.given[2][place.name]
-            self._carried[place.kind, identity(container), place.key] = _Carried(stood, own)
+            self._carried[place.kind, identity(container), place.key] = given[2][place.name]
             self._held.append(container)
             self.pin(container)  # what lies in another one's slot is not carried
         for name, value in self.given.take(call, given):
@@ -1129,7 +1122,7 @@ class Trace:
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),
             *(self._namespaces, self._slots, self._found, self._carriers, self._arrays, self._held),
-            *(self._carried, self._replaced, self._drawn),
+            *(self._carried, self._taken_back, self._replaced, self._drawn),
         ):
             held.clear()
         self.given = Given()
@@ -1382,8 +1375,8 @@ class Trace:
             carrier = self._carriers.get(identity(each.container))
             if each.address in self._bound or (carrier is not None and carrier() is None):
                 continue  # the latter: the call has made it, and nobody has it
-            left, carried = self._left_in(each), self._carried.get(each.address)
-            if carried is not None and left is carried.stood:
+            left = self._left_in(each)
+            if each.address in self._carried and left is self._carried[each.address]:
                 continue  # it is as it was given, whatever that is
             if left is not each.was:  # what an object outside holds is written where it lies
                 self._leaves_numbers(left)
@@ -1402,9 +1395,8 @@ class Trace:
                 yield from self._changes(each)
 
     def _left_in(self, each: _Written) -> Any:
-        """What a slot holds after the call; where the argument lies again, what stood for it."""
-        now, carried = each.now(), self._carried.get(each.address)
-        return carried.stood if carried is not None and now is carried.own else now
+        """What a slot held when the call returned."""
+        return self._carried[each.address] if each.address in self._taken_back else each.now()
 
     def _leaves_numbers(self, left: Any) -> None:
         """What a call leaves outside, and a replay does not, is the same in each call."""
