@@ -496,3 +496,37 @@ def test_a_rate_that_is_lowered_now_and_then_is_recorded_after_many_replays(devi
         state["rate"] = 1.0 - n // 100 / 8
         call(g, [n], device)
     assert g.report().replayed >= 350, g.explain()
+
+
+# ---------------------------------------------------------------------- misses
+
+
+@pytest.mark.parametrize("every", [5, 10, 25])
+def test_calls_now_and_then_that_no_recording_answers(device, traced, every):
+    """All others are replayed, so nearly all that is free would be there for them."""
+    holder = nn.Linear(2, 2).to(device)
+    holder.mode = ""
+    g = rote.graph(torch.no_grad()(lambda x: holder(x) * (2 if holder.mode == "other" else 1)))
+    misses = 0
+    for n in range(40 * every):
+        holder.mode = f"mode {n}" if n % every == every - 1 else ""
+        misses += bool(holder.mode)
+        call(g, [n], device)
+    assert (
+        len(traced) <= 2 + 2 + FREE_TRACES // every + 6
+    )  # settling, free, its share, and twice as many each
+    assert g.report().replayed >= 40 * every - misses - 40  # some are compared with plain calls
+    (why,) = [each for each in g.report().reasons if each.message.endswith("nothing came of it")]
+    assert why.code == "RT309" and why.count >= misses - len(traced) - 5
+
+
+def test_a_state_that_comes_to_stay_is_recorded_after_many_misses(device, traced):
+    holder = nn.Linear(2, 2).to(device)
+    holder.mode = ""
+    g = rote.graph(torch.no_grad()(lambda x: holder(x) * (2 if holder.mode == "other" else 1)))
+    for n in range(200):
+        holder.mode = f"mode {n}" if n % 10 == 9 else ""
+        call(g, [n], device)
+    holder.mode, before = "other", g.report().replayed
+    call(g, range(40), device)
+    assert g.report().replayed - before >= 20
