@@ -516,8 +516,7 @@ def test_calls_now_and_then_that_no_recording_answers(device, traced, every):
         len(traced) <= 2 + 2 + FREE_TRACES // every + 6
     )  # settling, free, its share, and twice as many each
     assert g.report().replayed >= 40 * every - misses - 40  # some are compared with plain calls
-    (why,) = [each for each in g.report().reasons if each.message.endswith("nothing came of it")]
-    assert why.code == "RT309" and why.count >= misses - len(traced) - 5
+    assert sum([why.count for why in g.report().reasons if why.code == "RT309"]) >= misses - len(traced)
 
 
 def test_a_state_that_comes_to_stay_is_recorded_after_many_misses(device, traced):
