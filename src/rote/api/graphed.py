@@ -226,9 +226,13 @@ class Graphed:
         """Call the callable itself, or that with its parts graphed, and enter its time in the ledger."""
         if self._has_parts and self._parts is None and self._needs_parts():
             self._begin_parts()
-        began = perf_counter()
+        parts, began = self._parts, perf_counter()
+        taken_s = parts.taken_s if parts is not None else 0.0
         value = self._plain(*args, **kwargs)
-        self._ledger.add_plain(perf_counter() - began)
+        own_s = perf_counter() - began
+        if parts is not None:  # what its parts have learned is no time of the call
+            own_s -= parts.taken_s - taken_s
+        self._ledger.add_plain(max(own_s, 0.0))
         return value
 
     def _needs_parts(self) -> bool:

@@ -410,3 +410,15 @@ def test_a_part_is_vain_until_it_is_recorded() -> None:
     assert part.is_vain
     part.add_trace(TRACED_S, recorded=True)
     assert not part.is_vain
+
+
+def test_what_parts_take_is_known_though_it_is_free():
+    means = Means()
+    part = Ledger(of=Ledger(), means=means)
+    part.add_trace(TRACED_S, recorded=False)
+    assert means.taken_s == TRACED_S and means.earned_s == 0.0
+    while part.is_free:
+        part.add_trace(TRACED_S, recorded=False)
+    taken_s = means.taken_s
+    part.add_look(PLAIN_S)
+    assert means.taken_s == taken_s + PLAIN_S and means.earned_s == -PLAIN_S

@@ -94,6 +94,11 @@ class Parts:
         if self._open:
             self._leave = weakref.finalize(self, WATCH.leave)
 
+    @property
+    def taken_s(self) -> float:
+        """Seconds that learning about parts has taken."""
+        return self._means.taken_s
+
     def call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the callable as it is, with its parts graphed."""
         if not self._open:

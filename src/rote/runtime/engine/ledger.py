@@ -113,10 +113,11 @@ class Means:
 
     Attributes:
         earned_s: Seconds that were earned and not spent; less than none where too much was spent.
+        taken_s: Seconds that were taken in all, what was free among them.
     """
 
     def __init__(self) -> None:
-        self.earned_s = 0.0
+        self.earned_s = self.taken_s = 0.0
         self._in_vain = 0
         self._calls = 0
 
@@ -124,9 +125,11 @@ class Means:
         """Seconds were earned, of which no more than ``most`` are kept."""
         self.earned_s = min(self.earned_s + seconds, max(most, self.earned_s))
 
-    def spend(self, seconds: float) -> None:
-        """Seconds were spent."""
-        self.earned_s -= seconds
+    def spend(self, seconds: float, *, free: bool = False) -> None:
+        """Seconds were taken, and spent unless they were free."""
+        self.taken_s += seconds
+        if not free:
+            self.earned_s -= seconds
 
     def add_vain(self, traces: int) -> None:
         """So many more traces have recorded nothing; fewer, if it is negative: one was completed."""
@@ -193,8 +196,7 @@ class Ledger:
     def add_look(self, seconds: float) -> None:
         """A call was looked at, and then left to run plainly."""
         self._look_s = seconds
-        if not self._is_free():
-            self._means.spend(seconds)
+        self._means.spend(seconds, free=self._is_free())
 
     def add_wrapper(self) -> None:
         """One more wrapper has its first call."""
@@ -211,21 +213,20 @@ class Ledger:
         vain = 1 if not recorded else -min(self._in_vain, 1)
         self._in_vain += vain
         self._means.add_vain(vain)
-        if not free:
-            self._means.spend(surplus)
+        self._means.spend(surplus, free=free)
 
     def add_work(self, seconds: float) -> None:
         """A step was made to optimise a recording."""
         invested = min(self._invested_s, seconds)
         self._work_s, self._invested_s = seconds, self._invested_s - invested
+        self._means.spend(invested, free=True)
         self._means.spend(seconds - invested)
 
     def add_search(self, seconds: float) -> None:
         """It was asked who holds what was replaced."""
         self._searches += 1
         self._search_s = seconds
-        if self._searches > FREE_SEARCHES:
-            self._means.spend(seconds)
+        self._means.spend(seconds, free=self._searches <= FREE_SEARCHES)
 
     def add_replays(self, count: int) -> None:
         """Calls were replayed."""
