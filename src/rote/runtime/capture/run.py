@@ -8,7 +8,7 @@ no operation is known to be at fault, the rest of the call runs eagerly.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +43,7 @@ from ..program import (
     StorageTable,
     Template,
     named_inputs,
+    renamed,
     unknown_states,
     unseen_function_mode,
 )
@@ -84,6 +85,8 @@ class Plan:
         follow: Follow a path that has just been replayed.
         path: Values along it.
         careful: Code that has not run yet may come to read memory of an argument: it does not run on copies.
+        renamed: Arguments that share memory with state, and are known by another storage where the call runs
+            on the caller's own tensors.
         watch: The gradient slots before the call, weakly.
         meet: Called with each tensor made outside, before the call changes its gradient slot.
         min_segment: Operations that a segment must have.
@@ -105,6 +108,7 @@ class Plan:
     follow: bool = False
     path: Sequence[Any] = ()
     careful: bool = False
+    renamed: frozenset[int] = frozenset()
     watch: weakref.ref[GradientWatch] | None = None
     meet: Callable[[torch.Tensor], None] = lambda tensor: None
     min_segment: int = 0
@@ -163,6 +167,7 @@ class Observation:
         failed: Why a capture failed.
         use: What the call did with gradients.
         inputs: The static inputs that it ran on, if any.
+        stood: What it ran on in the place of the caller's own tensors, by leaf.
         settings: Where it has set random generators.
         lines: Lines that have read numbers.
         path: The edges of the tree along which the call went.
@@ -187,6 +192,7 @@ class Observation:
     storages: StorageTable
     use: GradientUse
     inputs: StaticInputs | None
+    stood: Mapping[int, torch.Tensor]
     settings: Sequence[Setting]
     lines: Collection[Lines]
     path: Path
@@ -220,7 +226,10 @@ class TracedCall:
         self._slots = SlotsBefore(plan.binds, call.branches() if plan.binds else ())
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
-        """Give the callable these argument leaves."""
+        """Give the callable these argument leaves, or others in their place."""
+        own = [index for index in self._plan.renamed if leaves[index] is self._call.leaves[index]]
+        leaves = renamed(leaves, own)
+        self._stood = {index: leaves[index] for index in own}
         numbers = self._plan.numbers
         self._leaves = leaves if numbers is None else self._call.following(numbers, leaves)
         leaves, kinds = self._leaves, self._call.kinds
@@ -390,7 +399,7 @@ class TracedCall:
             value, returned, template, node, cursor.nodes, cursor.difference, cursor.unseen, cursor.blockers,
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
-            self._hooks.settings, list(tracer.reads.lines), cursor.way,
+            self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way,
         )  # fmt: skip
 
     def _tracer(

@@ -61,6 +61,7 @@ from ..program import (
     operand_of,
     operands_of,
     results_of,
+    span_of,
 )
 from ..program import operations as ops
 from ..pytorch import (
@@ -97,7 +98,6 @@ from .path import (
     Writes,
     kept_call,
     only_reads,
-    span_of,
 )
 from .placed import Placer
 from .repeated import Repeats

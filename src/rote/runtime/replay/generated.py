@@ -29,7 +29,7 @@ from ...base import InternalError
 from ..arguments import NOT_MINE, Admission, Call, Source, Switches, has_branches, tracing
 from ..backends.protocol import Backend, Lock
 from ..conditions import QuickGuard
-from ..program import OWN, REPLAYED, Result, in_bad_fork, saving_is_hooked
+from ..program import OWN, REPLAYED, Result, in_bad_fork, renamable, saving_is_hooked
 from ..recording import (
     Copies,
     Recording,
@@ -271,14 +271,20 @@ class ReplayWriter:
             [isinstance(leaf, torch.Tensor) and leaf.is_cpu for leaf in leaves]
         ):
             source.refuse(f"{source.constant(recording.lies_in_arrays)}({self._leaves()})")
-        if not recording.depends_on_sharing:
+        depends = recording.depends_on_sharing
+        if not depends and not recording.root.edges and not recording.tells_tensors:
             return
+        apart = renamable(self._call) if recording.root.edges else range(len(leaves))
         in_place = {member for spot in recording.spots for member in spot.members}
         state, reaches = source.constant(recording.handles()), source.constant(recording.reaches)
         for position in self._admission.tensors():
             if position not in in_place:
                 handle = self._admission.handle(position)
-                source.refuse(f"{handle} in {state} and {reaches}({handle})")
+                shares = f"{handle} in {state} and {reaches}({handle})"
+                if not depends and position in apart:
+                    has_read = source.constant(recording.guard.has_read)
+                    shares = f"{has_read}({self._admission.leaves[position]})"
+                source.refuse(shares)
 
     def _unless_gradients_stand(self) -> None:
         """Gradients that somebody changed, or holds, since the last replay are for the general path."""

@@ -260,6 +260,7 @@ class Trace:
         self.members: set[tuple[int, Any]] = set()
         # callables, by their identity, of which nothing is new when they are called again
         self.called: set[int] = set()
+        self.tells_tensors = False  # it asked whether an argument is another tensor
         self.trusts = False  # it ran code of which a declaration or a library says what it does
         # functions whose reads one note has told, with what they were given
         self.told: set[tuple[Any, ...]] = set()
@@ -951,6 +952,10 @@ class Trace:
         found = any([type(read.value) is TensorMark and read.value == form for read in self._reads.values()])
         return found or identity(tensor) in self.arguments
 
+    def is_argument(self, value: Any) -> bool:
+        """Whether a value is a tensor among the arguments."""
+        return identity(value) in self.arguments
+
     def is_drawn_from(self, value: Any) -> bool:
         """Whether replays draw from a random generator: which one it is matters, not where it is."""
         return self.numbers is not None and self.numbers.draws and can_draw(value)
@@ -1111,7 +1116,7 @@ class Trace:
         scripts = tuple(self._scripts.values())
         noted = Noted(
             reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact,
-            self._has_switched, self.trusts or bool(scripts),
+            self._has_switched, self.trusts or bool(scripts), self.tells_tensors,
         )  # fmt: skip
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),

@@ -1,0 +1,53 @@
+"""Arguments under another name: a tensor over the same memory that is known by a storage of its own.
+
+An argument may be a part of a tensor that the call reads by itself: a sampler goes through
+``for t in scheduler.timesteps``, and the step looks ``t`` up in them. In a recording the two are apart, since
+the argument is copied. An observed call has to tell them apart as well, and by their memory nobody can. So it
+is given another tensor over the argument's memory. What is written through one is there through the other,
+and both count one version, so the call does what it would have done.
+
+What does not work: to give it a copy. That the call writes one of the two is known too late then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from ..arguments import Call
+from .placement import group_members, placeable, span_of
+
+
+def renamable(call: Call) -> frozenset[int]:
+    """The arguments for which other tensors can stand that lie where they do. The key says which."""
+    alone = [members[0] for members in group_members(call) if len(members) == 1]
+    return frozenset([each for each in alone if _may_be_renamed(call.leaves[each])])
+
+
+def _may_be_renamed(tensor: torch.Tensor) -> bool:
+    return (
+        type(tensor) is torch.Tensor
+        and placeable([tensor])
+        and not tensor.requires_grad
+        and not tensor.is_inference()
+    )
+
+
+def renamed(leaves: tuple[Any, ...], members: Collection[int]) -> tuple[Any, ...]:
+    """Argument leaves, of which these, that are renamable, have other storages."""
+    if not members:
+        return leaves
+    with torch.inference_mode(False):
+        return tuple([_other(leaf) if index in members else leaf for index, leaf in enumerate(leaves)])
+
+
+def _other(tensor: torch.Tensor) -> torch.Tensor:
+    span = tensor.detach().as_strided((span_of(tensor),), (1,), tensor.storage_offset())
+    # Bytes, since not every type has a name outside of PyTorch.
+    memory: torch.Tensor = from_dlpack(torch.to_dlpack(span.view(torch.uint8))).view(tensor.dtype)
+    other = tensor.detach()  # counts the versions of what it was made of, whatever its memory becomes
+    other.data = memory.as_strided(tensor.shape, tensor.stride(), 0)
+    return other
