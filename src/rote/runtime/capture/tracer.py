@@ -149,7 +149,7 @@ class Tracer(DispatchMode):
         self._vectorless = self._lazy_zeros = False
         self._nodes = None
         if numbers is not None and numbers.follows:
-            self._nodes = NumbersOfNodes(numbers, captured=cursor.captures_numbers)
+            self._nodes = NumbersOfNodes(numbers)
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
         self.taken = TakenViews()
 

@@ -14,7 +14,8 @@ tensors that keep coming back (two caches in turn).
 
 One placement is no guess. If an argument shares memory with state that the callable can reach, both must be
 one memory wherever something is written, and the observed call depends on that. The recording is then *bound*
-to the address from its first observation on.
+to the address from its first observation on. Where nothing is written and the argument lies elsewhere at the
+next call, the two are told apart (:mod:`.other_names`), and the argument is copied.
 
 Two shortcuts do not work. The results that are handed out are copies; to read the producer's memory instead
 would need proof that nobody wrote the copy. Version counters are no proof: ``.data``, numpy, DLPack and
