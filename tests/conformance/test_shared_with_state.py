@@ -197,9 +197,16 @@ def run(step, state, caller, device, count):
             torch.utils._pytree.tree_map(lambda each: each.detach().clone(), out),
             [each is t for each in flat], [each is state.times for each in flat],
             [place_in(state, each) for each in flat], place_in(state, state.kept),
-            state.kept is t, state.times.clone(), t.clone(), state.times._version > before,
+            state.kept is t, state.times.clone(), t.clone(),
             state.weight.grad.clone() if state.weight.grad is not None else None,
-        )  # fmt: skip
+        ), state.times._version > before  # fmt: skip
+
+
+def assert_alike(found, wanted):
+    """All results are the same, and wherever plain calls count a version, ours do."""
+    for number, ((one, counts), (other, counted)) in enumerate(zip(found, wanted, strict=True)):
+        assert_same((number, one), (number, other))
+        assert counts or not counted, number
 
 
 @pytest.mark.parametrize("caller", CALLERS, ids=lambda each: each.__name__)
@@ -208,9 +215,69 @@ def test_as_in_plain_calls(device, program, caller):
     plain, ours = make_state(device), make_state(device)
     graphed = rote.graph(lambda x, t: program(ours, x, t))
     expected = run(lambda x, t: program(plain, x, t), plain, caller, device, 40)
-    for number, (found, wanted) in enumerate(
-        zip(run(graphed, ours, caller, device, 40), expected, strict=True)
-    ):
-        assert_same((number, found), (number, wanted))
+    assert_alike(run(graphed, ours, caller, device, 40), expected)
     if program in REPLAYED and caller is items:
         assert graphed.report().replayed >= 30
+
+
+GIVEN = [each for each in PROGRAMS if each not in (keeps_it, keeps_a_view)]
+
+
+@pytest.mark.parametrize("caller", CALLERS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("program", GIVEN, ids=lambda each: each.__name__)
+def test_given_with_what_it_is_a_part_of(device, program, caller):
+    def step(state):
+        def run(x, t, times):
+            return program(SimpleNamespace(times=times, weight=state.weight), x, t)
+
+        return run
+
+    plain, ours = make_state(device), make_state(device)
+    graphed, other = rote.graph(step(ours), keep=True), step(plain)
+    expected = run(lambda x, t: other(x, t, plain.times), plain, caller, device, 60)
+    found = run(lambda x, t: graphed(x, t, ours.times), ours, caller, device, 60)
+    assert_alike(found, expected)
+    if program in REPLAYED and caller is items:
+        assert graphed.report().replayed >= 30
+
+
+def test_two_that_share_memory_and_one_is_written_later(device):
+    """Nothing is written until the recording has been replayed, whichever parts the calls are given."""
+
+    def fn(a, b, limit):
+        out = a * 2 + b
+        if a[0] > limit:
+            a.add_(1)
+            out = out + b
+        return out, a * 1, b * 1
+
+    graphed = rote.graph(fn, keep=True)
+    ours, theirs = (torch.arange(24.0, device=device) / 24 for _ in range(2))
+    for number in range(60):
+        first, second = number % 7, number % 5
+        limit = torch.tensor(50.0 if number < 40 else 0.1, device=device)
+        found = [
+            call(memory[first : first + 8], memory[second : second + 8], limit)
+            for call, memory in ((graphed, ours), (fn, theirs))
+        ]
+        assert_same((number, *found[0]), (number, *found[1]))
+        assert torch.equal(ours, theirs), number
+    assert graphed.report().replayed >= 20
+
+
+@pytest.mark.parametrize("first", ["own", "fresh"])
+@pytest.mark.parametrize("asks", ["is", "any", "not"])
+def test_which_tensor_an_argument_is(device, asks, first):
+    buffer = torch.arange(8.0, device=device)
+
+    def fn(x):
+        if asks == "any":
+            return x * 2 if any(x is each for each in [buffer]) else x * 3
+        return x * 2 if (x is buffer if asks == "is" else not (x is not buffer)) else x * 3
+
+    graphed = rote.graph(fn)
+    for number in range(30):
+        own = (number % 20 < 10) is (first == "own")
+        x = buffer if own else torch.full((8,), float(number), device=device)
+        assert torch.equal(graphed(x), fn(x)), number
+    assert graphed.report().replayed >= 20

@@ -341,7 +341,7 @@ class Specialization:
         if recording is not None and not recording.is_checked():
             follows = recording.root.seen < warmup or not recording.checks_next
             numbers = recording.follow_numbers(follows=follows)
-            renamed = self._renamed(call, recording.apart)
+            renamed = self._renamed(call, recording.apart | call.apart)
             plan = Plan(recording.root, warmup, backend, numbers=numbers, renamed=renamed)
             run = self._execute if follows else self._check
             return run(recording, call, plan, site, found)
@@ -362,7 +362,7 @@ class Specialization:
         if call.changing and numbers is None:
             text = "what calls do with a number among the arguments is not known"
             return Answer(PLAINLY, EAGER, [reason(rules.NOT_YET, text, site)])
-        plan = Plan(root, warmup, backend, numbers=numbers, renamed=self._renamed(call, apart))
+        plan = Plan(root, warmup, backend, numbers=numbers, renamed=self._renamed(call, apart | call.apart))
         return self._execute(recording, call, plan, site, found)
 
     def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
@@ -577,7 +577,12 @@ class Specialization:
 
     def _reached(self, recording: Recording, call: Call) -> list[int]:
         """The arguments whose memory Python may come to, if it goes where no call has been."""
-        return shared_with(recording, call, tensors_by_memory(self.reach(call)))
+        found = shared_with(recording, call, tensors_by_memory(self.reach(call)))
+        return sorted({*found, *call.apart})
+
+    def writes(self, leaves: Collection[int]) -> bool:
+        """Whether a known call writes one of some arguments."""
+        return any([not each.accesses.written.isdisjoint(leaves) for each in self.recordings])
 
     def _renamed(self, call: Call, members: Collection[int]) -> frozenset[int]:
         """Those of some arguments that can be renamed; which tensor one from outside is may be asked."""

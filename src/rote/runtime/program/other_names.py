@@ -11,7 +11,7 @@ What does not work: to give it a copy. That the call writes one of the two is kn
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
@@ -24,16 +24,14 @@ from .placement import group_members, placeable, span_of
 def renamable(call: Call) -> frozenset[int]:
     """The arguments for which other tensors can stand that lie where they do. The key says which."""
     alone = [members[0] for members in group_members(call) if len(members) == 1]
-    return frozenset([each for each in alone if _may_be_renamed(call.leaves[each])])
+    return frozenset([each for each in alone if may_be_renamed(call, [each])])
 
 
-def _may_be_renamed(tensor: torch.Tensor) -> bool:
-    return (
-        type(tensor) is torch.Tensor
-        and placeable([tensor])
-        and not tensor.requires_grad
-        and not tensor.is_inference()
-    )
+def may_be_renamed(call: Call, members: Iterable[int]) -> bool:
+    """Whether other tensors can stand for all of some arguments that share their memory with no argument."""
+    tensors: list[torch.Tensor] = [call.leaves[each] for each in members]
+    plain = [type(each) is torch.Tensor and placeable([each]) for each in tensors]
+    return all(plain) and not any([each.requires_grad or each.is_inference() for each in tensors])
 
 
 def renamed(leaves: tuple[Any, ...], members: Collection[int]) -> tuple[Any, ...]:

@@ -35,7 +35,7 @@ import torch
 from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import PARAMETER, TENSOR, Call, overlaps
+from ..arguments import PARAMETER, TENSOR, Call
 
 UNMUTATED, BUFFER, OTHER = "not mutated", "parameter or buffer", "another tensor"
 
@@ -207,9 +207,7 @@ class Regulars:
 
 def group_members(call: Call) -> list[list[int]]:
     """Indices of the tensor leaves (no parameters), those that overlap together."""
-    leaves, kinds = call.leaves, call.kinds
-    indices = [i for i, kind in enumerate(kinds) if kind == TENSOR and leaves[i].layout is torch.strided]
-    return [[indices[position] for position in group] for group in overlaps([leaves[i] for i in indices])]
+    return call.groups()
 
 
 def named_inputs(call: Call, leaves: tuple[Any, ...]) -> list[tuple[int, int]]:

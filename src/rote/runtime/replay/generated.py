@@ -383,14 +383,16 @@ class ReplayWriter:
         """The call, taken apart as the general path does it."""
         constant, call = self._source.constant, self._call
         parts = f"{constant(call.spec)}, {self._leaves()}, {constant(call.kinds)}, {constant(call.key)}"
-        given = self._admission.given
+        given = self._admission.given + (f", apart={constant(call.apart)}" if call.apart else "")
         if not call.opened and not call.carried:
             return f"{constant(Call)}({parts}, {given})"
         opened = f"None, (), {constant(call.openings)}, {constant(call.opened)}"
         carried = f"carried={constant(call.carried)}"
         places = zip(call.state, self._admission.state, strict=True)
         state = "".join([f"({constant(place)}, {name}), " for (place, _), name in places])
-        return f"{constant(Call)}({parts}, {given}, {opened}, state=({state}), {carried})"
+        given = self._admission.given
+        apart = f"apart={constant(call.apart)}"
+        return f"{constant(Call)}({parts}, {given}, {opened}, state=({state}), {carried}, {apart})"
 
     # ------------------------------------------------------------------ the result
 
