@@ -58,7 +58,7 @@ from .tracer import Tracer
 
 MAX_RESTARTS = 64
 
-Taking = Callable[[Call, GivenParts], None]
+Taking = Callable[[Call, GivenParts, Mapping[int, torch.Tensor]], None]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class TraceHooks:
 
     Attributes:
         bound: Adds to the returned value what the callable has left outside, if that can be done again.
-        take: Called with what the callable is given, at each attempt.
+        take: Called with what the callable is given, at each attempt, and what of it stands for arguments.
         is_shown: Whether text that is made now is for output alone.
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
         settings: Where the call has set random generators; it grows.
@@ -141,7 +141,7 @@ class TraceHooks:
     """
 
     bound: Callable[[Any], Any] = lambda value: value
-    take: Taking = lambda call, given: None
+    take: Taking = lambda call, given, stood: None
     is_shown: Callable[[], bool] = lambda: False
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
@@ -326,7 +326,7 @@ class TracedCall:
         call = self._call
         at_home = self._inputs is None
         given = call.given_with(self._leaves) if at_home else call.rebuild(list(self._leaves))
-        self._hooks.take(call, given)
+        self._hooks.take(call, given, self._stood)
         call.put_carried(given)
         put = call.put_numbers(self._leaves) if at_home else []
         try:

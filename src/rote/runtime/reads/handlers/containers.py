@@ -690,7 +690,7 @@ def same(trace: Trace, left: Any, right: Any) -> None:
     """
     trace.pin(left)
     trace.pin(right)
-    if trace.is_argument(left) is not trace.is_argument(right):
+    if trace.may_be_argument(left, right):
         trace.tells_tensors = True
     if trace.given.is_one(left) or trace.given.is_one(right):
         if not (trace.given.is_one(left) and trace.given.is_one(right)):

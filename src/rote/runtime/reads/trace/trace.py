@@ -21,7 +21,7 @@ import random
 import sys
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from operator import is_
@@ -378,8 +378,10 @@ class Trace:
         self.given.close(value, does)
         self.refuse(name, f"depends on which object {name} is: it {does}")
 
-    def take(self, call: Call, given: GivenParts) -> None:
+    def take(self, call: Call, given: GivenParts, stood: Mapping[int, torch.Tensor]) -> None:
         """The callable is about to be called with these arguments, perhaps once more."""
+        names = call.names() if stood else []
+        self.arguments.update({identity(each): names[index] for index, each in stood.items()})
         before, self.given = self.given, Given()
         self.told.clear()
         self._lay_again()
@@ -952,9 +954,10 @@ class Trace:
         found = any([type(read.value) is TensorMark and read.value == form for read in self._reads.values()])
         return found or identity(tensor) in self.arguments
 
-    def is_argument(self, value: Any) -> bool:
-        """Whether a value is a tensor among the arguments."""
-        return identity(value) in self.arguments
+    def may_be_argument(self, left: Any, right: Any) -> bool:
+        """Whether one of two objects is a tensor among the arguments, and the other may be from outside."""
+        given = [identity(each) in self.arguments for each in (left, right)]
+        return left is right if all(given) else any(given)
 
     def is_drawn_from(self, value: Any) -> bool:
         """Whether replays draw from a random generator: which one it is matters, not where it is."""
