@@ -133,9 +133,11 @@ class Keys:
         Where none of them writes those, keys leave it out. The keys that there are do not.
         """
         shared = frozenset([each for group in call.groups() if len(group) > 1 for each in group])
+        if not shared or call.openings is None or not may_be_renamed(call, shared):
+            return False
         alike = [key for key in self.entries if key._replace(common=call.key.common) == call.key]
         known = [self.entries[key] for key in alike]
-        if len(alike) < FEW or not shared or not may_be_renamed(call, shared):
+        if len(alike) < FEW:
             return False
         if any([entry.writes(shared) for entry in known]) or not self._openings.tell_apart(call.spec, shared):
             return False
