@@ -281,3 +281,34 @@ def test_which_tensor_an_argument_is(device, asks, first):
         x = buffer if own else torch.full((8,), float(number), device=device)
         assert torch.equal(graphed(x), fn(x)), number
     assert graphed.report().replayed >= 20
+
+
+@pytest.mark.parametrize("does", ["attribute", "shape", "own attribute"])
+def test_what_a_way_not_seen_before_does_to_the_argument(device, does):
+    def make():
+        times = torch.arange(12.0, device=device)
+
+        def fn(x, t):
+            out = x * t.sum() + times[0]
+            if x[0] > 10:
+                if does == "attribute":
+                    t.tag = "late"
+                elif does == "shape":
+                    t.unsqueeze_(0)
+                else:
+                    out = out * t.scale
+            return out
+
+        return times, fn
+
+    (ours, graphed), (theirs, plain) = make(), make()
+    graphed = rote.graph(graphed)
+    for number in range(40):
+        x = torch.full((3,), 20.0 if number in (4, 9) or number > 25 else 1.0, device=device)
+        given = [memory[number % 8 : number % 8 + 4] for memory in (ours, theirs)]
+        if does == "own attribute":
+            for each in given:
+                each.scale = number
+        assert torch.equal(graphed(x, given[0]), plain(x, given[1])), number
+        assert given[0].__dict__ == given[1].__dict__ and given[0].shape == given[1].shape, number
+        assert given[0].untyped_storage()._cdata == ours.untyped_storage()._cdata, number

@@ -42,6 +42,7 @@ from ..program import (
     Stands,
     StorageTable,
     Template,
+    give_back,
     named_inputs,
     renamed,
     unknown_states,
@@ -340,6 +341,8 @@ class TracedCall:
         finally:
             call.take_numbers_back(put)
             call.take_back(given)
+            for index, stood in self._stood.items():
+                give_back(call.leaves[index], stood)
 
     def _user_error(self, error: BaseException, cursor: Cursor) -> None:
         """The callable raised while a segment was open.

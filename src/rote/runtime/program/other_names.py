@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
+from ...base import MisuseError
 from ..arguments import Call
 from .placement import group_members, placeable, span_of
 
@@ -42,10 +43,37 @@ def renamed(leaves: tuple[Any, ...], members: Collection[int]) -> tuple[Any, ...
         return tuple([_other(leaf) if index in members else leaf for index, leaf in enumerate(leaves)])
 
 
+def give_back(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """The call is over: what it has left on the tensor that stood for an argument is left on that.
+
+    Raises:
+        MisuseError: It has made it require grad, so histories lead to a tensor that nobody has.
+    """
+    if other.requires_grad:
+        raise MisuseError(
+            "the callable makes an argument require grad that shares memory with state of its own; "
+            "pass a clone of it, or call requires_grad_() outside"
+        )
+    _copy_attributes(other, tensor)
+    if other.data_ptr() != tensor.data_ptr():
+        tensor.data = other.detach()
+    elif (other.shape, other.stride()) != (tensor.shape, tensor.stride()):
+        tensor.data = tensor.detach().as_strided(other.shape, other.stride(), tensor.storage_offset())
+
+
 def _other(tensor: torch.Tensor) -> torch.Tensor:
     span = tensor.detach().as_strided((span_of(tensor),), (1,), tensor.storage_offset())
     # Bytes, since not every type has a name outside of PyTorch.
     memory: torch.Tensor = from_dlpack(torch.to_dlpack(span.view(torch.uint8))).view(tensor.dtype)
     other = tensor.detach()  # counts the versions of what it was made of, whatever its memory becomes
     other.data = memory.as_strided(tensor.shape, tensor.stride(), 0)
+    _copy_attributes(tensor, other)
     return other
+
+
+def _copy_attributes(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Give a tensor the attributes that users have added to another one."""
+    theirs, own = vars(source), vars(target)
+    if theirs or own:
+        own.clear()
+        own.update(theirs)
