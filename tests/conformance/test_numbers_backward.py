@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,10 +12,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from tests.conformance.numbers_programs import bits
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import rote
+from rote.runtime.backends.host import HostBackend
 
 pytestmark = pytest.mark.parametrize("device", ["cpu"], indirect=True)
+
+
+@pytest.fixture(params=["captured", "between segments"])
+def _placed(request, monkeypatch):
+    """Operations with numbers that change, as the backend takes them, and as one takes them that cannot."""
+    if request.param != "captured":
+        between = replace(HostBackend.capabilities, captures_numbers=False)
+        monkeypatch.setattr(HostBackend, "capabilities", between)
+
 
 FOLLOWED = {
     "mul": lambda x, y, n: x * n,
@@ -37,6 +49,8 @@ FOLLOWED = {
     "masked": lambda x, y, n: x.masked_fill(y > 0, n),
     "softplus": lambda x, y, n: F.softplus(x, float(n)),
     "remainder": lambda x, y, n: x % (n or 1) + torch.fmod(x, n or 1),
+    "twice": lambda x, y, n: (x * n).exp() * n - (y + n) * n,
+    "aside": lambda x, y, n: x * n + _aside(y * x, n),
     "in place": lambda x, y, n: x.clone().mul_(n).add_(y, alpha=n).sub_(x, alpha=n).div_(n or 1),
 }
 """Programs whose numbers are followed into the backward."""
@@ -58,6 +72,7 @@ OTHERS = {
     "norm": lambda x, y, n: x.norm(abs(float(n)) + 1),
     "dropout": lambda x, y, n: F.dropout(x, min(abs(n), 1) * 0.5),
     "attention": lambda x, y, n: F.scaled_dot_product_attention(x[None], y[None], x[None], scale=float(n)),
+    "checkpointed": lambda x, y, n: checkpoint(lambda a: (a * n).sin() * n, x, use_reentrant=False),
     "kept": lambda x, y, n: Kept.apply(x, n),
     "second": lambda x, y, n: torch.autograd.grad((x.square() * n).sum(), x, create_graph=True)[0],
     "hooked": lambda x, y, n: _hooked(x, n),
@@ -76,6 +91,11 @@ class Kept(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         return grad * (ctx.n + 1), None
+
+
+@torch.no_grad()
+def _aside(x, n):
+    return x * n
 
 
 def _hooked(x, n):
@@ -131,12 +151,14 @@ FLOATS = [
 WHOLE = [3, 2, 1, 0, -1, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, -(2**63), 2**53 + 1, 255, 256, 257, 5]
 
 
+@pytest.mark.usefixtures("_placed")
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_numbers_are_followed_into_the_backward(device, name):
     assert run(FOLLOWED[name], [0.3 + 0.1 * n for n in range(14)], device) >= 7
     assert run(FOLLOWED[name], [3 + n for n in range(14)], device) >= 7
 
 
+@pytest.mark.usefixtures("_placed")
 @pytest.mark.parametrize("values", [FLOATS, WHOLE])
 @pytest.mark.parametrize("name", [*FOLLOWED, *OTHERS])
 def test_special_values(device, name, values):
@@ -155,6 +177,7 @@ def test_any_values(device, name, values):
     run((FOLLOWED | OTHERS)[name], [*[first(n + 3) for n in range(7)], *values], device)
 
 
+@pytest.mark.usefixtures("_placed")
 def test_a_training_step_with_a_scale_and_a_temperature(device):
     def make():
         torch.manual_seed(0)

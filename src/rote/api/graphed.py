@@ -393,6 +393,10 @@ class Graphed:
         if entry is None and self._keys.varies(call):
             call = self._bind(args, kwargs)
             entry = self._keys.find(call)
+        if entry is None and self._keys.tells_apart(call):
+            self._paths.clear()
+            call = self._bind(args, kwargs)
+            entry = self._keys.find(call)
         if entry is not None and self._keys.fixes(call, entry):
             call = self._bind(args, kwargs)
             entry = self._keys.find(call)

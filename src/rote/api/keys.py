@@ -31,6 +31,7 @@ from ..runtime.arguments import (
 )
 from ..runtime.engine import Ledger, Specialization, Subject, changing_leaves, drop_abandoned
 from ..runtime.numbers import FEW
+from ..runtime.program import may_be_renamed
 from .options import Options
 from .reasons import ReasonCounts
 
@@ -126,13 +127,35 @@ class Keys:
         changed = [leaf for leaf, values in met.items() if len(values) >= FEW]
         return self._openings.vary(call.spec, changed)
 
+    def tells_apart(self, call: Call) -> bool:
+        """Whether a call without a key differs from several in how tensors share memory, and nothing else.
+
+        Where none of them writes those, keys leave it out. The keys that there are do not.
+        """
+        shared = frozenset([each for group in call.groups() if len(group) > 1 for each in group])
+        if not shared or call.openings is None or not may_be_renamed(call, shared):
+            return False
+        alike = [key for key in self.entries if key._replace(common=call.key.common) == call.key]
+        known = [self.entries[key] for key in alike]
+        if len(alike) < FEW:
+            return False
+        if any([entry.writes(shared) for entry in known]) or not self._openings.tell_apart(call.spec, shared):
+            return False
+        for key in [key for key in self.entries if key.spec == call.spec]:
+            self.drop(key)
+        return True
+
     def fixes(self, call: Call, entry: Specialization) -> bool:
-        """Whether calls of a key have turned out to depend on numbers that it leaves out; it goes then."""
+        """Whether calls of a key have turned out to depend on what it leaves out; it goes then."""
         fixed = entry.changing.fixed_leaves & call.changing
         if fixed:
             self._openings.fix(call.spec, fixed)
+        together = bool(call.apart) and entry.writes(call.apart)
+        if together:
+            self._openings.keep_together(call.spec)
+        if fixed or together:
             self.drop(call.key)
-        return bool(fixed)
+        return bool(fixed) or together
 
     def refuse(self, call: Call) -> Reason | None:
         """Why a call without a key is not traced; None if it may be."""

@@ -300,9 +300,11 @@ class Admission:
     def shares_otherwise(self) -> str:
         """The expression that tensors share memory in another way than in the calls of the key."""
         constant, positions = self._source.constant, self.apart()
-        known = sharing([self._call.leaves[position] for position in positions])
+        apart = frozenset([n for n, position in enumerate(positions) if position in self._call.apart])
+        known = sharing([self._call.leaves[position] for position in positions], apart)
         names = ", ".join([self.leaves[position] for position in positions])
-        return f"{constant(sharing)}([{names}]) != {constant(known)}"
+        among = f", {constant(apart)}" if apart else ""
+        return f"{constant(sharing)}([{names}]{among}) != {constant(known)}"
 
     # ------------------------------------------------------------------ surroundings
 

@@ -75,6 +75,7 @@ CHANGES = "changes"
 """In the place of a number in a key: calls are told apart by what they do with it, and not here."""
 
 _NONE: Mapping[type, Opening] = {}
+_NOWHERE: frozenset[int] = frozenset()
 
 
 class CompiledInput(NamedTuple):
@@ -115,6 +116,7 @@ class Call(NamedTuple):
         state: Random generators outside that the key looks at, as it does at those among the arguments.
         inputs: What the leaves are in the program, if compiled code is called.
         carried: The slots that are carried.
+        apart: Tensors that may share memory with each other, which makes no difference.
     """
 
     spec: Spec
@@ -129,6 +131,7 @@ class Call(NamedTuple):
     state: tuple[tuple[StatePlace, torch.Generator], ...] = ()
     inputs: tuple[CompiledInput, ...] = ()
     carried: tuple[StatePlace, ...] = ()
+    apart: frozenset[int] = frozenset()
 
     @property
     def changing(self) -> frozenset[int]:
@@ -259,6 +262,13 @@ class Call(NamedTuple):
         """Name of every branch."""
         return ["", *[name for spec, prefix in _parts(self.spec) for name in branch_names(spec, prefix)]]
 
+    def groups(self) -> list[list[int]]:
+        """The tensor leaves (no parameters), those that overlap together."""
+        leaves, kinds = self.leaves, self.kinds
+        found = [i for i, kind in enumerate(kinds) if kind == TENSOR and leaves[i].layout is torch.strided]
+        groups = grouped([leaves[i] for i in found], _among(found, self.apart))
+        return [[found[position] for position in group] for group in groups]
+
     def is_changed(self) -> bool:
         """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
         leaves: list[Any] = []
@@ -294,11 +304,13 @@ def bind(
     spec = flatten(given, leaves, opened)
     described = [describe(leaf) for leaf in leaves]
     kinds = tuple([kind for kind, _ in described])
-    shared = [leaf for leaf, kind in zip(leaves, kinds, strict=True) if kind is TENSOR]
+    tensors = [place for place, kind in enumerate(kinds) if kind is TENSOR]
+    shared = [leaves[place] for place in tensors]
     foreign = _foreign(leaves[kinds.index(FOREIGN)]) if FOREIGN in kinds else None
     again = repeated(spec, given) if has_branches(spec) else ()
     state = openings.look() if openings is not None else ()
-    common = (sharing(shared) if len(shared) > 1 else ()) + again
+    apart = openings.apart.get(spec, _NOWHERE) if openings is not None else _NOWHERE
+    common = (sharing(shared, _among(tensors, apart)) if len(shared) > 1 else ()) + again
     if state:
         common = (*common, _of_state(state, containers(spec, given)))
     asked = openings is not None and openings.of_tensors
@@ -314,8 +326,13 @@ def bind(
         spec, tuple(leaves), kinds, key, given, foreign, again, openings, opened or _NONE,
         state=tuple([(place, each) for place, each, _ in state]),
         inputs=inputs if len(inputs) == len(leaves) else (),
-        carried=places,
+        carried=places, apart=apart,
     )  # fmt: skip
+
+
+def _among(places: list[int], some: frozenset[int]) -> frozenset[int]:
+    """Which of some places are among others, by their number there."""
+    return frozenset([number for number, place in enumerate(places) if place in some]) if some else _NOWHERE
 
 
 class OfState(NamedTuple):
@@ -444,10 +461,20 @@ def overlaps(tensors: list[torch.Tensor]) -> list[list[int]]:
     return sorted(sorted(group) for group in groups)
 
 
-def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
+def grouped(tensors: list[torch.Tensor], apart: frozenset[int]) -> list[list[int]]:
+    """The same, but different objects that may share memory are apart."""
+    found = overlaps(tensors)
+    for group in found if apart else ():
+        if len(group) > 1 and apart.issuperset(group) and len({id(tensors[each]) for each in group}) > 1:
+            found = [each for each in found if each is not group] + [[each] for each in group]
+    return sorted(found)
+
+
+def sharing(tensors: list[torch.Tensor], apart: frozenset[int] = _NOWHERE) -> tuple[Any, ...]:
     """Which tensor arguments share memory, how they lie relative to each other, and which are one object.
 
-    A program sees the last by ``q is k``, where attention takes another way.
+    A program sees the last by ``q is k``, where attention takes another way. Where no call writes them, how
+    those ``apart`` lie among each other makes no difference.
     """
     pointers = [tensor.untyped_storage()._cdata for tensor in tensors]
     if len(set(pointers)) == len(pointers):
@@ -455,7 +482,7 @@ def sharing(tensors: list[torch.Tensor]) -> tuple[Any, ...]:
     first_of: dict[int, int] = {}
     ones = [first_of.setdefault(id(tensor), position) for position, tensor in enumerate(tensors)]
     found: list[Any] = [tuple(ones)] if len(first_of) < len(ones) else []
-    for group in overlaps(tensors):
+    for group in grouped(tensors, apart):
         if len(group) > 1:
             first = min(extent(tensors[position])[0] for position in group)
             found.append(tuple((position, extent(tensors[position])[0] - first) for position in group))

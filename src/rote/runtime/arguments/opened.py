@@ -250,6 +250,7 @@ class Openings:
         places: The slots of random generators outside that keys look at.
         carried: The slots whose tensors are taken for arguments.
         numbers: Leaves that are numbers which change from call to call, by the structure of the arguments.
+        apart: Leaves that are tensors which share memory and are not written, in the same way.
     """
 
     def __init__(self) -> None:
@@ -259,6 +260,7 @@ class Openings:
         self.places = Places()
         self.carried = CarriedSlots()
         self.numbers: dict[Any, frozenset[int]] = {}
+        self.apart: dict[Any, frozenset[int]] = {}
         self._fixed: set[tuple[Any, int]] = set()
         self._read: dict[type, set[str] | None] = {}
         self._inner: set[type] = set()
@@ -346,6 +348,17 @@ class Openings:
         """The key has these numbers themselves, whatever comes: calls depend on their values."""
         self._fixed.update([(spec, each) for each in leaves])
         self.numbers[spec] = self.numbers.get(spec, frozenset()).difference(leaves)
+
+    def tell_apart(self, spec: Any, leaves: frozenset[int]) -> bool:
+        """Calls differ in how some tensors share memory, and write none; whether keys leave that out now."""
+        known = self.apart.get(spec)
+        if known is None:
+            self.apart[spec] = leaves
+        return known is None
+
+    def keep_together(self, spec: Any) -> None:
+        """A call writes a tensor that may share memory with another one: the key says which do."""
+        self.apart[spec] = frozenset()
 
     def learn(self) -> list[str]:
         """A call is over: what it showed is in the key of the next one.

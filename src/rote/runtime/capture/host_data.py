@@ -58,6 +58,7 @@ from .path import (
     given_numbers,
     in_list,
     may_be_handed,
+    number_in,
     position_of,
     read_at,
 )
@@ -143,6 +144,8 @@ class HostDataMode(TorchFunctionMode):
         if func in _GIVES_NUMBER and self._numbers is not None:
             return self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
         if self._places is not None and func in _READS_PLACE:
+            if func is _Tensor.__getitem__ and (index := number_in(args[1])) is not None:
+                args = args[0], self._read_index(args[1], index)
             taken = self._take(self._places, func, args, kwargs or {})
             if taken is not None:
                 return taken
@@ -224,6 +227,14 @@ class HostDataMode(TorchFunctionMode):
         index = host.computed_tensor(host.aside(build), PUT, data, build, made)
         position.put(tensor, index, new)
         return True
+
+    def _read_index(self, key: Any, index: torch.Tensor) -> Any:
+        """An index, with the number that C would read from a tensor in it."""
+        number = index.item()
+        if self._numbers is not None:
+            number = self._numbers.read(number)
+            self._numbers.owe(number)
+        return tuple([number if each is index else each for each in key]) if type(key) is tuple else number
 
     def _take(
         self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

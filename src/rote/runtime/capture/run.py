@@ -8,7 +8,7 @@ no operation is known to be at fault, the rest of the call runs eagerly.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,9 @@ from ..program import (
     Stands,
     StorageTable,
     Template,
+    give_back,
     named_inputs,
+    renamed,
     unknown_states,
     unseen_function_mode,
 )
@@ -58,7 +60,7 @@ from .tracer import Tracer
 
 MAX_RESTARTS = 64
 
-Taking = Callable[[Call, GivenParts], None]
+Taking = Callable[[Call, GivenParts, Mapping[int, torch.Tensor]], None]
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class Plan:
         follow: Follow a path that has just been replayed.
         path: Values along it.
         careful: Code that has not run yet may come to read memory of an argument: it does not run on copies.
+        renamed: Arguments that share memory with state, and are known by another storage where the call runs
+            on the caller's own tensors.
         watch: The gradient slots before the call, weakly.
         meet: Called with each tensor made outside, before the call changes its gradient slot.
         min_segment: Operations that a segment must have.
@@ -106,6 +110,7 @@ class Plan:
     follow: bool = False
     path: Sequence[Any] = ()
     careful: bool = False
+    renamed: frozenset[int] = frozenset()
     watch: weakref.ref[GradientWatch] | None = None
     meet: Callable[[torch.Tensor], None] = lambda tensor: None
     min_segment: int = 0
@@ -130,7 +135,7 @@ class TraceHooks:
 
     Attributes:
         bound: Adds to the returned value what the callable has left outside, if that can be done again.
-        take: Called with what the callable is given, at each attempt.
+        take: Called with what the callable is given, at each attempt, and what of it stands for arguments.
         take_back: Called with the slots in which what was given lies again, in place of what stood for it.
         is_shown: Whether text that is made now is for output alone.
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
@@ -139,7 +144,7 @@ class TraceHooks:
     """
 
     bound: Callable[[Any], Any] = lambda value: value
-    take: Taking = lambda call, given: None
+    take: Taking = lambda call, given, stood: None
     take_back: Callable[[Sequence[StatePlace]], None] = lambda places: None
     is_shown: Callable[[], bool] = lambda: False
     has_made: Callable[[int], bool] | None = None
@@ -166,6 +171,7 @@ class Observation:
         failed: Why a capture failed.
         use: What the call did with gradients.
         inputs: The static inputs that it ran on, if any.
+        stood: What it ran on in the place of the caller's own tensors, by leaf.
         settings: Where it has set random generators.
         lines: Lines that have read numbers.
         path: The edges of the tree along which the call went.
@@ -190,6 +196,7 @@ class Observation:
     storages: StorageTable
     use: GradientUse
     inputs: StaticInputs | None
+    stood: Mapping[int, torch.Tensor]
     settings: Sequence[Setting]
     lines: Collection[Lines]
     path: Path
@@ -223,7 +230,10 @@ class TracedCall:
         self._slots = SlotsBefore(plan.binds, call.branches() if plan.binds else ())
 
     def _run_on(self, leaves: tuple[Any, ...]) -> None:
-        """Give the callable these argument leaves."""
+        """Give the callable these argument leaves, or others in their place."""
+        own = [index for index in self._plan.renamed if leaves[index] is self._call.leaves[index]]
+        leaves = renamed(leaves, own)
+        self._stood = {index: leaves[index] for index in own}
         numbers = self._plan.numbers
         self._leaves = leaves if numbers is None else self._call.following(numbers, leaves)
         leaves, kinds = self._leaves, self._call.kinds
@@ -320,7 +330,7 @@ class TracedCall:
         call = self._call
         at_home = self._inputs is None
         given = call.given_with(self._leaves) if at_home else call.rebuild(list(self._leaves))
-        self._hooks.take(call, given)
+        self._hooks.take(call, given, self._stood)
         call.put_carried(given)
         put = call.put_numbers(self._leaves) if at_home else []
         try:
@@ -334,6 +344,8 @@ class TracedCall:
         finally:
             call.take_numbers_back(put)
             self._hooks.take_back(call.take_back(given))
+            for index, stood in self._stood.items():
+                give_back(call.leaves[index], stood)
 
     def _user_error(self, error: BaseException, cursor: Cursor) -> None:
         """The callable raised while a segment was open.
@@ -393,7 +405,7 @@ class TracedCall:
             value, returned, template, node, cursor.nodes, cursor.difference, cursor.unseen, cursor.blockers,
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
-            self._hooks.settings, list(tracer.reads.lines), cursor.way,
+            self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way,
         )  # fmt: skip
 
     def _tracer(

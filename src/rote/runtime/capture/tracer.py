@@ -61,6 +61,7 @@ from ..program import (
     operand_of,
     operands_of,
     results_of,
+    span_of,
 )
 from ..program import operations as ops
 from ..pytorch import (
@@ -97,7 +98,6 @@ from .path import (
     Writes,
     kept_call,
     only_reads,
-    span_of,
 )
 from .placed import Placer
 from .repeated import Repeats
@@ -149,7 +149,7 @@ class Tracer(DispatchMode):
         self._vectorless = self._lazy_zeros = False
         self._nodes = None
         if numbers is not None and numbers.follows:
-            self._nodes = NumbersOfNodes(numbers, captured=cursor.captures_numbers)
+            self._nodes = NumbersOfNodes(numbers)
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
         self.taken = TakenViews()
 

@@ -26,6 +26,7 @@ from ..program import (
     Spot,
     group_members,
     moved_reasons,
+    renamable,
     shared_groups,
     sharing_reasons,
 )
@@ -70,12 +71,37 @@ class Choice:
             lost = [spot for spot in recording.spots if not spot.holds(call.leaves)]
             if not lost or (recording.bound and recording.depends_on_sharing) or not recording.holds():
                 continue
+            if self._tell_apart(recording, call, lost):
+                return None, moved_reasons(call, lost, site)
+            if self._stays_together(recording):
+                continue
             self.guesses.miss(call, lost)
             other = recording.sibling([spot for spot in recording.spots if spot not in lost])
             if other.fits(call):
                 self._recordings.insert(0, other)
                 return other, moved_reasons(call, lost, site)
         return None, self._sharing(call, site)
+
+    def _tell_apart(self, recording: Recording, call: Call, spots: Iterable[Spot]) -> bool:
+        """Copy the arguments of a recording from now on that are bound to places; whether that is right.
+
+        What it was observed to do with them and with state is one. So it goes, and others come.
+        """
+        firsts = {spot.members[0] for spot in spots if spot in recording.bound}
+        outside = any([recording.guard.has_read(call.leaves[first]) for first in firsts])
+        if not firsts or recording.busy or outside or not firsts <= renamable(call):
+            return False
+        if self.guesses.are_together(firsts):
+            return False
+        self.guesses.tell_apart(firsts)
+        self.drop(recording)
+        return True
+
+    def _stays_together(self, recording: Recording) -> bool:
+        """Whether a recording that is bound must not become one that copies."""
+        firsts = [spot.members[0] for spot in recording.bound]
+        together = recording.tells_tensors or self.guesses.are_together(firsts)
+        return bool(firsts) and (together or bool(recording.root.edges))
 
     def against(self, call: Call) -> list[Reason]:
         """Why the recordings whose state is the present one do not answer a call."""
@@ -134,13 +160,18 @@ class Choice:
         recording.track(keeps_graph=may_track(recording, call))
         unseen = bool(recording.root.edges)  # a way still unseen may read a tensor that requires grad
         tracked = recording.keeps_graph or (torch.is_grad_enabled() and unseen)
-        if tracked and recording.bound and recording.depends_on_sharing:
-            if unseen or leaves_history(recording):
+        if tracked and recording.bound:
+            if not recording.depends_on_sharing and self._tell_apart(recording, call, recording.bound):
+                text = "an argument that shares memory with state is copied from now on"
+                return reason(rules.NOT_YET, text, site)
+            depends = recording.depends_on_sharing or self._stays_together(recording)
+            if depends and (unseen or leaves_history(recording)):
                 name = call.names()[recording.bound[0].members[0]]
                 text = f"{name} shares memory with a tensor made outside the call, and a result requires grad"
                 return reason(rules.ALIASED_MUTATION, text, site)
-            recording.track(keeps_graph=False)  # a training step: its history ends with it
-            return recording.bound
+            if depends:
+                recording.track(keeps_graph=False)  # a training step: its history ends with it
+                return recording.bound
         if tracked:
             recording.use_in_place(())
             return ()
@@ -236,6 +267,7 @@ def bind(
     observed: Observation,
     state: dict[int, torch.Tensor],
     guesses: Guesses,
+    apart: frozenset[int],
     site: Site,
 ) -> tuple[Spot, ...]:
     """The arguments that share memory with state, and have to lie there in a recording of this state.
@@ -246,12 +278,16 @@ def bind(
         observed: What the call did.
         state: The tensors that the callable can reach, by storage handle.
         guesses: Where the call writes nothing, to use an argument in place is a guess.
+        apart: The arguments that it has by another storage.
         site: The caller's line.
     """
     bound = list[Spot]()
-    depends = bool(observed.writes.inputs or observed.writes.externals or len(observed.nodes) > 1)
+    depends = bool(observed.writes.inputs or observed.writes.externals)
     for members in shared_groups(call, state):
+        if members[0] in apart:
+            continue
         if not depends and (not guesses.enabled or members[0] in guesses.missed):
+            guesses.tell_apart(renamable(call).intersection(members))
             continue
         bound.append(Spot.of(members, call.leaves, BUFFER))
         handle = call.leaves[members[0]].untyped_storage()._cdata

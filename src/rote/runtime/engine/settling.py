@@ -16,23 +16,38 @@ from ...hazards.rules import Reason, reason
 from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import Observation, Plan, parameters_of
-from ..conditions import Slot, slots_in
+from ..conditions import Slot, slots_in, tensors_by_memory
 from ..numbers import FEW, NO_LINES, TELL_TIME, Computation, HostRandom
 from ..program import (
     AGAIN,
     EAGER,
     EXTERNAL,
     GIVEN,
+    INPUT_VIEW,
+    PASSED,
     RECORDED,
     GradientEffect,
     GradientWatch,
+    OutputLeaf,
     Template,
     describe_inputs,
+    shared_groups,
+    sharing_reasons,
     spend,
 )
 from ..pytorch import is_compiling
 from ..reads.trace import Noted
-from ..recording import Accesses, Known, Own, Recording, StateGuard, StaticInputs, put_together, reachable
+from ..recording import (
+    Accesses,
+    Known,
+    Own,
+    Recording,
+    StateGuard,
+    StaticInputs,
+    input_view,
+    put_together,
+    reachable,
+)
 from ..replay import result_of
 from ..state import Difference, Entry, Names, Snapshot, look_again
 from . import steadiness
@@ -148,7 +163,8 @@ class Settling:
         found += gradients
         if found:
             return found
-        found = self._judge_externals(watch)
+        found = self._judge_sharing()
+        found += self._judge_externals(watch)
         pointers = set(observed.arrays)
         if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
             ranges = self._look_again().arrays
@@ -218,6 +234,24 @@ class Settling:
             return [] if blocked else [reason(rules.VALUE_CHANGED, text, self._site)]
         self._computation = numbers.finish()
         return []
+
+    def _judge_sharing(self) -> list[Reason]:
+        """Why arguments and state that shares their memory cannot be told apart: the call writes one of them.
+
+        Calls to come have both as they are.
+        """
+        observed, call = self._observed, self._call
+        if self._plan.inputs is not None or not observed.stood:
+            return []  # it was recorded apart, and answers no more calls in which they share memory
+        outside = [observed.storages.externals[number] for number in observed.writes.externals]
+        written = {tensor.untyped_storage()._cdata for tensor in outside}
+        given = observed.writes.inputs.intersection(observed.stood)
+        if given:
+            state = tensors_by_memory(self._key.reach(call))
+            given = given.intersection([members[0] for members in shared_groups(call, state)])
+        given |= {index for index in observed.stood if call.leaves[index].untyped_storage()._cdata in written}
+        self._key.choice.guesses.keep_together(given)
+        return sharing_reasons(call, sorted(given), self._site)
 
     def _judge_externals(self, watch: GradientWatch) -> list[Reason]:
         """Why tensors made outside cannot be read in place: nobody would notice when they are replaced."""
@@ -308,13 +342,11 @@ class Settling:
     def _restore_arguments(self, *, changed: bool) -> list[Reason]:
         """Python state that got hold of a static input is given the caller's tensor instead."""
         call, inputs, noted = self._call, self._observed.inputs, self._noted
-        if inputs is None or not (noted.effects or noted.unseen or noted.late or changed):
+        originals = {id(each): call.leaves[member] for member, each in self._observed.stood.items()}
+        if inputs is not None:
+            originals.update({static: call.leaves[member] for static, member in inputs.members().items()})
+        if not originals or not (noted.effects or noted.unseen or noted.late or changed):
             return []  # what is bound anew is bound with the result
-        originals: dict[int, torch.Tensor] = {
-            id(static): call.leaves[member]
-            for group in inputs.groups
-            for member, static in zip(group.members, group.static, strict=True)
-        }
         names = next((read.names for read in noted.reads), Names())
         found: list[Reason] = []
         for holder in list(self._key.reach(call)):
@@ -348,16 +380,24 @@ class Settling:
                 for effect in self._effects:
                     effect.hand_out(copy=True)
             return value
-        if not any(leaf.spent for leaf in observed.template.leaves):
+        if not any(leaf.spent or self._is_of_stood(leaf) for leaf in observed.template.leaves):
             return observed.returned
         branches = self._call.branches() if observed.template.needs_given else []
         fresh: list[Any] = []
         for part, leaf in zip(leaves_of(observed.value), observed.template.leaves, strict=False):
             if leaf.kind == GIVEN:
                 fresh.append(branches[leaf.index])
+            elif self._is_of_stood(leaf):
+                given = self._call.leaves[leaf.index]
+                view = leaf.kind == INPUT_VIEW
+                fresh.append(input_view(leaf, given, given.storage_offset()) if view else given)
             else:
                 fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
         return put_together(observed.template, fresh, branches, own)
+
+    def _is_of_stood(self, leaf: OutputLeaf) -> bool:
+        """Whether a part of the result is, or looks at, what stood for an argument."""
+        return leaf.kind in (PASSED, INPUT_VIEW) and leaf.index in self._observed.stood
 
     def _take_over(self, recording: Recording | None, inputs: StaticInputs) -> Backward | None:
         """The call ran on static inputs: keep its graph for the backward of this call and of replays."""
@@ -395,18 +435,19 @@ class Settling:
         recording.persistent.update(places_of_written(recording.accesses, self._call))
         needed = estimate_of(self._observed.storages, self._call, self._plan.backend)
         recording.expect(needed)
-        if self._noted.trusts:
-            recording.trust()
+        recording.note(self._noted)
         return recording
 
     def _begin(self, after: Snapshot, watch: GradientWatch) -> Recording:
         """The first call that found this state."""
         accesses, parameters = Accesses(), parameters_of(self._call)
         state = reachable(self._before_it_kept(after), parameters, watch)
-        bound = bind(accesses, self._call, self._observed, state, self._key.choice.guesses, self._site)
+        apart = self._plan.renamed
+        guesses = self._key.choice.guesses
+        bound = bind(accesses, self._call, self._observed, state, guesses, apart, self._site)
         concerned, _ = self._note_accesses(accesses, watch)
         guard = StateGuard.of(after, accesses, parameters, watch, concerned=concerned)
-        return Recording(self._plan.root, guard, accesses, bound)
+        return Recording(self._plan.root, guard, accesses, bound, apart=apart)
 
     def _note_accesses(self, accesses: Accesses, watch: GradientWatch) -> tuple[bool, bool]:
         """Note what the call touches.

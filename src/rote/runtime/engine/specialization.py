@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from ..program import (
     REPLAYED,
     GradientWatch,
     Result,
+    renamable,
     saving_is_hooked,
     sharing_reasons,
 )
@@ -319,7 +320,8 @@ class Specialization:
             inputs = inputs.hand_over(call.leaves)
         plan = Plan(
             recording.root, self.limits.warmup, self.prepare(call), inputs, memory.stands, capture,
-            follow=True, path=done.path, careful=bool(careful), numbers=numbers,
+            follow=True, path=done.path, careful=bool(careful), renamed=self._renamed(call, careful),
+            numbers=numbers,
         )  # fmt: skip
         run = self._check if checks else self._execute
         return run(recording, call, plan, site, [])
@@ -347,23 +349,30 @@ class Specialization:
         backend, warmup = self.prepare(call), self.limits.warmup
         if recording is not None and not recording.is_checked():
             follows = recording.root.seen < warmup or not recording.checks_next
-            plan = Plan(recording.root, warmup, backend, numbers=recording.follow_numbers(follows=follows))
+            numbers = recording.follow_numbers(follows=follows)
+            renamed = self._renamed(call, recording.apart | call.apart)
+            plan = Plan(recording.root, warmup, backend, numbers=numbers, renamed=renamed)
             run = self._execute if follows else self._check
             return run(recording, call, plan, site, found)
         if recording is not None and recording.root.seen >= warmup:
-            careful = self._reached(recording, call) if recording.depends_on_sharing else []
+            careful = self._reached(recording, call)
             shared = self._read_of(recording, call, careful)
             if not shared:
                 numbers = recording.follow_numbers(follows=True)
-                plan = Plan(recording.root, warmup, backend, numbers=numbers, careful=bool(careful))
+                plan = Plan(
+                    recording.root, warmup, backend, numbers=numbers, careful=bool(careful),
+                    renamed=self._renamed(call, careful),
+                )  # fmt: skip
                 return self._record(recording, plan, call, site, found)
             recording, found = None, [*found, *sharing_reasons(call, shared, site)]
         root = recording.root if recording is not None else Node()
+        apart = recording.apart if recording is not None else self.choice.guesses.apart
         numbers = self._changing_numbers(backend, call) if recording is None else None
         if call.changing and numbers is None:
             text = "what calls do with a number among the arguments is not known"
             return Answer(PLAINLY, EAGER, [reason(rules.NOT_YET, text, site)])
-        return self._execute(recording, call, Plan(root, warmup, backend, numbers=numbers), site, found)
+        plan = Plan(root, warmup, backend, numbers=numbers, renamed=self._renamed(call, apart | call.apart))
+        return self._execute(recording, call, plan, site, found)
 
     def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
         """No recording fits: which numbers are to be followed, since they change from call to call."""
@@ -590,11 +599,22 @@ class Specialization:
 
     def _reached(self, recording: Recording, call: Call) -> list[int]:
         """The arguments whose memory Python may come to, if it goes where no call has been."""
-        return shared_with(recording, call, tensors_by_memory(self.reach(call)))
+        found = shared_with(recording, call, tensors_by_memory(self.reach(call)))
+        return sorted({*found, *call.apart})
+
+    def writes(self, leaves: Collection[int]) -> bool:
+        """Whether a known call writes one of some arguments."""
+        return any([not each.accesses.written.isdisjoint(leaves) for each in self.recordings])
+
+    def _renamed(self, call: Call, members: Collection[int]) -> frozenset[int]:
+        """Those of some arguments that can be renamed; which tensor one from outside is may be asked."""
+        found = renamable(call).intersection(members) if members else frozenset[int]()
+        outside = {id(each) for each in self.reach(call)} if found else set[int]()
+        return frozenset([index for index in found if id(call.leaves[index]) not in outside])
 
     def _read_of(self, recording: Recording, call: Call, reached: list[int]) -> list[int]:
-        """Those on whose memory lies what known calls read outside, as it is now."""
-        if not reached:
+        """Those on whose memory lies what known calls read outside, as it is now, where any write it."""
+        if not reached or not recording.depends_on_sharing:
             return []
         now = look_again(recording.reads, self.executed, {}).snapshot
         return shared_with(recording, call, now.by_memory())

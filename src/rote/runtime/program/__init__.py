@@ -37,6 +37,7 @@ from .operations import (
     operands_of,
     results_of,
 )
+from .other_names import give_back, may_be_renamed, renamable, renamed
 from .placement import (
     BUFFER,
     OTHER,
@@ -54,6 +55,7 @@ from .placement import (
     placeable,
     shared_groups,
     sharing_reasons,
+    span_of,
 )
 from .program import Ending, Program, Stretch, Way
 from .result import EAGER, PLAINLY, RECORDED, REPLAYED, Result

@@ -14,7 +14,8 @@ tensors that keep coming back (two caches in turn).
 
 One placement is no guess. If an argument shares memory with state that the callable can reach, both must be
 one memory wherever something is written, and the observed call depends on that. The recording is then *bound*
-to the address from its first observation on.
+to the address from its first observation on. Where nothing is written and the argument lies elsewhere at the
+next call, the two are told apart (:mod:`.other_names`), and the argument is copied.
 
 Two shortcuts do not work. The results that are handed out are copies; to read the producer's memory instead
 would need proof that nobody wrote the copy. Version counters are no proof: ``.data``, numpy, DLPack and
@@ -34,7 +35,7 @@ import torch
 from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import PARAMETER, TENSOR, Call, overlaps
+from ..arguments import PARAMETER, TENSOR, Call
 
 UNMUTATED, BUFFER, OTHER = "not mutated", "parameter or buffer", "another tensor"
 
@@ -112,6 +113,7 @@ class Guesses:
         enabled: Something may be guessed at all (not in strict mode, where a wrong guess would raise).
         staying: Arguments that are buffers, as the compiler of the callable says.
         missed: Groups, by first member, whose place was guessed wrongly.
+        apart: Arguments that share memory with state in calls that write neither, and are copied.
         misses: Calls that lay elsewhere.
         extra: Recordings in place made after that.
     """
@@ -119,6 +121,8 @@ class Guesses:
     enabled: bool = True
     staying: frozenset[int] = frozenset()
     missed: set[int] = field(default_factory=set[int])
+    apart: set[int] = field(default_factory=set[int])
+    _together: set[int] = field(default_factory=set[int])  # a call has written what is shared
     misses: int = 0
     extra: int = 0
 
@@ -128,6 +132,19 @@ class Guesses:
         self.missed |= {spot.members[0] for spot in spots}
         if self.misses > 1:
             self.missed |= {members[0] for members in group_members(call)}
+
+    def are_together(self, firsts: Iterable[int]) -> bool:
+        """Whether a call has written what one of these arguments and state share."""
+        return not self._together.isdisjoint(firsts)
+
+    def tell_apart(self, firsts: Iterable[int]) -> None:
+        """No call writes these arguments, or state that shares their memory, as far as is known."""
+        self.apart.update(set(firsts) - self._together)
+
+    def keep_together(self, firsts: Iterable[int]) -> None:
+        """A call writes what these arguments and state share."""
+        self._together |= set(firsts)
+        self.apart -= self._together
 
     def trust(self, firsts: Iterable[int]) -> None:
         """These arguments have come back often enough."""
@@ -190,9 +207,7 @@ class Regulars:
 
 def group_members(call: Call) -> list[list[int]]:
     """Indices of the tensor leaves (no parameters), those that overlap together."""
-    leaves, kinds = call.leaves, call.kinds
-    indices = [i for i, kind in enumerate(kinds) if kind == TENSOR and leaves[i].layout is torch.strided]
-    return [[indices[position] for position in group] for group in overlaps([leaves[i] for i in indices])]
+    return call.groups()
 
 
 def named_inputs(call: Call, leaves: tuple[Any, ...]) -> list[tuple[int, int]]:
@@ -214,6 +229,12 @@ def named_inputs(call: Call, leaves: tuple[Any, ...]) -> list[tuple[int, int]]:
 def base_offset(leaves: tuple[Any, ...], members: list[int]) -> int:
     """First element that any member of a group covers."""
     return min(leaves[member].storage_offset() for member in members)
+
+
+def span_of(tensor: torch.Tensor) -> int:
+    """How many elements there are from the first one of a tensor to its last one."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum([(size - 1) * stride for size, stride in sizes])
 
 
 def placeable(tensors: list[torch.Tensor]) -> bool:

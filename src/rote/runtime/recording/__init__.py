@@ -17,6 +17,7 @@ from .handing import (
 from .inputs import RecordingMemory, StaticInputs
 from .outputs import make_template
 from .recording import Recording
+from .taken_views import input_view
 from .tiers import (
     FIRST_TIER,
     AlternativeUse,

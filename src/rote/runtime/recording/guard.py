@@ -27,6 +27,7 @@ class StateGuard:
         python: The Python state, and the tensors in it.
         present: Gradient slots that the recording depends on.
         leaves: The parameters that may get a gradient, with their names.
+        objects: Tensors that the callable has read, by identity.
         shared: Tensors that the callable can reach besides its tensor arguments, by storage handle.
         array_ranges: Where the numpy arrays lie whose memory becomes tensors, from first to last byte.
     """
@@ -34,6 +35,7 @@ class StateGuard:
     python: Guard
     present: Present
     leaves: list[tuple[str, weakref.ref[torch.Tensor]]]
+    objects: Handles
     shared: Handles
     array_ranges: list[tuple[int, int]]
 
@@ -49,6 +51,8 @@ class StateGuard:
     ) -> StateGuard:
         """Guard the state as it is now; ``concerned`` calls read or replace some of the gradient slots."""
         reach = reachable(snapshot.by_memory(), parameters, watch)
+        read = [tensor for entries in snapshot.tensors.values() for _, tensor in entries]
+        objects = {id(tensor): weakref.ref(tensor) for tensor in read}
         externals, asked = accesses.alive(), accesses.asked
         arguments = {handle: parameters[handle] for handle in externals if handle in parameters}
         gradients = watch.gradients() if concerned else []
@@ -60,6 +64,7 @@ class StateGuard:
             python,
             list({**asked.slots, **watch.presence()}.values()) if concerned else [],
             watch.leaves(),
+            objects,
             {handle: weakref.ref(tensor) for handle, tensor in reach.items()},
             within(snapshot.arrays, accesses.arrays),
         )
@@ -83,6 +88,11 @@ class StateGuard:
                     if tensor.untyped_storage()._cdata == handle:
                         return True
         return False
+
+    def has_read(self, tensor: torch.Tensor) -> bool:
+        """Whether an object is one of the tensors that the callable has read."""
+        reference = self.objects.get(id(tensor))
+        return reference is not None and reference() is tensor
 
 
 def reachable(

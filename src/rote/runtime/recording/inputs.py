@@ -28,6 +28,7 @@ from ..program import (
     copy_all,
     group_members,
     placeable,
+    span_of,
     versions_kept,
 )
 from ..pytorch import negative_view
@@ -254,13 +255,8 @@ def _seen_as(tensor: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
 def _span(leaves: tuple[Any, ...], members: list[int]) -> torch.Tensor:
     tensors = [leaves[member].detach() for member in members]
     low = min(tensor.storage_offset() for tensor in tensors)
-    high = max(tensor.storage_offset() + _extent(tensor) for tensor in tensors)
+    high = max(tensor.storage_offset() + span_of(tensor) for tensor in tensors)
     return tensors[0].as_strided((high - low,), (1,), low)
-
-
-def _extent(tensor: torch.Tensor) -> int:
-    """Elements from the first to the last that a tensor covers."""
-    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _copy(target: torch.Tensor, source: torch.Tensor) -> None:

@@ -70,7 +70,7 @@ def make_template(
             found.append(OutputLeaf(AGAIN, (AGAIN, first[id(leaf)]), index=first[id(leaf)]))
         elif isinstance(leaf, torch.Tensor):
             first[id(leaf)] = position
-            made = _tensor_leaf(leaf, storages, inputs, id(leaf) in spent)
+            made = _tensor_leaf(leaf, storages, inputs, id(leaf) in spent, given)
             if made.kind in (INPUT_VIEW, EXTERNAL_VIEW):
                 made = looked_at(made, leaf, _seen_in(made, storages, given))
             found.append(made)
@@ -103,7 +103,11 @@ def _value_token(leaf: Any, storages: StorageTable) -> Any:
 
 
 def _tensor_leaf(
-    leaf: torch.Tensor, storages: StorageTable, inputs: dict[int, int], spent: bool
+    leaf: torch.Tensor,
+    storages: StorageTable,
+    inputs: dict[int, int],
+    spent: bool,
+    given: Sequence[Any],
 ) -> OutputLeaf:
     if leaf.layout is not torch.strided or is_wrapped(leaf) or stands_for_others(leaf):
         return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
@@ -116,6 +120,8 @@ def _tensor_leaf(
     same = any(leaf is external for external in storages.externals)
     token = storages.token(leaf)
     kind, number = token.origin
+    if kind == INPUT and number < len(given) and given[number]._base is leaf:
+        return OutputLeaf(EXTERNAL_SAME, token, value=leaf)  # the argument is a part of it
     if kind == INPUT:
         return OutputLeaf(INPUT_VIEW, token, number, storages.input_dtype(number), tracked=tracked)
     if kind == EXTERNAL:

@@ -30,9 +30,10 @@ from ..program import (
     Spot,
     are_one,
     lying_in,
+    renamable,
 )
 from ..program.operations import CAPTURED, HOST
-from ..reads.trace import Output
+from ..reads.trace import Noted, Output
 from ..state import Difference, Reads, Snapshot
 from .accesses import Accesses
 from .contest import FIRST_ROUND, Contest
@@ -59,6 +60,7 @@ class Recording:
         guard: The state.
         accesses: What the calls touch.
         bound: Arguments that have to be used in place, since they share memory with state.
+        apart: Arguments that may do so and are copied; observed calls had them by another storage.
         persistent: Arguments that came from one place and were written, by leaf.
         gradients: The gradient slots that replays fill.
         estimate: Bytes that it is expected to need.
@@ -78,6 +80,7 @@ class Recording:
         facts: What the report says of its arguments.
         keeps_graph: A way through it may have results that require grad.
         trusts: Its calls ran code of which it is only said what it does.
+        tells_tensors: They asked whether an argument is another tensor.
         computation: What it computes from numbers that change; None if it depends on none.
     """
 
@@ -90,11 +93,12 @@ class Recording:
         persistent: dict[int, SeenArgument] | None = None,
         gradients: ShownGradients | None = None,
         estimate: int = 0,
+        apart: frozenset[int] = frozenset(),
     ) -> None:
         self.root = root
         self.guard = guard
         self.accesses = accesses
-        self.bound = bound
+        self.bound, self.apart = bound, apart
         self.persistent = persistent if persistent is not None else {}
         self.gradients = gradients if gradients is not None else ShownGradients()
         self.estimate = estimate
@@ -111,7 +115,7 @@ class Recording:
         self.regulars = Regulars()
         self.written_out: dict[Output, None] = {}
         self.facts: tuple[InputFacts, ...] = ()
-        self.keeps_graph = self.trusts = False
+        self.keeps_graph = self.trusts = self.tells_tensors = False
         self.computation: Computation | None = None
         self._vain_checks = self._to_follow = 0
         self._released: list[Callable[[], None]] = []
@@ -127,9 +131,12 @@ class Recording:
             {spot.members[0]: spot.seen for spot in spots if spot.kind is OTHER},
             ShownGradients(copies=self.gradients.copies),
             self.estimate,
+            self.apart,
         )
         other.written_out.update(self.written_out)
-        other.trusts, other.computation = self.trusts, self.computation
+        other.trusts, other.tells_tensors, other.computation = (
+            self.trusts, self.tells_tensors, self.computation,
+        )  # fmt: skip
         return other
 
     # ------------------------------------------------------------------ what calls teach
@@ -233,9 +240,10 @@ class Recording:
         """Compute what a call needs of its numbers; whether it answers a call with those."""
         return self.computation is None or self.computation.take(call.leaves)
 
-    def trust(self) -> None:
-        """A call ran code of which it is only said what it does, or that PyTorch interprets."""
-        self.trusts = True
+    def note(self, noted: Noted) -> None:
+        """A call ran code of which it is only said what it does, or asked which tensor an argument is."""
+        self.trusts = self.trusts or noted.trusts
+        self.tells_tensors = self.tells_tensors or noted.tells_tensors
 
     def track(self, *, keeps_graph: bool) -> None:
         """Before a recording: whether a way through it may have results that require grad."""
@@ -412,15 +420,19 @@ class Recording:
 
     def meets(self, call: Call) -> bool:
         """Whether an argument that would be copied shares memory with state, and a copy is not the same."""
-        return (not self.recorded or self.depends_on_sharing) and bool(self.shared(call))
+        depends, strays = self.depends_on_sharing, self.root.edges or not self.recorded
+        shared = self.shared(call) if depends or strays or self.tells_tensors else []
+        if not shared or depends or any([self.guard.has_read(call.leaves[index]) for index in shared]):
+            return bool(shared)
+        return bool(strays) and not (renamable(call) if self.recorded else self.apart).issuperset(shared)
 
     @property
     def depends_on_sharing(self) -> bool:
         """Whether it makes a difference that an argument shares memory with state.
 
-        It does if something is written, and may while there are ways through the call still unseen.
+        It does if something is written. Ways still unseen are gone on the caller's own tensors.
         """
-        return bool(self.accesses.writes or self.accesses.written or self.root.edges)
+        return bool(self.accesses.writes or self.accesses.written)
 
     def shared(self, call: Call) -> list[int]:
         """The arguments not in place that share memory with tensors the callable can reach."""

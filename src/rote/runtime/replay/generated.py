@@ -29,7 +29,7 @@ from ...base import InternalError
 from ..arguments import NOT_MINE, Admission, Call, Source, Switches, has_branches, tracing
 from ..backends.protocol import Backend, Lock
 from ..conditions import QuickGuard
-from ..program import OWN, REPLAYED, Result, in_bad_fork, saving_is_hooked
+from ..program import OWN, REPLAYED, Result, in_bad_fork, renamable, saving_is_hooked
 from ..recording import (
     Copies,
     Recording,
@@ -271,14 +271,20 @@ class ReplayWriter:
             [isinstance(leaf, torch.Tensor) and leaf.is_cpu for leaf in leaves]
         ):
             source.refuse(f"{source.constant(recording.lies_in_arrays)}({self._leaves()})")
-        if not recording.depends_on_sharing:
+        depends = recording.depends_on_sharing
+        if not depends and not recording.root.edges and not recording.tells_tensors:
             return
+        apart = renamable(self._call) if recording.root.edges else range(len(leaves))
         in_place = {member for spot in recording.spots for member in spot.members}
         state, reaches = source.constant(recording.handles()), source.constant(recording.reaches)
         for position in self._admission.tensors():
             if position not in in_place:
                 handle = self._admission.handle(position)
-                source.refuse(f"{handle} in {state} and {reaches}({handle})")
+                shares = f"{handle} in {state} and {reaches}({handle})"
+                if not depends and position in apart:
+                    has_read = source.constant(recording.guard.has_read)
+                    shares = f"{has_read}({self._admission.leaves[position]})"
+                source.refuse(shares)
 
     def _unless_gradients_stand(self) -> None:
         """Gradients that somebody changed, or holds, since the last replay are for the general path."""
@@ -377,14 +383,16 @@ class ReplayWriter:
         """The call, taken apart as the general path does it."""
         constant, call = self._source.constant, self._call
         parts = f"{constant(call.spec)}, {self._leaves()}, {constant(call.kinds)}, {constant(call.key)}"
-        given = self._admission.given
+        given = self._admission.given + (f", apart={constant(call.apart)}" if call.apart else "")
         if not call.opened and not call.carried:
             return f"{constant(Call)}({parts}, {given})"
         opened = f"None, (), {constant(call.openings)}, {constant(call.opened)}"
         carried = f"carried={constant(call.carried)}"
         places = zip(call.state, self._admission.state, strict=True)
         state = "".join([f"({constant(place)}, {name}), " for (place, _), name in places])
-        return f"{constant(Call)}({parts}, {given}, {opened}, state=({state}), {carried})"
+        given = self._admission.given
+        apart = f"apart={constant(call.apart)}"
+        return f"{constant(Call)}({parts}, {given}, {opened}, state=({state}), {carried}, {apart})"
 
     # ------------------------------------------------------------------ the result
 

@@ -155,7 +155,7 @@ class Check:
     def _run_plainly(self) -> tuple[Any, Exception | None]:
         args, kwargs = self._call.arguments
         trace = self._entry.subject.follow(self._call)
-        trace.take(self._call, self._call.given)
+        trace.take(self._call, self._call.given, {})
         self._call.put_carried(self._call.given)
         try:
             with versions_kept(self._surface.tensors()), plainly(self._backend):

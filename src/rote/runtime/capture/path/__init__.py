@@ -6,8 +6,8 @@ from .derivatives import NumbersOfNodes
 from .follower import Follower
 from .handed import HandedNumbers, given_numbers, in_list, may_be_handed
 from .host_reads import HostReads
-from .positions import PUT, WrittenPlace, position_of
-from .taken import READS_PLACE, TAKEN, TakenView, TakenViews, only_reads, read_at, span_of
+from .positions import PUT, WrittenPlace, number_in, position_of
+from .taken import READS_PLACE, TAKEN, TakenView, TakenViews, only_reads, read_at
 from .tape import RestartError, SegmentTape, kept_call
 from .transfers import Steps, Transfers
 from .unseen import UnseenValue

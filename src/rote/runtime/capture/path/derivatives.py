@@ -86,12 +86,10 @@ class NumbersOfNodes:
 
     Args:
         numbers: The numbers of the call.
-        captured: Operations with them are captured; none of a backward runs between two segments.
     """
 
-    def __init__(self, numbers: TrackedNumbers, *, captured: bool) -> None:
+    def __init__(self, numbers: TrackedNumbers) -> None:
         self._numbers = numbers
-        self._captured = captured and node_at_work is not None
         self._nodes: dict[tuple[str, int], Mapping[str, Any]] = {}
 
     def follow(self, result: Any, given: Mapping[str, Any]) -> bool:
@@ -101,7 +99,7 @@ class NumbersOfNodes:
         if not tracked or not torch.is_grad_enabled():
             return True
         if (
-            not self._captured
+            node_at_work is None
             or not isinstance(result, torch.Tensor)
             or result._is_view()
             or result.grad_fn is None

@@ -71,6 +71,25 @@ class WrittenPlace:
         tensor.index_copy_(self.dim, index, source if len(self.ends) > 1 else source.unsqueeze(self.dim))
 
 
+_WHOLE = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+
+
+def number_in(key: Any) -> torch.Tensor | None:
+    """The tensor in an index that C reads as a number, if all else in it are whole dimensions."""
+    parts = cast("tuple[Any, ...]", key) if type(key) is tuple else (key,)
+    found: list[Any] = [each for each in parts if isinstance(each, torch.Tensor)]
+    others = [each for each in parts if not isinstance(each, torch.Tensor)]
+    if len(found) != 1 or not all([each is Ellipsis or _is_whole(each) for each in others]):
+        return None
+    index: torch.Tensor = found[0]
+    plain = type(index) is torch.Tensor and not is_wrapped(index) and not index.is_meta
+    return index if plain and not index.dim() and index.dtype in _WHOLE else None
+
+
+def _is_whole(part: Any) -> bool:
+    return type(part) is slice and part == _ALL
+
+
 def position_of(tensor: Any, key: Any, new: Any, moves: Callable[[Any], bool]) -> WrittenPlace | None:
     """The position in an index, if all else in it are whole dimensions, and it may be written so."""
     if not _may_be_written(tensor, new):
@@ -93,7 +112,7 @@ def position_in(tensor: torch.Tensor, key: Any) -> WrittenPlace | None:
         return None
     if gaps:
         parts[gaps[0] : gaps[0] + 1] = [_ALL] * (tensor.dim() - len(parts) + 1)
-    found = [(dim, part) for dim, part in enumerate(parts) if not (type(part) is slice and part == _ALL)]
+    found = [(dim, part) for dim, part in enumerate(parts) if not _is_whole(part)]
     if len(found) != 1:
         return None
     dim, part = found[0]

@@ -128,12 +128,6 @@ def _place_of(tensor: torch.Tensor) -> Any:
     return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
-def span_of(tensor: torch.Tensor) -> int:
-    """How many elements there are from the first one of a tensor to its last one."""
-    sizes = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum([(size - 1) * stride for size, stride in sizes])
-
-
 _Tensor: Any = torch.Tensor
 _SELECTS, _NARROWS = frozenset({_Tensor.select, torch.select}), frozenset({_Tensor.narrow, torch.narrow})
 READS_PLACE = _SELECTS | _NARROWS | {_Tensor.__getitem__}

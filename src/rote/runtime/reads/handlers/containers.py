@@ -685,10 +685,13 @@ def same(trace: Trace, left: Any, right: Any) -> None:
 
     Numbers and strings are refused: a replay does not keep their identity. Two arguments that are taken apart
     are fine, since the key says which arguments are one object. One such argument and any other object are
-    refused. Objects made outside stay the same objects.
+    refused. Objects made outside stay the same objects. So are tensors: an argument that is one from outside
+    is no argument to copy.
     """
     trace.pin(left)
     trace.pin(right)
+    if trace.may_be_argument(left, right):
+        trace.tells_tensors = True
     if trace.given.is_one(left) or trace.given.is_one(right):
         if not (trace.given.is_one(left) and trace.given.is_one(right)):
             trace.identify(left, "asks whether it is another object")

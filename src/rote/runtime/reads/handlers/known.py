@@ -73,6 +73,8 @@ def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
         and not trace.has_pinned(left, right)
     ):
         return False
+    if trace.may_be_argument(left, right):
+        return False
     return not (trace.given.is_one(left) or trace.given.is_one(right))
 
 

@@ -68,3 +68,4 @@ class Noted:
     contact: Contact | None = None  # what in C it called first that acts on other processes
     switches: bool = False  # it called what switches Dynamo on or off: notes choose the code that runs
     trusts: bool = False  # it ran code of which it is only said what it does, or that PyTorch interprets
+    tells_tensors: bool = False  # it asked whether an argument is another tensor

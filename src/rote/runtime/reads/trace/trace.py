@@ -21,7 +21,7 @@ import random
 import sys
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import is_
@@ -260,6 +260,7 @@ class Trace:
         self.members: set[tuple[int, Any]] = set()
         # callables, by their identity, of which nothing is new when they are called again
         self.called: set[int] = set()
+        self.tells_tensors = False  # it asked whether an argument is another tensor
         self.trusts = False  # it ran code of which a declaration or a library says what it does
         # functions whose reads one note has told, with what they were given
         self.told: set[tuple[Any, ...]] = set()
@@ -382,8 +383,10 @@ class Trace:
         """What was given lies in these slots again, in place of what stood for it."""
         self._taken_back.update([(place.kind, identity(place.found()), place.key) for place in places])
 
-    def take(self, call: Call, given: GivenParts) -> None:
+    def take(self, call: Call, given: GivenParts, stood: Mapping[int, torch.Tensor]) -> None:
         """The callable is about to be called with these arguments, perhaps once more."""
+        names = call.names() if stood else []
+        self.arguments.update({identity(each): names[index] for index, each in stood.items()})
         before, self.given = self.given, Given()
         self.told.clear()
         self._taken_back.clear()
@@ -957,6 +960,11 @@ class Trace:
         found = any([type(read.value) is TensorMark and read.value == form for read in self._reads.values()])
         return found or identity(tensor) in self.arguments
 
+    def may_be_argument(self, left: Any, right: Any) -> bool:
+        """Whether one of two objects is a tensor among the arguments, and the other may be from outside."""
+        given = [identity(each) in self.arguments for each in (left, right)]
+        return left is right if all(given) else any(given)
+
     def is_drawn_from(self, value: Any) -> bool:
         """Whether replays draw from a random generator: which one it is matters, not where it is."""
         return self.numbers is not None and self.numbers.draws and can_draw(value)
@@ -1117,7 +1125,7 @@ class Trace:
         scripts = tuple(self._scripts.values())
         noted = Noted(
             reads, effects, unseen, late, output, self._draws, missing, scripts, self._contact,
-            self._has_switched, self.trusts or bool(scripts),
+            self._has_switched, self.trusts or bool(scripts), self.tells_tensors,
         )  # fmt: skip
         for held in (
             *(self.outside, self._reads, self._written, self._changed, self._growing, self._scripts),
