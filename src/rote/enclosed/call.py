@@ -133,12 +133,9 @@ class EnclosedCall:
         """Make a call of what Dynamo has traced, while its fake tensors are there.
 
         Args:
-            graphed: The graphed callable.
-            owner: The instance of a graphed method, or None.
             operands: How operands make arguments.
             traced: The operations of the plain callable.
             body: The same as a graph.
-            results: All tensors of what the callable returns.
             modes: The modes in which the call stands.
         """
         return cls(

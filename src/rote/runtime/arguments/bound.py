@@ -210,12 +210,7 @@ class GivenTarget(Target):
 
 
 class SlotsBefore:
-    """What lies in slots that a call may bind, to be put back.
-
-    Args:
-        targets: The slots.
-        branches: The containers and objects among the arguments of the call.
-    """
+    """What lies in slots that a call may bind, to be put back."""
 
     def __init__(self, targets: Iterable[Target], branches: Sequence[Any] = ()) -> None:
         self._held: list[tuple[str, Any, Any, Any]] = []

@@ -276,8 +276,6 @@ def bind(
     """Take a call's arguments apart and compute its key.
 
     Args:
-        args: Positional arguments.
-        kwargs: Keyword arguments.
         openings: Which classes are taken apart.
         inputs: What the leaves are in the program, if compiled code is called.
     """
@@ -472,8 +470,6 @@ def explain_key(was: Key, call: Call, places: tuple[int, ...] = ()) -> str:
     """Say which argument makes a call's key differ from another key.
 
     Args:
-        was: The other key.
-        call: The call.
         places: Where the arguments of the other key lay (:meth:`Call.addresses`).
     """
     now = call.key

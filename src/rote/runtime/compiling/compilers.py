@@ -59,11 +59,7 @@ class Job:
 
 
 class Compilers:
-    """Compiles sources in other processes, several at a time.
-
-    Args:
-        settings: The environment.
-    """
+    """Compiles sources in other processes, several at a time."""
 
     def __init__(self, settings: CompileSettings) -> None:
         self._settings = settings

@@ -261,7 +261,6 @@ class Followed:
     """Slots in which objects are replaced again and again, and what is read of those objects.
 
     Args:
-        roots: The slots.
         inner: What is read of the objects in them.
         objects: Identities of those objects.
         known: What is known of all other objects.

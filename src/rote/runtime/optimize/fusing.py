@@ -71,11 +71,8 @@ class Fusing:
     """Kernels of one stretch, on their way.
 
     Args:
-        node: The stretch.
-        base: What it is captured from without them.
         outside: The memory that is there besides what the stretch makes.
         device: The kernels of the device.
-        probed: Operations may be probed; otherwise all are proved.
 
     Attributes:
         node: The stretch.

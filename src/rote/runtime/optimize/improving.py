@@ -72,9 +72,7 @@ def improve(
     """Optimise the stretches of a way just replayed: each once, and again when its kernels are there.
 
     Args:
-        recording: The recording.
         nodes: The way, from the root.
-        call: The call that was replayed.
         before: What it has changed, as that was.
         bounds: What may be done.
     """

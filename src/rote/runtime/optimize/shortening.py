@@ -138,7 +138,6 @@ def shorten(effects: Effects, modes: Mapping[int, KernelModes], public: Collecti
     """Shorten a stretch.
 
     Args:
-        effects: What its operations touch.
         modes: The modes that each captured operation ran under.
         public: Storages that somebody reads besides the stretch's own segments.
     """

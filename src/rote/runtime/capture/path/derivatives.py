@@ -85,7 +85,6 @@ class NumbersOfNodes:
     history alive.
 
     Args:
-        numbers: The numbers of the call.
         captured: Operations with them are captured; none of a backward runs between two segments.
     """
 

@@ -61,7 +61,6 @@ class Transfers:
     """Runs the collectives of one traced call, or of one attempt at it.
 
     Args:
-        cursor: Where the call is.
         follower: Finds what has run.
         called: The method of a group that has led to the collective, if it is known.
     """

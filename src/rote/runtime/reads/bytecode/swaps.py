@@ -165,7 +165,6 @@ class Swaps:
         """Let a function run instrumented code from now on.
 
         Args:
-            function: The function.
             chooses: Ask at each call what runs, also if Dynamo has not compiled the function's code yet.
             tracks: Tell what becomes of numbers. Code that is instrumented already stays what it is.
 

@@ -288,9 +288,8 @@ def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
 
 def _has_own_table(trace: Trace, kind: type) -> bool:
     """Whether instances have their attributes in one dict, for all threads and as Python gives it."""
-    return type(trace.classes.look_up(kind, "__dict__")) is GetSetDescriptorType and not issubclass(
-        kind, local
-    )
+    descriptor = type(trace.classes.look_up(kind, "__dict__"))
+    return descriptor is GetSetDescriptorType and not issubclass(kind, local)
 
 
 def plain_attribute(trace: Trace, name: str, value: Any, *, settles: bool = False) -> None:
@@ -407,10 +406,8 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
         elif name and getattr(value, name, UNSET) is getattr(value, name, UNSET):
             _of_c(trace, name, value)  # it gives one object each time, so that can be compared
         elif trace.outside.has(value) and not trace.outside.by_content(type(value)):
-            trace.running.refuse(
-                trace.outside.name(value, f".{name}"),
-                f"reads {trace.outside.name(value, f'.{name}')}, made by C each time",
-            )
+            said = trace.outside.name(value, f".{name}")
+            trace.running.refuse(said, f"reads {said}, made by C each time")
 
 
 def _of_c(trace: Trace, name: str, value: Any) -> None:

@@ -144,9 +144,8 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
         of_namespace(trace, "__abstractmethods__", kind)
     in_c = True
     for name in ("__new__", "__init__"):
-        found = (
-            trace.classes.read(kind, name) if lookup.can_change(kind) else trace.classes.look_up(kind, name)
-        )
+        look = trace.classes.read if lookup.can_change(kind) else trace.classes.look_up
+        found = look(kind, name)
         if not is_in_c(found) and not is_of_pybind(found):
             trace.callables.run(found)
             in_c = False
@@ -262,11 +261,8 @@ def handed_on(trace: Trace, value: Any) -> None:
     computes(trace, row.name)
     owner = getattr(value, "__self__", None)
     content(trace, owner)
-    if (
-        type(owner) in CONTAINERS
-        and not trace.outside.has(owner)
-        and trace.outside.given.branch(owner) is None
-    ):
+    outside = trace.outside
+    if type(owner) in CONTAINERS and not outside.has(owner) and outside.given.branch(owner) is None:
         return  # the call made this container
     known = row.handler is None and row.row in ("pure", "none", "fixed")
     if row.name not in _HARMLESS and (not known or row.name.rpartition(".")[2] in TAKING):

@@ -8,15 +8,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, time
 from enum import Enum
 from functools import partial
-from types import (
-    CodeType,
-    CoroutineType,
-    FrameType,
-    FunctionType,
-    GeneratorType,
-    MethodType,
-    SimpleNamespace,
-)
+from types import CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, MethodType, SimpleNamespace
 from typing import Any
 
 import numpy
@@ -470,16 +462,10 @@ def _known(trace: Trace, value: Any) -> None:
     kind = type(value)
     if issubclass(kind, FIXED) or trace.outside.by_content(kind) or is_python(kind):
         return
-    name = name_of(kind)
-    if not trace.running.rows.is_pure(kind) and trace.running.rows.row_of(name) not in (
-        "fixed",
-        "pure",
-        "none",
-        "acting",
-    ):
-        trace.running.refuse(
-            name, f"uses a {name} made outside of it, of which nothing is known", unknown=True
-        )
+    name, rows = name_of(kind), trace.running.rows
+    if not rows.is_pure(kind) and rows.row_of(name) not in ("fixed", "pure", "none", "acting"):
+        text = f"uses a {name} made outside of it, of which nothing is known"
+        trace.running.refuse(name, text, unknown=True)
 
 
 def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
@@ -682,9 +668,8 @@ def compare(trace: Trace, left: Any, right: Any) -> None:
     """Note a comparison of two values."""
     for one in (left, right):
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):
-            if identity(one) in trace.outside.given.objects and not is_in_c(
-                lookup.find(type(one), "__eq__").value
-            ):
+            in_c = is_in_c(lookup.find(type(one), "__eq__").value)
+            if identity(one) in trace.outside.given.objects and not in_c:
                 _overridden(trace, one, _COMPARING)
             else:
                 content(trace, one, _COMPARING)

@@ -184,12 +184,8 @@ def _reference(trace: Trace, value: Any) -> Callable[[], Any]:
 
 def _kept(trace: Trace, value: Any, stand_ins: dict[int, torch.Tensor]) -> Any:
     """A variable as it is kept: containers of the call's own made anew, stand-ins for tensors."""
-    kind = type(value)
-    if (
-        kind in (*_CONTAINERS, dict)
-        and trace.outside.has(value)
-        and trace.outside.given.number_of(value) is None
-    ):
+    kind, outside = type(value), trace.outside
+    if kind in (*_CONTAINERS, dict) and outside.has(value) and outside.given.number_of(value) is None:
         return value  # what it holds may change, and guards look at that
     if isinstance(value, torch.Tensor):
         found = stand_ins.get(identity(value))

@@ -531,10 +531,8 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     elif hasattr(lock, "locked"):
         trace.outside.ask(lock, "locked", ".locked()")
     else:
-        trace.running.refuse(
-            trace.outside.name(lock),
-            f"asks whether {trace.outside.name(lock)} is free, which cannot be asked again",
-        )
+        name = trace.outside.name(lock)
+        trace.running.refuse(name, f"asks whether {name} is free, which cannot be asked again")
 
 
 def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

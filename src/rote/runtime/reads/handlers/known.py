@@ -107,9 +107,8 @@ def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
     if identity(value) in trace.outside:
         return type(key) in KEYS and (identity(value), key) in trace.outside.members
     if type(value) in CONTAINERS_OF_PYTHON:
-        return type(key) in _EQUAL_TO_ITSELF or (
-            type(value) in _HASHED and trace.classes.compare_by_identity(key)
-        )
+        by_identity = trace.classes.compare_by_identity
+        return type(key) in _EQUAL_TO_ITSELF or (type(value) in _HASHED and by_identity(key))
     return type(value) in PLAIN_OR_TENSOR and (type(key) in PLAIN_OR_TENSOR or _are_plain(trace, (key,)))
 
 
@@ -188,9 +187,8 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
             return is_known_whole(trace, owner)
         return function.__name__ == "get" and is_known_member(trace, owner, args[0] if args else None)
     if whose is list and function.__name__ == "append" and identity(owner) not in trace.outside:
-        return (
-            trace.outside.given.branch(owner) is None and len(args) == 1 and type(args[0]) in PLAIN_OR_TENSOR
-        )
+        own = trace.outside.given.branch(owner) is None
+        return own and len(args) == 1 and type(args[0]) in PLAIN_OR_TENSOR
     if whose is set and identity(owner) not in trace.outside and function.__name__ == "add" and args:
         return type(args[0]) in _EQUAL_TO_ITSELF or trace.classes.compare_by_identity(args[0])
     if function is next and len(args) == 1:

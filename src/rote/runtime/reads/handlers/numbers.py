@@ -412,22 +412,12 @@ def _pairs(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
     numbers.pin_inside(*given[::2])
 
 
-def _called(
-    trace: Trace,
-    numbers: TrackedNumbers,
-    names: tuple[str, ...],
-    function: Any,
-    *args: Any,
-) -> None:
+def _called(trace: Trace, numbers: TrackedNumbers, names: tuple[str, ...], function: Any, *args: Any) -> None:
     _call(trace, numbers, function, args, len(names))
 
 
 def _called_spread(
-    trace: Trace,
-    numbers: TrackedNumbers,
-    function: Any,
-    args: Any,
-    kwargs: Any = None,
+    trace: Trace, numbers: TrackedNumbers, function: Any, args: Any, kwargs: Any = None
 ) -> None:
     if type(args) not in (tuple, list) or type(kwargs) not in (dict, type(None)):
         numbers.stop("a function is called with arguments that are not there yet")
@@ -452,13 +442,7 @@ _HANDLERS: dict[str, Handler] = {
 # ---------------------------------------------------------------------- what calls do
 
 
-def _call(
-    trace: Trace,
-    numbers: TrackedNumbers,
-    function: Any,
-    args: tuple[Any, ...],
-    named: int,
-) -> None:
+def _call(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: int) -> None:
     """Something is called; the last ones of the arguments are named."""
     draw = Draw.of(function, args) if numbers.draws and not named else None
     if draw is not None and trace.outside.has_generator(draw.generator):

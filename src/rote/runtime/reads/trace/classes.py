@@ -18,12 +18,7 @@ SPECIAL = "special"
 
 
 class Classes:
-    """The classes that one call looks into.
-
-    Args:
-        outside: The objects outside.
-        slots: What the call has written.
-        seen: What was noted already.
+    """The classes that one call looks into; what was ``seen`` by way of them is forgotten if one changes.
 
     Attributes:
         tables: Objects outside whose class and whose table of attributes are noted: that table, by identity.

@@ -31,14 +31,9 @@ from .written import (
 
 
 class OutsideEffects:
-    """The effects of one call.
+    """The effects of one call: what it has written, but for slots that a replay has bound.
 
-    Args:
-        outside: The objects outside. Of a slot that the call restores, its value is noted there as read.
-        slots: What was written.
-        running: What runs.
-        followed: The numbers that change.
-        bound: Which slots a replay binds.
+    A slot that the call restores is read by that: a replay leaves it as it is.
     """
 
     def __init__(

@@ -74,8 +74,7 @@ class FollowedNumbers:
     def put_back(self, left: Iterable[tuple[Target, Any]]) -> None:
         """Slots that hold what stood for a number get that number again; others may ask which it is.
 
-        Args:
-            left: The slots that the call has written, and what lies there.
+        So do those that the call has written (``left``, with what lies there).
         """
         numbers = self.numbers
         for target, value in left if numbers is not None and numbers.follows else ():

@@ -14,14 +14,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from types import (
-    BuiltinMethodType,
-    FunctionType,
-    MappingProxyType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-)
+from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
 import torch
@@ -100,15 +93,7 @@ _OF_HANDLES = gc.get_referents(vars(RemovableHandle))[0]
 
 
 class Outside(dict[int, Any]):
-    """The objects that were there before one call, by identity.
-
-    Args:
-        kinds: The kinds of types.
-        slots: What the call has written of it.
-        running: What runs.
-        followed: The numbers that change.
-        meet: Told of tensors that are found.
-    """
+    """The objects that were there before one call, by identity; ``meet`` is told of tensors among them."""
 
     def __init__(
         self,
