@@ -28,7 +28,6 @@ class KeptTensor:
     Attributes:
         name: Its slot, as a user would write it.
         attribute: The attribute of a module that it is; empty if it lies elsewhere.
-        value: The tensor.
     """
 
     name: str

@@ -93,7 +93,6 @@ class EnclosedCall:
         name: Known to this process alone, so that no cache of compiled code takes it for another one.
         graphed: The graphed callable, which the compiled function does not keep alive.
         owner: The instance, if it is a method that was graphed in a class, likewise.
-        called: Its name.
         operands: How the operands make arguments.
         tensors: How many operands are tensors.
         made: The numbers of those that the compiled code makes, in memory that it uses again.

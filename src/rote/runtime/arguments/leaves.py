@@ -222,9 +222,7 @@ class LeafSlot(NamedTuple):
     """Where a leaf, or a tuple of leaves, lies whose container is the caller's.
 
     Attributes:
-        spec: Its structure.
         leaves: The numbers of the leaves.
-        kind: Of the slot.
         container: A list, a dict or an instance of a dataclass.
         key: What it has there.
     """

@@ -174,11 +174,7 @@ def reference(generator: torch.Generator) -> Callable[[], Any]:
 
 
 class CarriedSlots:
-    """The slots that are carried, and what calls have found in others.
-
-    Attributes:
-        open: The slots that are carried.
-    """
+    """The slots that are carried, and what calls have found in others."""
 
     def __init__(self) -> None:
         self.open: tuple[StatePlace, ...] = ()

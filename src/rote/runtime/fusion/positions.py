@@ -82,7 +82,6 @@ class Digit(NamedTuple):
     Attributes:
         span: Elements for which it stays the same.
         size: Its size.
-        dimension: Which one it is.
     """
 
     span: int

@@ -40,7 +40,6 @@ class Facts:
     """Facts of one operation.
 
     Attributes:
-        op: The overload.
         name: ``namespace::name.overload``.
         row: What the table says of it.
         dynamic: The shape of its result depends on data, or it returns values beside tensors that do.

@@ -45,7 +45,6 @@ class Composition:
     Attributes:
         short: What is left of it.
         schedule: What runs of that.
-        kernels: The kernels in it.
         fused: What they calculate; None if there are none.
         probed: The operations that are not proved.
     """

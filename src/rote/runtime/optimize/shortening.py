@@ -74,7 +74,6 @@ class ShortStretch:
     """What is left of a stretch.
 
     Attributes:
-        effects: Its effects.
         once: Operations whose results are kept, by index.
         runs: What is left of each segment.
         same: The storage that has the contents of another one, which is not made.

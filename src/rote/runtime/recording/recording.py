@@ -56,7 +56,6 @@ class Recording:
 
     Attributes:
         root: The tree of what was observed.
-        guard: The state.
         accesses: What the calls touch.
         bound: Arguments that have to be used in place, since they share memory with state.
         persistent: Arguments that came from one place and were written, by leaf.

@@ -48,7 +48,6 @@ class Tracking:
     """How code is instrumented that is to tell what becomes of numbers as well.
 
     Attributes:
-        notes: The notes.
         around: What else is called.
     """
 
