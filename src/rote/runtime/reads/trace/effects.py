@@ -11,7 +11,7 @@ from ....base import identity
 from ...arguments import APPENDED, can_be_carried
 from ...numbers import GLOBAL_GENERATORS, KINDS
 from ...objects import Content, Position, members
-from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, Address, Read, address_of
+from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
 from .followed import FollowedNumbers
 from .noted import Effect
 from .outside import SLOTS, Outside
@@ -115,7 +115,7 @@ class OutsideEffects:
         """The condition that a slot holds this before a replay, or is empty."""
         kind, value = each.kind, now
         if now is MISSING and kind == ITEM:
-            kind, value = DEFINED, Content(False)
+            kind, value = DEFINED, WHETHER[False]
         return Read(kind, each.container, each.key, value, each.owner, each.suffix, self._outside.names)
 
     def _in_container(self, each: WrittenSlot) -> Iterable[Effect]:

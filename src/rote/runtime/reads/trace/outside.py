@@ -46,6 +46,7 @@ from ...state import (
     MISSING,
     NUMBERS,
     ORDER,
+    WHETHER,
     Argument,
     Names,
     Read,
@@ -83,7 +84,6 @@ SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
 """Kinds of slots that one value lies in."""
 _DEPTH = 6
 """Containers in containers through which a slot is found again."""
-_ABSENT, _PRESENT = Content(False), Content(True)
 _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
 _KEPT_BY_GENERATORS, _COUNTER = "gauss_next", "next_id"
@@ -366,13 +366,13 @@ class Outside(dict[int, Any]):
         """Note that something is not there, if nobody fills it in when it is first asked for."""
         if self._traits[type(owner)] & COMPILES:  # operators
             return
-        self.read(DEFINED, container, key, _ABSENT, suffix, owner)
+        self.read(DEFINED, container, key, WHETHER[False], suffix, owner)
 
     def present(self, container: Any, key: Any, suffix: str) -> None:
         """Note that there is something, whatever it is, unless the call has put it there or has read it."""
         address = address_of(ITEM, container, key)
         if address not in self._slots.written and address not in self.reads:
-            self.read(DEFINED, container, key, _PRESENT, suffix)
+            self.read(DEFINED, container, key, WHETHER[True], suffix)
 
     def kind(self, value: Any) -> None:
         """Note the class of an object that is outside, if it can become another one."""
