@@ -318,8 +318,7 @@ class TracedCall:
         at_home = self._inputs is None
         given = call.given_with(self._leaves) if at_home else call.rebuild(list(self._leaves))
         self._hooks.take(call, given)
-        call.put_carried(given)
-        put = call.put_numbers(self._leaves) if at_home else []
+        laid = call.lay(given, self._leaves if at_home else None)
         try:
             with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
                 return on_a_fresh_stack(self._function, given[0], given[1])
@@ -329,8 +328,7 @@ class TracedCall:
             self._user_error(error, tracer.cursor)
             raise
         finally:
-            call.take_numbers_back(put)
-            call.take_back(given)
+            laid.take_back()
 
     def _user_error(self, error: BaseException, cursor: Cursor) -> None:
         """The callable raised while a segment was open.

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....base import Site, identity
-from ...arguments import Target, can_be_laid
+from ...arguments import Laid, Target, can_be_laid
 from ...numbers import KINDS, TELL_TIME, DrawnFrom, NumberSource, TrackedNumbers, can_draw
-from ...state import ITEM, Address, address_of
+from ...state import ITEM, address_of
 from ..table import lookup
 from .running import RunningCode
 from .written import target_of
@@ -32,15 +32,12 @@ class FollowedNumbers:
         self.drawn: dict[int, DrawnFrom] = {}
         self.draws: Site | None = None
         self._running = running
-        # slots of such numbers, by address: what stands there, and for what
-        self._laid: dict[Address, tuple[Target, Any, Any]] = {}
+        self._laid = Laid()
         self._times = 0  # reads of the clock
 
     def begin_again(self) -> None:
         """The call begins, perhaps once more: slots and generators are as it has found them."""
-        for target, stands, value in self._laid.values():
-            if target.read() is value:
-                target.write(stands)
+        self._laid.lay_again()
         self._times = 0
         for each in self.drawn.values():
             each.put_back()
@@ -51,24 +48,22 @@ class FollowedNumbers:
         What is followed instead is laid into the slot until the call is over: whoever reads it there, Python
         or C, has it. An equal number is as good, and the slot gets its own again.
         """
-        numbers, address = self.numbers, address_of(kind, container, key)
-        if (
-            numbers is None
-            or type(value) not in KINDS
-            or (not numbers.follows and numbers.stopped is not None)
-        ):
+        numbers = self.numbers
+        if numbers is None or type(value) not in KINDS:
             return False
-        if address in self._laid:
-            return self._laid[address][1] is value
+        if not numbers.follows and numbers.stopped is not None:
+            return False
         target = target_of(kind, container, key, owner, name)
+        standing = self._laid.standing(target.address)
+        if standing is not None:
+            return standing is value
         if not can_be_laid(target):
             return False
         if numbers.follows:
             stands = numbers.take(NumberSource(kind, container, key, target.name), value)
             if stands is value:
                 return False
-            target.write(stands)
-            self._laid[address] = target, stands, value
+            self._laid.lay(target, stands, value)
         return True
 
     def put_back(self, left: Iterable[tuple[Target, Any]]) -> None:
@@ -80,10 +75,7 @@ class FollowedNumbers:
         for target, value in left if numbers is not None and numbers.follows else ():
             if type(value) in KINDS and numbers is not None and numbers.original(value) is not value:
                 target.write(numbers.original(value))
-        for target, stands, value in self._laid.values():
-            if target.read() is stands:
-                target.write(value)
-        self._laid.clear()
+        self._laid.take_back()
 
     def moves(self, container: Any) -> bool:
         """Whether a container outside has numbers that change from call to call."""

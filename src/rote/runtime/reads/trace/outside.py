@@ -47,6 +47,7 @@ from ...state import (
     NUMBERS,
     ORDER,
     WHETHER,
+    Address,
     Argument,
     Names,
     Read,
@@ -450,10 +451,10 @@ class Outside(dict[int, Any]):
 
     def all_reads(self) -> Reads:
         """What was read, in order, in the form in which it is kept."""
-        found = self.reads.copy()
-        for address in [each for each in found if each[1] in self.anchored]:
-            read = found[address]
-            found[address] = read._replace(container=Argument(read.container))
+        found: dict[Address, Read] = {}
+        for (kind, where, key), read in self.reads.items():
+            kept = read._replace(container=Argument(read.container)) if where in self.anchored else read
+            found[kind, id(read.container), key] = kept
         # What the call has made may be gone, and its identity another's.
         return Reads(found, frozenset(self.pinned & self.keys()))
 
