@@ -116,7 +116,7 @@ class Bindings:
 
     def _bind(self, binding: Binding, each: WrittenSlot) -> None:
         """A slot outside was written."""
-        outside, numbers, now = self._outside, self._followed.numbers, each.now()
+        outside, numbers, now = self._outside, self._followed.numbers, self._slots.left_in(each)
         can = each.address not in outside.reads and self._can_bind(each, now, binding.marking)
         if not can and not (outside.given.rebuilt and outside.given.number_of(now) is not None):
             return

@@ -96,8 +96,8 @@ class OutsideEffects:
         carrier = slots.carriers.get(identity(each.container))
         if carrier is not None and carrier() is None:
             return  # the call has made it, and nobody has it
-        left = each.now()
-        if each.address in slots.carried and left is slots.carried[each.address]:
+        left, carried = slots.left_in(each), slots.carried.get(each.address)
+        if carried is not None and left is carried.stood:
             return  # it is as it was given, whatever that is
         if left is not each.was:  # what an object outside holds is written where it lies
             self._followed.leaves(left)

@@ -31,7 +31,7 @@ from .noted import Noted, Output, Setting
 from .outside import COMPARED_BYTES, Outside
 from .running import RunningCode
 from .writing import OutsideWrites
-from .written import Slots, target_of
+from .written import CarriedValue, Slots, target_of
 
 _OURS = f"{__name__.partition('.')[0]}."
 _FROM_TEXT = "<string>"
@@ -107,7 +107,8 @@ class Trace:
         self._slots.begin_again(lambda container: before.branch(container) is not None)
         for place in call.carried:
             container = place.found()
-            self._slots.carried[place.kind, identity(container), place.key] = given[2][place.name]
+            carried = CarriedValue(given[2][place.name], call.given[2][place.name])
+            self._slots.carried[place.kind, identity(container), place.key] = carried
             outside.hold(container)
             outside.pin(container)  # what lies in another one's slot is not carried
         for name, value in outside.given.take(call, given):

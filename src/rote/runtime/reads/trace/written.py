@@ -64,6 +64,18 @@ class Growing:
     count: int = 0
 
 
+class CarriedValue(NamedTuple):
+    """What a slot outside held before the call.
+
+    Attributes:
+        stood: What was laid there: the argument, or what stands for it in a recording.
+        own: The argument.
+    """
+
+    stood: Any
+    own: Any
+
+
 @dataclass(frozen=True)
 class Slots:
     """Slots outside in which lies what was put there for this call or by it: to read that is no condition."""
@@ -77,8 +89,9 @@ class Slots:
     looked: set[int] = field(default_factory=set[int])  # what grew and was read afterwards
     extended: set[int] = field(default_factory=set[int])  # mappings to which a key was added
     own: set[int] = field(default_factory=set[int])  # namespaces of classes that the call has made
-    # what was laid into slots before the call
-    carried: dict[tuple[str, int, Any], Any] = field(default_factory=dict[tuple[str, int, Any], Any])
+    carried: dict[tuple[str, int, Any], CarriedValue] = field(
+        default_factory=dict[tuple[str, int, Any], CarriedValue]
+    )
     # tensors by the identity of their attributes
     carriers: dict[int, weakref.ref[Any]] = field(default_factory=dict[int, weakref.ref[Any]])
 
@@ -92,6 +105,11 @@ class Slots:
             del self.written[address]
         for which in [which for which, each in self.changed.items() if is_given(each.container)]:
             del self.changed[which]
+
+    def left_in(self, each: WrittenSlot) -> Any:
+        """What a slot holds after the call; where the argument lies again, what stood for it."""
+        now, carried = each.now(), self.carried.get(each.address)
+        return carried.stood if carried is not None and now is carried.own else now
 
     def take_written(self, container: Any) -> Any:
         """What a container held before the call; what was written of it is told with the rest from now on."""
