@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
+from ...base import in_one_line
 from ..backends.protocol import raw_call
 from ..fusion import HOSTILE, DeviceKernels, KernelRequest, hostile_like, is_equal
 from ..operators import short
@@ -93,7 +94,7 @@ class Gate:
                     return
                 found = self._judge(each, operation, args, kwargs, results_of(result)[1][0])
             except Exception as error:
-                found = _line(error)
+                found = in_one_line(error)
             if not isinstance(found, str):
                 self.passed[index], self.uses[index], self.fitting[index] = each, found, fitting
                 return
@@ -103,7 +104,7 @@ class Gate:
         try:
             return each.fits(*args, **kwargs)
         except Exception as error:
-            self._refuse(index, each, _line(error))
+            self._refuse(index, each, in_one_line(error))
             return False
 
     def _refuse(self, index: int, each: Alternative, why: str) -> None:
@@ -217,11 +218,6 @@ def _kind(operand: Operand) -> Hashable:
     if isinstance(operand, Token):
         return (operand.look, operand.offset)
     return tuple([_kind(each) for each in operand]) if type(operand) is tuple else repr(operand)
-
-
-def _line(error: Exception) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
 
 
 def _is_real(each: Any) -> bool:

@@ -18,9 +18,9 @@ from types import MappingProxyType
 
 import torch
 
-from ...base import COLLECTOR
+from ...base import COLLECTOR, in_one_line
 from ..arguments import Call, read_switches
-from ..backends.protocol import Segment, Session, first_line
+from ..backends.protocol import Segment, Session
 from ..fusion import KERNELS, DeviceKernels, Written
 from ..memory import BUDGETS
 from ..program import INPUT, Operation, Origin, named_inputs, replaced_kernels
@@ -94,10 +94,6 @@ def improve(
             improvement.go_on(following)
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"
-
-
 class _Improvement:
     """Makes the next tier of the last stretch of a way."""
 
@@ -135,7 +131,7 @@ class _Improvement:
         try:
             act()
         except Exception as error:
-            why = str(error) if isinstance(error, LeftAloneError) else _told(error)
+            why = str(error) if isinstance(error, LeftAloneError) else in_one_line(error)
             self._recording.tiers.leave(self._node, why)
             return False
         return True
