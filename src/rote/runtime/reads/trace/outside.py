@@ -47,7 +47,6 @@ from ...state import (
     NUMBERS,
     ORDER,
     WHETHER,
-    Address,
     Argument,
     Names,
     Read,
@@ -451,12 +450,12 @@ class Outside(dict[int, Any]):
 
     def all_reads(self) -> Reads:
         """What was read, in order, in the form in which it is kept."""
-        found: dict[Address, Read] = {}
-        for (kind, where, key), read in self.reads.items():
-            kept = read._replace(container=Argument(read.container)) if where in self.anchored else read
-            found[kind, id(read.container), key] = kept
+        found = [
+            read._replace(container=Argument(read.container)) if where in self.anchored else read
+            for (_, where, _), read in self.reads.items()
+        ]
         # What the call has made may be gone, and its identity another's.
-        return Reads(found, frozenset(self.pinned & self.keys()))
+        return Reads.of(found, self.pinned & self.keys())
 
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
