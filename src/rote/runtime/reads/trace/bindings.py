@@ -27,10 +27,9 @@ from ...arguments import (
 from ...numbers import KINDS, TRUTHS
 from ...objects import UNSET, members
 from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read
-from .followed import FollowedNumbers
 from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable
 from .outside import Outside
-from .written import MAPPINGS, Growing, Slots, WrittenSlot, contents, has_same_members, is_same, target_of
+from .written import MAPPINGS, Growing, WrittenSlot, contents, has_same_members, is_same, target_of
 
 _OF_SIZE = frozenset({LENGTH, ORDER, KIND})
 """Kinds of reads of a container that say nothing of what its members are."""
@@ -64,14 +63,11 @@ class Bindings:
         bound: Which of the slots written those are; what else has changed is an effect.
     """
 
-    def __init__(
-        self, kinds: dict[type, int], outside: Outside, slots: Slots, followed: FollowedNumbers
-    ) -> None:
+    def __init__(self, outside: Outside) -> None:
         self.bound: set[tuple[str, int, Any]] = set()
-        self._kinds = kinds
         self._outside = outside
-        self._slots = slots
-        self._followed = followed
+        self._slots = outside.slots
+        self._followed = outside.followed
 
     def of(self, value: Any, often: Collection[tuple[str, int, Any]], *, others: bool) -> Any:
         """The result of a call, with the slots outside that it has bound to something else.
@@ -105,7 +101,7 @@ class Bindings:
         met, left = set[int](), [value]
         while left:
             part = left.pop()
-            if self._kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
+            if self._outside.kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
                 continue
             met.add(identity(part))
             self._outside.pin(part)

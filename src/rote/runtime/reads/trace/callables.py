@@ -7,14 +7,12 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from ....base import identity, is_own
-from ...numbers import TrackedNumbers
 from ...objects import is_bound_method
 from ...pytorch import LEFT_ALONE, Switch
 from ...state import ATTRIBUTE, ITEM, PASSES_ON
 from ..bytecode import MODULE_CALL
 from ..table import lookup
 from .outside import Outside
-from .running import RunningCode
 
 
 class Callables:
@@ -27,13 +25,11 @@ class Callables:
         has_switched: The call has run a wrapper that switches Dynamo on or off.
     """
 
-    def __init__(self, outside: Outside, running: RunningCode, numbers: TrackedNumbers | None) -> None:
+    def __init__(self, outside: Outside) -> None:
         self.called: set[int] = set()
         self.settled: dict[tuple[type, str], str] = {}
         self.has_switched = False
         self._outside = outside
-        self._running = running
-        self._numbers = numbers
         self._switches: list[Switch] = []  # what the wrappers around the code that runs say to Dynamo
 
     def run(self, function: Any) -> None:
@@ -47,7 +43,7 @@ class Callables:
             self._follow(target)
 
     def _follow(self, function: FunctionType) -> None:
-        code, running = function.__code__, self._running
+        code, running = function.__code__, self._outside.running
         known = running.swaps.is_instrumented(code)
         apart = identity(code) in PASSES_ON or is_own(code.co_filename)
         if not known and (apart or running.rows.is_pure(function)):
@@ -61,7 +57,8 @@ class Callables:
         compiles = switch is not None and switch.backend is not None
         chooses = compiles and not LEFT_ALONE.runs_as_it_is(running.swaps.original(code))
         if not known or chooses:
-            tracks = self._numbers is not None and self._numbers.follows
+            numbers = self._outside.followed.numbers
+            tracks = numbers is not None and numbers.follows
             why = running.swaps.replace(function, chooses=chooses, tracks=tracks)
             if why is not None:
                 name = f"{function.__module__}.{function.__qualname__}"
@@ -71,7 +68,7 @@ class Callables:
         """What is read of a function when it is called."""
         outside = self._outside
         if function is not MODULE_CALL:  # that may get a prologue at any time
-            code = self._running.swaps.original(function.__code__)
+            code = outside.running.swaps.original(function.__code__)
             outside.read(ATTRIBUTE, function, "__code__", code, ".__code__")
         outside.read(ATTRIBUTE, function, "__defaults__", function.__defaults__, ".__defaults__")
         for index, value in enumerate(function.__defaults__ or ()):

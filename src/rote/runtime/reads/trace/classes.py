@@ -11,7 +11,6 @@ from ...state import ATTRIBUTE, ITEM
 from ..table import lookup
 from .kinds import is_compilers
 from .outside import Outside
-from .written import Slots
 
 SPECIAL = "special"
 """Marks classes whose special methods are noted."""
@@ -24,9 +23,8 @@ class Classes:
         tables: Objects outside whose class and whose table of attributes are noted: that table, by identity.
     """
 
-    def __init__(self, outside: Outside, slots: Slots, seen: set[Any]) -> None:
+    def __init__(self, outside: Outside, seen: set[Any]) -> None:
         self._outside = outside
-        self._own = slots.own
         self._seen = seen
         self.tables: dict[int, dict[str, Any]] = {}
         self._namespaces: dict[type, dict[str, Any]] = {}
@@ -60,7 +58,7 @@ class Classes:
         if found is None:
             found = self._namespaces[kind] = gc.get_referents(lookup.namespace(kind))[0]
             if self._has_made(kind):
-                self._own.add(identity(found))
+                self._outside.slots.own.add(identity(found))
                 self._outside.hold(found)
                 return found
             self._outside.find(kind, None, said_name(kind))

@@ -12,13 +12,10 @@ from ...arguments import APPENDED, can_be_carried
 from ...numbers import GLOBAL_GENERATORS, KINDS
 from ...objects import Content, Position, members
 from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
-from .followed import FollowedNumbers
 from .noted import Effect
 from .outside import SLOTS, Outside
-from .running import RunningCode
 from .written import (
     MAPPINGS,
-    Slots,
     WrittenSlot,
     as_text,
     contents,
@@ -36,18 +33,10 @@ class OutsideEffects:
     A slot that the call restores is read by that: a replay leaves it as it is.
     """
 
-    def __init__(
-        self,
-        outside: Outside,
-        slots: Slots,
-        running: RunningCode,
-        followed: FollowedNumbers,
-        bound: set[tuple[str, int, Any]],
-    ) -> None:
+    def __init__(self, outside: Outside, bound: set[tuple[str, int, Any]]) -> None:
         self._outside = outside
-        self._slots = slots
-        self._running = running
-        self._followed = followed
+        self._slots = outside.slots
+        self._followed = outside.followed
         self._bound = bound
 
     def found(self) -> Iterable[Effect]:
@@ -87,7 +76,10 @@ class OutsideEffects:
             if known or not followed.is_drawn_from(each.generator) or followed.numbers is None:
                 continue
             if not each.is_behind(followed.numbers.drawn):
-                name, site = self._outside.name(each.generator), followed.draws or self._running.site()
+                name, site = (
+                    self._outside.name(each.generator),
+                    followed.draws or self._outside.running.site(),
+                )
                 yield Effect(name, "at one state", "at another", site, address_of(HELD, each.generator, None))
 
     def _in_slot(self, each: WrittenSlot) -> Iterable[Effect]:

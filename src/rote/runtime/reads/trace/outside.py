@@ -93,7 +93,14 @@ _OF_HANDLES = gc.get_referents(vars(RemovableHandle))[0]
 
 
 class Outside(dict[int, Any]):
-    """The objects that were there before one call, by identity; ``meet`` is told of tensors among them."""
+    """The objects that were there before one call, by identity; ``meet`` is told of tensors among them.
+
+    Attributes:
+        kinds: The kinds of types.
+        slots: What the call has written of it.
+        running: What runs.
+        followed: The numbers that change.
+    """
 
     def __init__(
         self,
@@ -114,12 +121,12 @@ class Outside(dict[int, Any]):
         # containers, by their identity, with keys under which members were read
         self.members: set[tuple[int, Any]] = set()
         self.replaced: list[tuple[str, Any, Any, Any, str]] = []  # slots whose values change
-        self._kinds = kinds
+        self.kinds = kinds
         self._traits = Traits(kinds)
-        self._slots = slots
-        self._running = running
+        self.slots = slots
+        self.running = running
         self._numbers = followed.numbers
-        self._followed = followed
+        self.followed = followed
         self._meet_tensor = meet
         self._held: list[Any] = []  # whose identity is in a key
 
@@ -156,7 +163,7 @@ class Outside(dict[int, Any]):
         self._find(value, owner, suffix)
         held = self.by_content(type(value)) and identity(value) in self
         known = held and any(value is each for each in GLOBAL_GENERATORS)
-        if held and not known and not self._followed.is_drawn_from(value):
+        if held and not known and not self.followed.is_drawn_from(value):
             self.read_held(value)
 
     def read_held(self, value: Any) -> None:
@@ -175,7 +182,7 @@ class Outside(dict[int, Any]):
                 self._find(part, owner, suffix)
         if which in self or not trait & FINDS:
             return
-        if self._kinds[type(value)] == CONTAINER and self._traits[type(owner)] & COMPILES:
+        if self.kinds[type(value)] == CONTAINER and self._traits[type(owner)] & COMPILES:
             return
         if trait & STAGED and is_empty_stage_table(value):  # a scaler fills it, and leaves a new one
             return
@@ -186,7 +193,7 @@ class Outside(dict[int, Any]):
             if type(value.__func__) is FunctionType:
                 self.find_part(value.__func__, value, "")
             self.find_part(value.__self__, value, "")
-        elif type(value) in _BOUND and self._kinds[type(value.__self__)] not in (CLASS, MODULE):
+        elif type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
             self.find(value.__self__, value, ".__self__")
 
     def _find_again(self, value: Any, owner: Any, suffix: str) -> None:
@@ -206,7 +213,7 @@ class Outside(dict[int, Any]):
         if name is None:
             return
         self.given.close(value, does)
-        self._running.refuse(name, f"depends on which object {name} is: it {does}")
+        self.running.refuse(name, f"depends on which object {name} is: it {does}")
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
         """The dict of an object's attributes is outside as the object is; it is read where it lies."""
@@ -215,7 +222,7 @@ class Outside(dict[int, Any]):
     def find_tags(self, table: dict[str, Any], value: Any) -> None:
         """The attributes of a tensor are written: which tensors are outside shows when the call is over."""
         self.find(table, None, self.arguments.get(identity(value), "a tensor"))
-        self._slots.carriers[identity(table)] = weakref.ref(value)
+        self.slots.carriers[identity(table)] = weakref.ref(value)
 
     def has(self, value: Any) -> bool:
         """Whether an object was there before the call."""
@@ -269,7 +276,7 @@ class Outside(dict[int, Any]):
         """
         where = identity(container)
         address, trait = (kind, where, key), self._traits[type(value)]
-        given, slots = self.given, self._slots
+        given, slots = self.given, self.slots
         if (given.objects or given.watched or trait & GENERATES) and self._reads_given(
             address, container, value, suffix, owner
         ):
@@ -296,7 +303,7 @@ class Outside(dict[int, Any]):
             self.replaced.append((kind, container, key, owner, suffix))
         if trait & STANDS:
             value = stood_for(value)
-        form = mark(value) if trait & BY_CONTENT and not self._followed.is_drawn_from(value) else value
+        form = mark(value) if trait & BY_CONTENT and not self.followed.is_drawn_from(value) else value
         found = (kind, container, key, form, identity(whose), suffix, self.names)
         self.reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         if trait & MEETS:
@@ -310,7 +317,7 @@ class Outside(dict[int, Any]):
         self, address: tuple[str, int, Any], container: Any, value: Any, suffix: str, owner: Any
     ) -> bool:
         """Whether the key tells of what is read, as it is an argument's, or a generator in a known slot."""
-        (kind, where, key), given, slots = address, self.given, self._slots
+        (kind, where, key), given, slots = address, self.given, self.slots
         whose = container if owner is None else owner
         if (
             (where in given.objects or where in given.watched)
@@ -328,7 +335,7 @@ class Outside(dict[int, Any]):
         """Whether a slot has a counter that makes no difference, or a number that a generator will give."""
         if key == _COUNTER:
             return container is _OF_HANDLES
-        generator = self._followed.keeper(container) if key == _KEPT_BY_GENERATORS else None
+        generator = self.followed.keeper(container) if key == _KEPT_BY_GENERATORS else None
         if generator is not None:
             self.pin(generator)
         return generator is not None
@@ -340,7 +347,7 @@ class Outside(dict[int, Any]):
             return False
         if identity(container) in self.anchored:
             return False
-        takes = self._followed.takes(kind, container, key, value, owner, self.name(owner, suffix))
+        takes = self.followed.takes(kind, container, key, value, owner, self.name(owner, suffix))
         if takes:
             self.hold(container)
         return takes
@@ -371,7 +378,7 @@ class Outside(dict[int, Any]):
     def present(self, container: Any, key: Any, suffix: str) -> None:
         """Note that there is something, whatever it is, unless the call has put it there or has read it."""
         address = address_of(ITEM, container, key)
-        if address not in self._slots.written and address not in self.reads:
+        if address not in self.slots.written and address not in self.reads:
             self.read(DEFINED, container, key, WHETHER[True], suffix)
 
     def kind(self, value: Any) -> None:
@@ -388,7 +395,7 @@ class Outside(dict[int, Any]):
         if array.nbytes > COMPARED_BYTES:
             name = self.name(array)
             text = f"reads {name}, an array of {array.nbytes >> 20} MB; pass it in as a tensor"
-            self._running.refuse(name, text)
+            self.running.refuse(name, text)
         elif array.nbytes > ARRAY_BYTES:
             self.read(NUMBERS, array, None, Content(array.tobytes()), " (its numbers)")
 
@@ -421,7 +428,7 @@ class Outside(dict[int, Any]):
 
     def _carry(self, kind: str, container: Any, key: Any, owner: Any, suffix: str) -> None:
         where = identity(container)
-        if where in self._slots.changed or where in self._slots.growing:
+        if where in self.slots.changed or where in self.slots.growing:
             return  # its members move from slot to slot
         owners = self.names.owners(where if owner is None else identity(owner))
         if where in self.anchored or any([self.given.holds(each) for each in owners]):

@@ -65,20 +65,16 @@ class Trace:
         aside: Aside,
         numbers: TrackedNumbers | None = None,
     ) -> None:
-        slots = Slots()
         self.numbers = numbers
         self.kinds = table()
         self.seen: set[Any] = set()
         self.running = RunningCode(swaps, rows)
         self.followed = FollowedNumbers(numbers, self.running)
-        self.outside = Outside(self.kinds, slots, self.running, self.followed, meet)
-        self.classes = Classes(self.outside, slots, self.seen)
-        self.callables = Callables(self.outside, self.running, numbers)
-        self.writes = OutsideWrites(
-            self.outside, slots, self.running, self.followed, self.classes, self.callables
-        )
-        self._slots = slots
-        self._bindings = Bindings(self.kinds, self.outside, slots, self.followed)
+        self.outside = Outside(self.kinds, Slots(), self.running, self.followed, meet)
+        self.classes = Classes(self.outside, self.seen)
+        self.callables = Callables(self.outside)
+        self.writes = OutsideWrites(self.outside, self.classes, self.callables)
+        self._bindings = Bindings(self.outside)
         self._answers = answers
         self._aside = aside
         self._scripts: dict[int, Any] = {}
@@ -104,11 +100,11 @@ class Trace:
         self.followed.begin_again()
         error = sys.exc_info()[1]
         self.handled = None if error is None else identity(error)
-        self._slots.begin_again(lambda container: before.branch(container) is not None)
+        outside.slots.begin_again(lambda container: before.branch(container) is not None)
         for place in call.carried:
             container = place.found()
             carried = CarriedValue(given[2][place.name], call.given[2][place.name])
-            self._slots.carried[place.kind, identity(container), place.key] = carried
+            outside.slots.carried[place.kind, identity(container), place.key] = carried
             outside.hold(container)
             outside.pin(container)  # what lies in another one's slot is not carried
         for name, value in outside.given.take(call, given):
@@ -249,9 +245,9 @@ class Trace:
 
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
-        outside, running, slots = self.outside, self.running, self._slots
+        outside, running, slots = self.outside, self.running, self.outside.slots
         self.followed.end()
-        effects = tuple(OutsideEffects(outside, slots, running, self.followed, self._bindings.bound).found())
+        effects = tuple(OutsideEffects(outside, self._bindings.bound).found())
         self.followed.put_back(
             (target_of(each.kind, each.container, each.key, outside.get(each.owner), ""), each.now())
             for each in slots.written.values()

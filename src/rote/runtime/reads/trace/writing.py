@@ -17,11 +17,9 @@ from ...objects import members, said_module
 from ...state import ITEM, MISSING
 from .callables import Callables
 from .classes import Classes
-from .followed import FollowedNumbers
 from .kinds import is_compilers
 from .outside import Outside
-from .running import RunningCode
-from .written import Growing, Slots, WrittenSlot
+from .written import Growing, WrittenSlot
 
 OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 """Attributes that give an object another class, other attributes or other code."""
@@ -34,21 +32,12 @@ class OutsideWrites:
         told: Functions whose reads one note has told, with what they were given.
     """
 
-    def __init__(
-        self,
-        outside: Outside,
-        slots: Slots,
-        running: RunningCode,
-        followed: FollowedNumbers,
-        classes: Classes,
-        callables: Callables,
-    ) -> None:
+    def __init__(self, outside: Outside, classes: Classes, callables: Callables) -> None:
         self.told: set[tuple[Any, ...]] = set()
         self._told_of: set[int] = set()
         self._outside = outside
-        self._slots = slots
-        self._running = running
-        self._followed = followed
+        self._slots = outside.slots
+        self._running = outside.running
         self._classes = classes
         self._callables = callables
 
@@ -106,7 +95,7 @@ class OutsideWrites:
         if not known or where in slots.changed or self._outside.given.branch(container) is not None:
             return False
         moves = type(container) is deque and any([each.is_in(container) for each in slots.written.values()])
-        if moves or self._followed.moves(container):
+        if moves or self._outside.followed.moves(container):
             return False  # what is written there, or followed, moves
         if where not in slots.growing:
             self._outside.pin(container)
