@@ -39,6 +39,6 @@ from .settings import (
 )
 from .stack import on_a_fresh_stack
 from .supported import check_versions
-from .text import cut
+from .text import cut, in_one_line
 from .version import __version__
 from .writes import count_writes

@@ -28,7 +28,6 @@ class KeptTensor:
     Attributes:
         name: Its slot, as a user would write it.
         attribute: The attribute of a module that it is; empty if it lies elsewhere.
-        value: The tensor.
     """
 
     name: str
@@ -69,8 +68,6 @@ def kept_tensors(
         roots: The callable, and the object that it is a method of.
         given: The arguments; a tensor in the memory of one is none that the call makes.
         before: The state before the first call.
-        first: The state behind it.
-        last: The state behind the last call.
     """
     modules = _tables_of_modules(first.entries.values())
     owned = modules | _tables_of_owners(modules, roots, first.entries.values())

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..base import EnvironmentError_, MisuseError, Site, is_internal, traceback_site
+from ..base import EnvironmentError_, MisuseError, Site, in_one_line, is_internal, traceback_site
 from ..hazards import rules
 from ..hazards.rules import Finding, Remark
 from ..runtime.arguments import Spec, flatten, leaves_of, paths, unflatten
@@ -262,8 +262,7 @@ def _failure(notes: TrialNotes, error: BaseException, line: CodePlace) -> str:
         for frame, line in traceback.walk_tb(error.__traceback__)
     ]
     path = tuple(frame for frame in frames if not is_internal(frame.file))
-    text = str(error).strip().splitlines()
-    message = f"{type(error).__name__}: {text[0] if text else 'no message'}"
+    message = in_one_line(error)
     place = CodePlace(site, 0, path)
     notes.add(rules.RAISES, f"the callable raises {message}", place=place)
     return f"the callable raised {message} at {site}"

@@ -69,7 +69,7 @@ def check(
             return [_trial(name, arg or [], timeout) for name in target]
 
         if fix and static:
-            _offer_files([Path(path) for path in target], agreed=yes)
+            _offer(fixes_of([Path(path) for path in target]), yes)
         checked = made()
         if fix and not static:
             seen = _all(checked)
@@ -193,11 +193,6 @@ def _summary(findings: Findings) -> str:
 
 
 # ------------------------------------------------------------------ --fix
-
-
-def _offer_files(paths: list[Path], *, agreed: bool) -> bool:
-    """Show fixes for the findings of the source scan, and write them if the user agrees."""
-    return _offer(fixes_of(paths), agreed)
 
 
 def _offer_found(findings: Iterable[Finding], targets: Iterable[str], *, agreed: bool) -> bool:

@@ -93,7 +93,6 @@ class EnclosedCall:
         name: Known to this process alone, so that no cache of compiled code takes it for another one.
         graphed: The graphed callable, which the compiled function does not keep alive.
         owner: The instance, if it is a method that was graphed in a class, likewise.
-        called: Its name.
         operands: How the operands make arguments.
         tensors: How many operands are tensors.
         made: The numbers of those that the compiled code makes, in memory that it uses again.
@@ -133,12 +132,9 @@ class EnclosedCall:
         """Make a call of what Dynamo has traced, while its fake tensors are there.
 
         Args:
-            graphed: The graphed callable.
-            owner: The instance of a graphed method, or None.
             operands: How operands make arguments.
             traced: The operations of the plain callable.
             body: The same as a graph.
-            results: All tensors of what the callable returns.
             modes: The modes in which the call stands.
         """
         return cls(

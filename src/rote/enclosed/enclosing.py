@@ -47,10 +47,7 @@ def enclose(
     """Call a graphed callable in a function that Dynamo traces; this function is traced, too.
 
     Args:
-        graphed: What the compiled code calls.
         function: The plain callable, which is traced.
-        args: Positional arguments.
-        kwargs: Keyword arguments.
         owner: The instance, where the callable is a method of its class.
     """
     _torch._dynamo.comptime.comptime(_begin)

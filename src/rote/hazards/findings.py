@@ -27,8 +27,6 @@ class Findings(list[Finding]):
     """Findings in order of file, line and column.
 
     Args:
-        found: The findings.
-        target: What was checked.
         incomplete: Why the check ended early, empty if it did not.
         operations: Operations of one call.
         printed: Characters that the callable printed.

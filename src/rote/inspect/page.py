@@ -55,10 +55,6 @@ class CostRow:
 def page_of(report: Report, call: CallReport | None = None) -> str:
     """The page.
 
-    Args:
-        report: The report.
-        call: The call whose timeline and costs are shown.
-
     Raises:
         EnvironmentError_: jinja2 is not installed.
     """

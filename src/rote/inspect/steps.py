@@ -107,38 +107,36 @@ def steps_of(
     taken = {id(each.node): each.node for each in timed}
     way = list(taken.values()) if timed else _first_way(recording)
     contents = _contents(recording, way)
-    walk = _WayModules(way, modules)
+    inside = _modules_of(way, modules)
     steps = [(each.node, each.step, each) for each in timed] or [
         (node, step, None) for node in way for step in (*(node.steps or ()), node.branch) if step is not None
     ]
     return tuple([
-        _step(node, step, walk, contents, measured)
+        _step(node, step, inside, contents, measured)
         for node, step, measured in steps
         if not isinstance(step, Reseed)
     ])  # fmt: skip
 
 
-class _WayModules:
-    """Which module each operation of a way belongs to."""
+_Modules = Mapping[tuple[int, int], str]
+"""Which module each operation of a way belongs to, by its node and its index."""
 
-    def __init__(self, way: Sequence[Node], modules: ModuleNames) -> None:
-        self._found: dict[tuple[int, int], str] = {}
-        places = [(node, index) for node in way for index in range(len(node.operations))]
-        owners = [modules.owner(_handles(node, node.operations[index])) for node, index in places]
-        following, ahead = [""] * len(owners), ""
-        for position in reversed(range(len(owners))):
-            following[position] = ahead
-            ahead = owners[position] or ahead
-        last = ""
-        for (node, index), owner, then in zip(places, owners, following, strict=True):
-            site = node.operations[index].site
-            module = owner or (modules.of_line(site, last, then) if isinstance(site, Site) else "")
-            self._found[id(node), index] = module
-            last = owner or last
 
-    def module(self, node: Node, index: int) -> str:
-        """The module of an operation of a stretch."""
-        return self._found.get((id(node), index), "")
+def _modules_of(way: Sequence[Node], modules: ModuleNames) -> _Modules:
+    found: dict[tuple[int, int], str] = {}
+    places = [(node, index) for node in way for index in range(len(node.operations))]
+    owners = [modules.owner(_handles(node, node.operations[index])) for node, index in places]
+    following, ahead = [""] * len(owners), ""
+    for position in reversed(range(len(owners))):
+        following[position] = ahead
+        ahead = owners[position] or ahead
+    last = ""
+    for (node, index), owner, then in zip(places, owners, following, strict=True):
+        site = node.operations[index].site
+        module = owner or (modules.of_line(site, last, then) if isinstance(site, Site) else "")
+        found[id(node), index] = module
+        last = owner or last
+    return found
 
 
 def _handles(node: Node, operation: Operation) -> list[int]:
@@ -163,7 +161,7 @@ def _contents(recording: Recording, way: Iterable[Node]) -> dict[int, tuple[Laun
 def _step(
     node: Node,
     step: Segment | Island | Branch,
-    walk: _WayModules,
+    inside: _Modules,
     contents: Mapping[int, tuple[Launched, ...]],
     measured: TimedStep | None,
 ) -> StepReport:
@@ -172,7 +170,7 @@ def _step(
     if isinstance(step, (Island, Branch)):
         kind = ISLAND if isinstance(step, Island) else READ
         index = _index_of(node, step)
-        module = walk.module(node, index) if index is not None else ""
+        module = inside.get((id(node), index), "") if index is not None else ""
         nbytes = _nbytes([node.operations[index]]) if index is not None else 0
         alone = NodeReport(step.operation, module, _place(step.site), step.site.text, "", nbytes, us)
         return StepReport(kind, (alone,), us)
@@ -181,7 +179,7 @@ def _step(
     times = _matched(node, launched, seen) if seen else _shares(node, launched, us)
     us = 1e6 * sum([seconds for _, seconds in seen]) if seen else us  # without what the clock itself takes
     nodes = tuple([
-        _node(node, each, walk, time, shared=not seen and time is not None)
+        _node(node, each, inside, time, shared=not seen and time is not None)
         for each, time in zip(launched, times, strict=True)
         if time is not None or not seen
     ])  # fmt: skip
@@ -197,13 +195,13 @@ def _index_of(node: Node, step: Island | Branch) -> int | None:
     return None
 
 
-def _node(node: Node, launched: Launched, walk: _WayModules, us: float | None, *, shared: bool) -> NodeReport:
+def _node(node: Node, launched: Launched, inside: _Modules, us: float | None, *, shared: bool) -> NodeReport:
     operations = [node.operations[index] for index in launched.operations]
     last = operations[-1]
     site = last.site if isinstance(last.site, Site) else NOWHERE
     return NodeReport(
         operator=" + ".join(dict.fromkeys([each.name for each in operations])),
-        module=walk.module(node, launched.operations[-1]),
+        module=inside.get((id(node), launched.operations[-1]), ""),
         where=_place(site),
         text=site.text,
         tier=launched.how,

@@ -29,7 +29,6 @@ def trace_events(call: CallReport, replay_us: float | None = None) -> dict[str, 
     """The trace of a call.
 
     Args:
-        call: The call.
         replay_us: Microseconds of a replay, for a call that was not measured; None if that is not known.
     """
     lengths = _lengths(call, replay_us)

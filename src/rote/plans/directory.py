@@ -33,12 +33,8 @@ CODE_FOLDER = "code"
 class PlanDirectory:
     """One directory.
 
-    Args:
-        path: Where it is; it is made if it is missing.
-        make: Whether it is.
-
     Attributes:
-        path: The same.
+        path: Where it is; it is made if it is missing, unless ``make`` says otherwise.
         sources: The source files that were looked at.
         folder: The folder; None if it cannot be used.
         shelf: The compiled kernels; None if they are not used.

@@ -59,7 +59,7 @@ class PlanReport:
 
 
 class PlanStore:
-    """Keeps the facts of one callable, as :class:`~..runtime.engine.FactStore` says.
+    """Keeps the facts of one callable, as :class:`~..runtime.engine.facts.FactStore` says.
 
     Args:
         directory: Where.

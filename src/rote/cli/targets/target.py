@@ -22,7 +22,7 @@ import torch
 import typer
 from torch import nn
 
-from ...base import NOWHERE, MisuseError, Site, is_internal, traceback_site
+from ...base import NOWHERE, MisuseError, Site, in_one_line, is_internal, traceback_site
 from ...hazards.scan import FROM_NOTEBOOK, NOTEBOOK
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
@@ -89,8 +89,7 @@ def _site(function: Callable[..., Any], build: Callable[..., Any]) -> Site:
 
 def said(error: BaseException) -> str:
     """The exception in a line, with the user's line, and with a hint where a GPU is missing."""
-    lines = str(error).strip().splitlines()
-    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    text = in_one_line(error)
     site = traceback_site(error.__traceback__)
     if site.line and not isinstance(error, SyntaxError):  # it names its own line
         text += f" ({site})"

@@ -11,6 +11,7 @@ from .bound import (
     Bound,
     ClassTarget,
     GivenTarget,
+    Laid,
     SlotsBefore,
     Tag,
     Target,

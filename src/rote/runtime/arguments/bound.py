@@ -129,6 +129,41 @@ def can_be_laid(target: Target) -> bool:
     return kind in (CELL, CLASS_SLOT) or (kind == ITEM and isinstance(container, (dict, list, deque)))
 
 
+class Laid:
+    """What stands in slots until a call is over. An equal value is as good, if each gets its own again."""
+
+    def __init__(self) -> None:
+        # what stands there, and for what, by the address of the slot
+        self._held: dict[tuple[str, int, Any], tuple[Target, Any, Any]] = {}
+
+    def lay(self, target: Target, stands: Any, value: Any) -> None:
+        """Put something into a slot in the place of a value."""
+        target.write(stands)
+        if stands is not value:
+            _, _, first = self._held.get(target.address, (target, stands, value))
+            self._held[target.address] = target, stands, first
+
+    def standing(self, address: tuple[str, int, Any]) -> Any:
+        """What stands in a slot; None if nothing does."""
+        return self._held[address][1] if address in self._held else None
+
+    def lay_again(self) -> None:
+        """Where a slot holds its own again, let the other stand there."""
+        for target, stands, value in self._held.values():
+            if target.read() is value:
+                target.write(stands)
+
+    def take_back(self) -> list[tuple[str, int, Any]]:
+        """Where a slot still holds what stood there, put its own into it again; returns those slots."""
+        found: list[tuple[str, int, Any]] = []
+        for address, (target, stands, value) in reversed(self._held.items()):
+            if target.read() is stands:
+                target.write(value)
+                found.append(address)
+        self._held.clear()
+        return found
+
+
 class ClassTarget(Target):
     """An attribute of a class that a call binds; ``table`` is the dict in which it lies."""
 
@@ -210,12 +245,7 @@ class GivenTarget(Target):
 
 
 class SlotsBefore:
-    """What lies in slots that a call may bind, to be put back.
-
-    Args:
-        targets: The slots.
-        branches: The containers and objects among the arguments of the call.
-    """
+    """What lies in slots that a call may bind, to be put back."""
 
     def __init__(self, targets: Iterable[Target], branches: Sequence[Any] = ()) -> None:
         self._held: list[tuple[str, Any, Any, Any]] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -16,11 +15,9 @@ from ...base import Site, bits_of, complex_of, float_bits, float_of
 from ..numbers import KINDS, NumberSource, TrackedNumbers
 from ..objects import exact
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
-from ..state import lying_in
 from .ambient import Ambient, explain_ambient, read_ambient
-from .bound import assign
+from .bound import Laid, Target
 from .leaves import (
-    LeafSlot,
     Spec,
     branch_names,
     containers,
@@ -90,14 +87,6 @@ class CompiledInput(NamedTuple):
     name: str
     site: Site | None = None
     stays: bool = False
-
-
-class StoodFor(NamedTuple):
-    """What was laid into a slot of the caller's, and what lay there."""
-
-    slot: LeafSlot
-    stands: Any
-    value: Any
 
 
 class Call(NamedTuple):
@@ -194,43 +183,23 @@ class Call(NamedTuple):
         held = tuple([placed(each) for each in args])
         return held, *[{name: placed(each) for name, each in table.items()} for table in named]
 
-    def put_numbers(self, leaves: tuple[Any, ...]) -> list[StoodFor]:
-        """Lay what stands for numbers into the caller's containers; returns what was done.
+    def lay(self, given: GivenParts, leaves: tuple[Any, ...] | None = None) -> Laid:
+        """Lay what is carried into its slots, as it was given or what stands for it.
 
-        An equal number is as good, as long as the caller gets its own again.
+        What stands for numbers among the leaves, if they are told, is laid into the caller's containers.
         """
-        if all(map(is_, leaves, self.leaves)):
-            return []
-        put: list[StoodFor] = []
-        for slot in slots_of_leaves(self.spec, self.given):
-            if not all([leaves[leaf] is self.leaves[leaf] for leaf in slot.leaves]):
-                stands = unflatten(slot.spec, iter([leaves[leaf] for leaf in slot.leaves]))
-                put.append(StoodFor(slot, stands, lying_in(slot.kind, slot.container, slot.key)))
-                assign(slot.kind, slot.container, slot.key, stands)
-        return put
-
-    def take_numbers_back(self, put: list[StoodFor]) -> None:
-        """Where a container still holds what stood for a number, lay that into it again."""
-        for slot, stands, value in reversed(put):
-            with suppress(LookupError, AttributeError):  # the call has taken it out
-                if lying_in(slot.kind, slot.container, slot.key) is stands:
-                    assign(slot.kind, slot.container, slot.key, value)
-
-    def put_carried(self, given: GivenParts) -> None:
-        """Lay what is carried into its slots: as it was given, or what stands for it."""
+        laid = Laid()
         for place in self.carried:
             if (container := place.found()) is not None:  # else nobody can read it any more
-                assign(place.kind, container, place.key, given[2][place.name])
-
-    def take_back(self, given: GivenParts) -> list[StatePlace]:
-        """Where a slot holds what stood for what was given, lay that into it again; returns those slots."""
-        found: list[StatePlace] = []
-        for place in self.carried:
-            stood, value = given[2][place.name], self.given[2][place.name]
-            if stood is not value and place.now() is stood:
-                assign(place.kind, place.found(), place.key, value)
-                found.append(place)
-        return found
+                target = Target(place.kind, container, place.key, place.name)
+                laid.lay(target, given[2][place.name], self.given[2][place.name])
+        if leaves is None or all(map(is_, leaves, self.leaves)):
+            return laid
+        for spec, places, target in slots_of_leaves(self.spec, self.given):
+            if not all([leaves[place] is self.leaves[place] for place in places]):
+                stands = unflatten(spec, iter([leaves[place] for place in places]))
+                laid.lay(target, stands, target.read())
+        return laid
 
     def rebuild(self, leaves: list[Any]) -> GivenParts:
         """Put arguments of the same structure together from other leaves."""
@@ -289,8 +258,6 @@ def bind(
     """Take a call's arguments apart and compute its key.
 
     Args:
-        args: Positional arguments.
-        kwargs: Keyword arguments.
         openings: Which classes are taken apart.
         inputs: What the leaves are in the program, if compiled code is called.
     """
@@ -502,8 +469,6 @@ def explain_key(was: Key, call: Call, places: tuple[int, ...] = ()) -> str:
     """Say which argument makes a call's key differ from another key.
 
     Args:
-        was: The other key.
-        call: The call.
         places: Where the arguments of the other key lay (:meth:`Call.addresses`).
     """
     now = call.key

@@ -19,7 +19,7 @@ import torch
 
 from ..objects import exact, put
 from ..state import ATTRIBUTE, ITEM
-from .bound import Bound
+from .bound import Bound, Target
 from .handed import Made
 from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
 
@@ -222,18 +222,13 @@ class LeafSlot(NamedTuple):
     """Where a leaf, or a tuple of leaves, lies whose container is the caller's.
 
     Attributes:
-        spec: Its structure.
         leaves: The numbers of the leaves.
-        kind: Of the slot.
-        container: A list, a dict or an instance of a dataclass.
-        key: What it has there.
+        target: A slot of a list, a dict or an instance of a dataclass.
     """
 
     spec: Spec
     leaves: range
-    kind: str
-    container: Any
-    key: Any
+    target: Target
 
 
 def slots_of_leaves(spec: Spec, given: Sequence[Any]) -> Iterator[LeafSlot]:
@@ -257,7 +252,7 @@ def _slots_in(spec: Spec, value: Any, count: int) -> Iterator[LeafSlot]:
         if not _is_of_tuples(child):
             yield from _slots_in(child, _inside(spec, value, position), count)
         elif open_to:
-            yield LeafSlot(child, range(count, count + size), kind, value, key)
+            yield LeafSlot(child, range(count, count + size), Target(kind, value, key, ""))
         count += size
 
 

@@ -174,11 +174,7 @@ def reference(generator: torch.Generator) -> Callable[[], Any]:
 
 
 class CarriedSlots:
-    """The slots that are carried, and what calls have found in others.
-
-    Attributes:
-        open: The slots that are carried.
-    """
+    """The slots that are carried, and what calls have found in others."""
 
     def __init__(self) -> None:
         self.open: tuple[StatePlace, ...] = ()
@@ -212,7 +208,10 @@ class CarriedSlots:
         self._coming.clear()
         names = {each.name for each in self.open}
         for place in more:
-            name = next(each for each in _numbered(place.name) if each not in names)
+            name, number = place.name, 1
+            while name in names:
+                number += 1
+                name = f"{place.name} ({number})"
             names.add(name)
             self.open = (*self.open, place._replace(name=name))
         return [each.name for each in self.open[len(known) :]]
@@ -232,7 +231,3 @@ class CarriedSlots:
 
 def _refers(reference: int | weakref.ref[torch.Tensor], tensor: torch.Tensor) -> bool:
     return type(reference) is weakref.ref and reference() is tensor
-
-
-def _numbered(name: str) -> list[str]:
-    return [name, *[f"{name} ({number})" for number in range(2, MOST + 2)]]

@@ -58,8 +58,6 @@ class Repeatable(NamedTuple):
         """Gradients with a history; None if the call gives something else by now.
 
         Args:
-            function: The callable.
-            tracked: The results that require grad.
             gradients: Theirs, None where there is none.
             sources: Arguments and parameters.
             recorded: The results, as the recording has them.

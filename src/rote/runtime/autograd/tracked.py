@@ -111,9 +111,7 @@ class GradientUse:
         """What the call did to tensors that the caller has, besides writing them.
 
         Args:
-            storages: The storages of the call.
             results: The tensors of its result.
-            value: The result.
             site: The user's line, where no better one is known.
         """
         line = next((line for _, line in self._touched.values()), site)
@@ -230,11 +228,7 @@ def gradient_blockers(
     """Why the gradients of a call cannot be recorded.
 
     Args:
-        value: What the callable returned.
-        template: The same, taken apart.
-        call: The caller's arguments.
         leaves: What the callable was given.
-        storages: The storages of the call.
         written: Numbers of the arguments, and of the external tensors, that were written in place.
         use: What the call did with gradients.
         site: The user's line for reasons that have no better one.
@@ -325,16 +319,10 @@ def take_over(
     """Keep the graph of a call that ran on static inputs; None if no result requires grad.
 
     Args:
-        value: What the callable returned.
-        template: The same, taken apart.
         members: Which argument each static input stands for, by identity.
         used: The leaves that it ran on: static inputs, and the arguments that it used in place.
-        storages: The storages of the call.
-        use: What the call did with gradients.
-        call: The caller's arguments.
         occupancy: Of the recording's memory.
         stand_ins: What the graph has instead of parameters.
-        owner: The key of the call.
         log: Counts backward passes.
         repeats: The call may be made again without changing anything.
     """

@@ -30,7 +30,9 @@ class Backends:
         with self._lock:
             found = self._made.get(str(device))
             if found is None:
-                found = self._made[str(device)] = _make(device)
+                found = self._made[str(device)] = (
+                    CudaBackend(device) if device.type == "cuda" else HostBackend()
+                )
             return found
 
     def made(self) -> list[Backend]:
@@ -66,10 +68,6 @@ class Backends:
             )
         index: int | None = seen.index if seen.type == "cuda" else None
         return self.of(torch.device("cuda", torch.cuda.current_device() if index is None else index))
-
-
-def _make(device: torch.device) -> Backend:
-    return CudaBackend(device) if device.type == "cuda" else HostBackend()
 
 
 PROCESS = Backends()

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import get_ident
-from types import FrameType
 from typing import Any
 
 import torch
@@ -42,11 +41,6 @@ def _hides_tensors(args: tuple[Any, ...]) -> bool:
     return any([callable(each) and not isinstance(each, (type, torch.Tensor)) for each in args])
 
 
-def _is_run_for_python(frame: FrameType | None) -> bool:
-    """Whether PyTorch calls an operator for Python code that has called its function."""
-    return frame is not None and runs_operator(frame.f_code)
-
-
 @contextmanager
 def as_python(meet: Callable[[str], None]) -> Generator[None]:
     """A context in which operators over Python functions run in Python, on this thread.
@@ -68,7 +62,7 @@ def as_python(meet: Callable[[str], None]) -> Generator[None]:
         plain = _PLAIN.get(self.name())
         if plain is not None and len(args) == _OPERANDS and not kwargs:
             return plain(*args)
-        if torch.is_grad_enabled() and _hides_tensors(args) and _is_run_for_python(sys._getframe(1)):
+        if torch.is_grad_enabled() and _hides_tensors(args) and runs_operator(sys._getframe(1).f_code):
             raise MisuseError(
                 f"{self.name()} takes Python functions and cannot be called in a graphed callable where "
                 "gradients are enabled. Write the branch or the loop in Python, call it under no_grad, "

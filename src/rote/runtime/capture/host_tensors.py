@@ -158,8 +158,6 @@ class HostTensors:
         """A tensor built from numbers that change: built again at each replay, in a call that is followed.
 
         Args:
-            tensor: That of this call.
-            name: What makes it.
             data: What it is made of.
             build: Makes it again.
             made: An operation that makes it, with its operands, if there is one that can be captured.

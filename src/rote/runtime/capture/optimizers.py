@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from types import FrameType
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import torch
 from torch.optim.swa_utils import AveragedModel
@@ -64,7 +64,8 @@ def count_reason(running: Stepping, tensor: torch.Tensor, site: Site) -> Reason 
     for index, group in enumerate(optimizer.param_groups):
         for parameter in group["params"]:
             for key, value in optimizer.state.get(parameter, {}).items():
-                if _is_dense(value) and value.untyped_storage()._cdata == handle:
+                dense = isinstance(value, torch.Tensor) and value.layout is torch.strided
+                if dense and value.untyped_storage()._cdata == handle:
                     return _count_reason(running, index, key, parameter.device, site)
     return None
 
@@ -203,7 +204,3 @@ def _name(optimizer: torch.optim.Optimizer) -> str:
     kind = type(optimizer)
     public = getattr(torch.optim, kind.__name__, None) is kind
     return f"torch.optim.{kind.__name__}" if public else kind.__name__
-
-
-def _is_dense(value: object) -> TypeGuard[torch.Tensor]:
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided

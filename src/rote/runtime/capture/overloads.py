@@ -59,7 +59,6 @@ class Overload:
         """What is known of ``func``.
 
         Args:
-            func: The overload.
             split: Names of operations that the user wants apart.
             shaped: Names of operations that have given results of several sizes.
         """

@@ -26,7 +26,6 @@ from ..arguments import (
     Call,
     GivenParts,
     SlotsBefore,
-    StatePlace,
     Target,
     leaves_of,
     tracing,
@@ -145,7 +144,7 @@ class TraceHooks:
 
     bound: Callable[[Any], Any] = lambda value: value
     take: Taking = lambda call, given, stood: None
-    take_back: Callable[[Sequence[StatePlace]], None] = lambda places: None
+    take_back: Callable[[Sequence[tuple[str, int, Any]]], None] = lambda slots: None
     is_shown: Callable[[], bool] = lambda: False
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
@@ -331,8 +330,7 @@ class TracedCall:
         at_home = self._inputs is None
         given = call.given_with(self._leaves) if at_home else call.rebuild(list(self._leaves))
         self._hooks.take(call, given, self._stood)
-        call.put_carried(given)
-        put = call.put_numbers(self._leaves) if at_home else []
+        laid = call.lay(given, self._leaves if at_home else None)
         try:
             with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
                 return on_a_fresh_stack(self._function, given[0], given[1])
@@ -342,8 +340,7 @@ class TracedCall:
             self._user_error(error, tracer.cursor)
             raise
         finally:
-            call.take_numbers_back(put)
-            self._hooks.take_back(call.take_back(given))
+            self._hooks.take_back(laid.take_back())
             for index, stood in self._stood.items():
                 give_back(call.leaves[index], stood)
 

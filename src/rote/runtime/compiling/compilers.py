@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...base import CompileSettings, InternalError, read_compile_settings
+from ...base import CompileSettings, InternalError, in_one_line, read_compile_settings
 from .process import CompileProcess, Outcome
 from .shelf import SHELVES
 from .source import Binary, CompileFailure, KernelSource
@@ -59,11 +59,7 @@ class Job:
 
 
 class Compilers:
-    """Compiles sources in other processes, several at a time.
-
-    Args:
-        settings: The environment.
-    """
+    """Compiles sources in other processes, several at a time."""
 
     def __init__(self, settings: CompileSettings) -> None:
         self._settings = settings
@@ -126,7 +122,7 @@ class Compilers:
             self._collect()
             self._hand_out()
         except Exception as error:
-            self._fail(_line(error))
+            self._fail(in_one_line(error))
         except BaseException:  # an interrupt: it is the caller's, and nothing may be lost
             if self._process is not None:
                 self._process.rewind()
@@ -187,10 +183,6 @@ def _workers(settings: CompileSettings) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     most = max(1, cores // 2)
     return most if settings.most is None else min(settings.most, most)
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
 
 
 def _wait(is_done: Callable[[], bool], timeout_s: float) -> bool:

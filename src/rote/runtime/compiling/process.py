@@ -47,7 +47,6 @@ class CompileProcess:
     """One process that compiles.
 
     Args:
-        settings: The environment.
         workers: How many kernels at once.
         sources: What it finds when it begins; with nothing to do it would end.
 

@@ -19,7 +19,6 @@ class Programs:
 
     Attributes:
         count: How many there are.
-        warps: Warps of each program.
     """
 
     count: int = 1

@@ -7,7 +7,7 @@ the one in whose place it lies, and two paths that led to one object have to lea
 
 The identity of an object may matter itself: it is compared by ``is``, looked up, handed to C, written to,
 handed out, referred to weakly, or found in a way that is no slot. Such objects are *pinned* while a call is
-traced (:meth:`..reads.trace.trace.Trace.pin`), and are in no pair.
+traced (:meth:`..reads.trace.outside.Outside.pin`), and are in no pair.
 
 Where objects in a slot are replaced again and again, no new guard is made for each: what is read of them is
 compared at each call (:class:`Followed`).
@@ -261,7 +261,6 @@ class Followed:
     """Slots in which objects are replaced again and again, and what is read of those objects.
 
     Args:
-        roots: The slots.
         inner: What is read of the objects in them.
         objects: Identities of those objects.
         known: What is known of all other objects.

@@ -82,7 +82,6 @@ class Slot(NamedTuple):
     Attributes:
         kind: How it is written.
         container: The object, or the dict with its attributes.
-        key: Its key there.
         value: What lies there.
         suffix: What one writes behind the name of the object.
     """

@@ -70,7 +70,6 @@ class WatchedTensors:
     """A condition on tensors; the death of one of them ends it.
 
     Attributes:
-        references: The tensors.
         addresses: Where they lie.
         asks_flags: Whether it matters which of them require grad.
         dead: One of them has died.

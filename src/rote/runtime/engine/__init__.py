@@ -2,17 +2,7 @@
 
 from .answer import Answer
 from .choice import drop_abandoned
-from .facts import (
-    EarlierFacts,
-    FactStore,
-    KeyFacts,
-    KeyName,
-    RanCode,
-    ReasonFacts,
-    StateFacts,
-    VerdictFacts,
-    changing_leaves,
-)
+from .facts import KeyFacts, KeyName, RanCode, changing_leaves
 from .guard_reasons import strict_reasons
 from .ledger import FREE_TRACES, Ledger, Means
 from .plain_path import PlainPath

@@ -27,9 +27,7 @@ def guard_reasons(
     """Compare the state with that of the recording used last, or else of the last observation.
 
     Args:
-        recordings: Those of the key.
         codes: Code that the callable was seen to run.
-        site: The caller's line.
         lines: Where compiled code uses its inputs, by their names.
     """
     known = [recording for recording in recordings if recording.recorded] or recordings

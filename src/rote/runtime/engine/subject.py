@@ -109,10 +109,8 @@ class Subject:
         """Note what the callable reads and writes outside of itself.
 
         Args:
-            call: Its arguments.
             meet: Told of tensors that are found outside.
             aside: Runs what is no part of the call.
-            numbers: The numbers that change.
         """
         roots = [*self.roots, *self.executed.owners()]
         leaves = zip(call.names(), call.leaves, call.kinds, strict=True)

@@ -129,11 +129,6 @@ class Umpire:
         """Make a call whose turn it is to be timed; the locks are held, and the call is counted.
 
         Args:
-            entry: The key of the call.
-            call: The arguments, taken apart.
-            args: The arguments as they were given.
-            kwargs: The same.
-            caller: The caller's frame.
             since: When the call came, by ``perf_counter``.
 
         Returns:

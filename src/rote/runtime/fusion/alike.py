@@ -33,7 +33,6 @@ class GroupPlans:
 
     Args:
         home: The storage that has the contents of a storage.
-        on_host: The kernels are for the host.
     """
 
     def __init__(self, home: Home, *, on_host: bool) -> None:

@@ -79,7 +79,6 @@ class Converted:
 
     Attributes:
         operand: The place of the value.
-        dtype: The type.
     """
 
     operand: int
@@ -94,7 +93,6 @@ class Picked:
         digit: The digit.
         highs: For each value but the last one, the first value of the digit that is behind it.
         operands: The places of the values.
-        dtype: Their type.
     """
 
     digit: Term
@@ -110,7 +108,6 @@ class Summed:
     Attributes:
         operand: The place of the value.
         order: In which order it is added up; a row of it is one of the kernel's elements.
-        dtype: The type.
     """
 
     operand: int

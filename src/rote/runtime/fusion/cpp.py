@@ -52,7 +52,6 @@ def cpp_source(body: Body, aligned: Sequence[bool]) -> KernelSource:
     """The kernel with a body, as C++.
 
     Args:
-        body: The body.
         aligned: Which tensors begin at a multiple of 16 bytes: those that it reads, and those that it
             writes.
     """

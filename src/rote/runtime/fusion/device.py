@@ -43,11 +43,7 @@ class _Form:
 
 
 class DeviceKernels:
-    """The kernels of one device.
-
-    Args:
-        backend: The device.
-    """
+    """The kernels of one device."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -64,7 +60,6 @@ class DeviceKernels:
         """Why no kernel may calculate an operation; None as long as nothing speaks against it.
 
         Args:
-            each: The operation.
             probed: It may be one of which nothing is proved.
         """
         form = self._form(each)
@@ -193,13 +188,7 @@ def _look(each: Fusible) -> _Form:
 
 
 class KernelRequest:
-    """Kernels that somebody waits for, and proofs of the operations that they calculate.
-
-    Args:
-        device: The kernels of the device.
-        sources: The kernels.
-        calculated: The operations.
-    """
+    """Kernels that somebody waits for, and proofs of the operations that they calculate."""
 
     def __init__(
         self, device: DeviceKernels, sources: Iterable[KernelSource], calculated: Iterable[Fusible]

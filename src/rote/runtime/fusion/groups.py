@@ -50,10 +50,8 @@ def plan_group(
     """The kernels of a group, in order; an operation alone where PyTorch's own kernel is as good.
 
     Args:
-        group: The operations, in order.
         needed: Those whose results are needed outside of the group.
         home: The storage that has the contents of a storage.
-        on_host: The kernels are for the host.
 
     Raises:
         NoKernelError: Some operation cannot be written.

@@ -101,7 +101,6 @@ def hostile_like(tensor: torch.Tensor, kind: str, seed: int) -> torch.Tensor:
     """A tensor that lies as one of real numbers does, with other elements.
 
     Args:
-        tensor: The tensor.
         kind: One of ``HOSTILE``.
         seed: Another one gives others.
     """

@@ -82,7 +82,6 @@ class Digit(NamedTuple):
     Attributes:
         span: Elements for which it stays the same.
         size: Its size.
-        dimension: Which one it is.
     """
 
     span: int
@@ -116,10 +115,6 @@ def aligned(
 
     Args:
         digits: The dimensions of the result, as they lie.
-        rank: How many dimensions the result has.
-        shape: Sizes of the operand.
-        stride: Its strides, in elements.
-        start: Its offset, in elements.
     """
     missing = rank - len(shape)
     terms: list[Term] = []
@@ -139,9 +134,6 @@ def piece(
         digits: The dimensions of the result, as they lie.
         dimension: The one along which pieces follow one another.
         low: Where the piece begins in it.
-        stride: Strides of the piece, in elements.
-        size: Size of the piece in that dimension.
-        start: Its offset, in elements.
     """
     terms = [
         Term(span, full, stride[number], low, low + size)
@@ -158,7 +150,6 @@ def behind(first: ElementPosition, second: ElementPosition, count: int) -> Eleme
     Args:
         first: Where the elements of ``p`` lie for those of ``q``.
         second: Where the elements of the operand lie for those of ``p``.
-        count: How many elements ``p`` has.
 
     Returns:
         None if that is no sum of digits.

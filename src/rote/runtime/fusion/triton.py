@@ -59,7 +59,6 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
     """The kernel with a body, in Triton.
 
     Args:
-        body: The body.
         aligned: Which tensors begin at a multiple of 16 bytes: those that it reads, and those that it
             writes.
         capability: Compute capability of the GPU, such as 90.

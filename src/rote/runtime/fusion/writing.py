@@ -42,11 +42,7 @@ _EXACT_IN_DOUBLE = 2**53
 
 
 class ToMemoryError(Exception):
-    """The result of an operation has to be in memory.
-
-    Args:
-        index: The operation.
-    """
+    """The result of an operation has to be in memory."""
 
     def __init__(self, index: int) -> None:
         super().__init__(f"operation {index}")
@@ -154,7 +150,6 @@ class BodyWriter:
         home: The storage that has the contents of a storage.
         in_memory: Operations of the group whose results are loaded.
         count: How many elements each of its results has.
-        on_host: The kernel is one of the host.
     """
 
     def __init__(
@@ -185,7 +180,6 @@ class BodyWriter:
         """Have the result of an operation calculated and stored.
 
         Args:
-            each: The operation.
             position: Which element of its result is stored for each of the kernel's.
 
         Raises:

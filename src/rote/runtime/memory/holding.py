@@ -89,7 +89,6 @@ class Holding:
         """Freeze a finished session.
 
         Args:
-            session: The capture.
             beside: Bytes that it needs besides the regions that it lies in.
 
         Raises:

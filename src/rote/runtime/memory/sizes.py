@@ -19,7 +19,6 @@ def parse_size(value: int | str | None, name: str) -> int | None:
 
     Args:
         value: Bytes, a number with a unit (``"2GiB"``, ``"500 MB"``), or None for no limit.
-        name: The option, for messages.
 
     Raises:
         OptionError: The value is no positive size.

@@ -49,8 +49,6 @@ def place(
     """Decide where an operation runs.
 
     Args:
-        facts: The operation.
-        tensors: Its tensor operands.
         kwargs: Its keyword operands (``device`` of factories and copies).
         on_host: The recording captures operations on CPU tensors.
         fills: It stores a number that never changes through a mask, and counts nothing for it.

@@ -60,7 +60,6 @@ class RegionOperands(NamedTuple):
         """Sort inputs; None if one is neither a tensor nor a number.
 
         Args:
-            inputs: What the region is called with.
             written: The numbers of those that it writes.
         """
         made = cls([], [], [])

@@ -40,7 +40,6 @@ class Facts:
     """Facts of one operation.
 
     Attributes:
-        op: The overload.
         name: ``namespace::name.overload``.
         row: What the table says of it.
         dynamic: The shape of its result depends on data, or it returns values beside tensors that do.
@@ -124,7 +123,7 @@ def _is_functional(func: Any, schema: Any) -> bool:
 def facts_of(func: Any) -> Facts:
     """The facts of an operator overload."""
     schema, name, own = schema_of(func), func.name(), func.namespace == "aten"
-    row, arguments, packet = row_of(name), schema.arguments, _packet(name)
+    row, arguments, packet = row_of(name), schema.arguments, name.partition("::")[2].partition(".")[0]
     transfers = "transfers" in row
     undeclared = row.get("writes", "").split() or _received(name, schema, transfers=transfers)
     positions = {argument.name: position for position, argument in enumerate(arguments)}
@@ -236,10 +235,6 @@ def _received(name: str, schema: Any, *, transfers: bool) -> list[str]:
     if not transfers or name in _SENDING:
         return []
     return [each.name for each in schema.arguments if each.name in _RECEIVING]
-
-
-def _packet(name: str) -> str:
-    return name.partition("::")[2].partition(".")[0]
 
 
 def _returned_values(func: Any) -> tuple[bool, bool]:

@@ -316,12 +316,12 @@ class Recapture:
 
     def _launch(self, kernel: Written) -> None:
         """Capture the launch of a kernel that calculates several operations."""
-        given = [self._whole(origin, dtype) for origin, dtype in kernel.reads]
+        given = [_whole_of(self._place(origin), dtype) for origin, dtype in kernel.reads]
         tokens = targets_of(kernel, self._short)
         with torch.inference_mode(False), torch.no_grad(), undispatched():
             made = [self._target(token) for token in tokens]
             _check_reach(kernel, given)
-            flat = [_flat(each) for each in made]
+            flat = [each.as_strided((each.numel(),), (1,), 0) for each in made]
             self._session.launch(self._kernels[kernel], given, flat, kernel.reals, kernel.integers)
         for token, tensor in zip(tokens, made, strict=True):
             if token.origin in self._last and not self._is_there(token.origin):
@@ -378,10 +378,6 @@ class Recapture:
             offset = token.offset + start // tensor.itemsize
             return tensor.set_(storage, offset, token.shape, token.stride)
 
-    def _whole(self, origin: Origin, dtype: torch.dtype) -> torch.Tensor:
-        """A storage as elements of one type."""
-        return _whole_of(self._place(origin), dtype)
-
     def _place(self, origin: Origin) -> Place:
         own = self._own.get(origin)
         place = Place(own) if own is not None else self._outside.get(origin)
@@ -428,10 +424,6 @@ def _whole_of(place: Place, dtype: torch.dtype) -> torch.Tensor:
         tensor = torch.empty(0, dtype=dtype, device=storage.device)
         count = (storage.nbytes() - start) // tensor.itemsize
         return tensor.set_(storage, start // tensor.itemsize, (count,), (1,))
-
-
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.as_strided((tensor.numel(),), (1,), 0)
 
 
 def _check_reach(kernel: Written, given: Sequence[torch.Tensor]) -> None:

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import torch
 
+from ...base import in_one_line
 from ..arguments import Call
-from ..backends.protocol import first_line
 from ..memory import format_size
 from ..pytorch import plain_functions
 from ..recording import Recording
@@ -47,9 +47,7 @@ class Before:
             with plain_functions():
                 return cls._of(recording, call)
         except Exception as error:
-            return cls(
-                missing=f"what it writes could not be copied ({type(error).__name__}: {first_line(error)})"
-            )
+            return cls(missing=f"what it writes could not be copied ({in_one_line(error)})")
 
     @classmethod
     def _of(cls, recording: Recording, call: Call) -> Before:

@@ -57,7 +57,6 @@ class Choosing:
     """A stretch whose operations may be calculated in other ways, once its exact tier is decided.
 
     Args:
-        node: The stretch.
         base: What it is captured from before.
         near: Bits may be others.
     """

@@ -90,7 +90,6 @@ class Effects:
         """Look at a stretch.
 
         Args:
-            operations: Its operations.
             segments: The operations captured into each of its segments, by index.
             refused: Operations that a capture refused, so that they run between two segments.
 

@@ -45,7 +45,6 @@ class Composition:
     Attributes:
         short: What is left of it.
         schedule: What runs of that.
-        kernels: The kernels in it.
         fused: What they calculate; None if there are none.
         probed: The operations that are not proved.
     """
@@ -71,11 +70,8 @@ class Fusing:
     """Kernels of one stretch, on their way.
 
     Args:
-        node: The stretch.
-        base: What it is captured from without them.
         outside: The memory that is there besides what the stretch makes.
         device: The kernels of the device.
-        probed: Operations may be probed; otherwise all are proved.
 
     Attributes:
         node: The stretch.

@@ -24,13 +24,14 @@ finds what is not so for the sizes at hand.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
 
+from ...base import in_one_line
 from ..backends.protocol import raw_call
 from ..fusion import HOSTILE, DeviceKernels, KernelRequest, hostile_like, is_equal
 from ..operators import short
@@ -48,10 +49,10 @@ Wanted = Callable[[int, Operation], Sequence[Alternative]]
 
 
 class _Errors(NamedTuple):
-    """The root of the mean square error of an alternative, and that of its operator."""
+    """The root of the mean square error of an alternative, and that of its operator; None: bits are equal."""
 
-    mine: float
-    own: float
+    mine: float | None = None
+    own: float | None = None
 
 
 @dataclass
@@ -91,10 +92,9 @@ class Gate:
             try:
                 if not self._has_kernels(each, args, kwargs):
                     return
-                tried = self._near if self.near else self._equal
-                found = tried(each, operation, args, kwargs, results_of(result)[1][0])
+                found = self._judge(each, operation, args, kwargs, results_of(result)[1][0])
             except Exception as error:
-                found = _line(error)
+                found = in_one_line(error)
             if not isinstance(found, str):
                 self.passed[index], self.uses[index], self.fitting[index] = each, found, fitting
                 return
@@ -104,7 +104,7 @@ class Gate:
         try:
             return each.fits(*args, **kwargs)
         except Exception as error:
-            self._refuse(index, each, _line(error))
+            self._refuse(index, each, in_one_line(error))
             return False
 
     def _refuse(self, index: int, each: Alternative, why: str) -> None:
@@ -131,12 +131,7 @@ class Gate:
         self.loaded.append(request)
         return request.prove()
 
-    def _calculated(self, each: Alternative, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
-        return each.calculate(AlternativeRunner(RunningSession(), self.device), *args, **kwargs)
-
-    # ------------------------------------------------------------------ as near
-
-    def _near(
+    def _judge(
         self,
         each: Alternative,
         operation: Operation,
@@ -145,16 +140,30 @@ class Gate:
         result: torch.Tensor,
     ) -> AlternativeUse | str:
         """How near an alternative comes, or why it does not pass."""
-        errors = self._errors(each, operation, args, kwargs, result)
+        if operation.written and not self.near:
+            return "the operator writes what it is given"
+        errors = self._held(each, operation, args, kwargs, result)
         if isinstance(errors, str):
             return errors
-        for operands, named in each.edges(*args, **kwargs) if each.edges is not None else ():
-            edge = self._errors(each, operation, operands, named, _asked(operation, operands, named))
-            if isinstance(edge, str):
-                return f"{edge}, for operands that calls rarely have"
-        return AlternativeUse(short(operation.name), each.name, errors.mine, errors.own)
+        edges = each.edges(*args, **kwargs) if each.edges is not None else ()
+        why = self._held_for(each, operation, edges)
+        if why is None and not self.near:
+            key = (each.name, kind_of(operation))
+            if key not in self._probed:
+                self._probed[key] = self._held_for(each, operation, _hostile_operands(args, kwargs))
+            why = self._probed[key]
+        return AlternativeUse(short(operation.name), each.name, *errors) if why is None else why
 
-    def _errors(
+    def _held_for(self, each: Alternative, operation: Operation, rare: Iterable[Operands]) -> str | None:
+        """Why an alternative is refused for operands that are not those of the call."""
+        for args, kwargs in rare:
+            result = results_of(raw_call(operation.overload)(*args, **kwargs))[1][0]
+            found = self._held(each, operation, args, kwargs, result)
+            if isinstance(found, str):
+                return f"{found}, for operands that calls rarely have"
+        return None
+
+    def _held(
         self,
         each: Alternative,
         operation: Operation,
@@ -162,10 +171,12 @@ class Gate:
         kwargs: Mapping[str, Any],
         result: torch.Tensor,
     ) -> _Errors | str:
-        """The errors of the alternative and of the operator, or why the alternative is none."""
-        other = self._calculated(each, args, kwargs)
+        """The errors of the alternative and of the operator for some operands, or why it does not pass."""
+        other = each.calculate(AlternativeRunner(RunningSession(), self.device), *args, **kwargs)
+        if not self.near:
+            return _Errors() if bool(is_equal(other, result)) else "it gives other bits"
         if (other.dtype, other.shape) != (result.dtype, result.shape):
-            return _OTHER_LOOK
+            return "its result has another type or shape"
         wide, wide_named = pytree.tree_map(_in_64_bits, (tuple(args), dict(kwargs)))
         ask = each.exact or operation.overload
         exact = results_of(ask(*wide, **wide_named))[1][0]
@@ -173,50 +184,6 @@ class Gate:
             return "it is infinite or no number at other places"
         mine, own = _error(other, exact), _error(result, exact)
         return _Errors(mine, own) if mine <= own * _SLACK else "its error is larger"
-
-    # ------------------------------------------------------------------ to the bit
-
-    def _equal(
-        self,
-        each: Alternative,
-        operation: Operation,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        result: torch.Tensor,
-    ) -> AlternativeUse | str:
-        """That an alternative gives the bits of the operator, or why it does not pass."""
-        if operation.written:
-            return "the operator writes what it is given"
-        if not self._agrees(each, args, kwargs, result):
-            return _OTHER_BITS
-        key = (each.name, kind_of(operation))
-        if key not in self._probed:
-            self._probed[key] = self._hostile(each, operation, args, kwargs)
-        why = self._probed[key]
-        return AlternativeUse(short(operation.name), each.name) if why is None else why
-
-    def _hostile(
-        self, each: Alternative, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> str | None:
-        """Why an alternative is refused for operands that are not those of the call."""
-        edges = each.edges(*args, **kwargs) if each.edges is not None else ()
-        for operands, named in (*edges, *_hostile_operands(args, kwargs)):
-            if not self._agrees(each, operands, named, _asked(operation, operands, named)):
-                return f"{_OTHER_BITS}, for operands that calls rarely have"
-        return None
-
-    def _agrees(
-        self, each: Alternative, args: Sequence[Any], kwargs: Mapping[str, Any], result: torch.Tensor
-    ) -> bool:
-        return bool(is_equal(self._calculated(each, args, kwargs), result))
-
-
-_OTHER_LOOK, _OTHER_BITS = "its result has another type or shape", "it gives other bits"
-
-
-def _asked(operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
-    """What the operator gives for other operands."""
-    return results_of(raw_call(operation.overload)(*args, **kwargs))[1][0]
 
 
 def _hostile_operands(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Operands]:
@@ -251,11 +218,6 @@ def _kind(operand: Operand) -> Hashable:
     if isinstance(operand, Token):
         return (operand.look, operand.offset)
     return tuple([_kind(each) for each in operand]) if type(operand) is tuple else repr(operand)
-
-
-def _line(error: Exception) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
 
 
 def _is_real(each: Any) -> bool:

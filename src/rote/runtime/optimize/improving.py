@@ -18,9 +18,9 @@ from types import MappingProxyType
 
 import torch
 
-from ...base import COLLECTOR
+from ...base import COLLECTOR, in_one_line
 from ..arguments import Call, read_switches
-from ..backends.protocol import Segment, Session, first_line
+from ..backends.protocol import Segment, Session
 from ..fusion import KERNELS, DeviceKernels, Written
 from ..memory import BUDGETS
 from ..program import INPUT, Operation, Origin, named_inputs, replaced_kernels
@@ -70,9 +70,7 @@ def improve(
     """Optimise the stretches of a way just replayed: each once, and again when its kernels are there.
 
     Args:
-        recording: The recording.
         nodes: The way, from the root.
-        call: The call that was replayed.
         before: What it has changed, as that was.
         bounds: What may be done.
     """
@@ -92,10 +90,6 @@ def improve(
         # A collection may destroy graphs, which spoils a capture. Tensors may be of the user's classes.
         with COLLECTOR.rests(), plain_functions():
             improvement.go_on(following)
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"
 
 
 class _Improvement:
@@ -135,7 +129,7 @@ class _Improvement:
         try:
             act()
         except Exception as error:
-            why = str(error) if isinstance(error, LeftAloneError) else _told(error)
+            why = str(error) if isinstance(error, LeftAloneError) else in_one_line(error)
             self._recording.tiers.leave(self._node, why)
             return False
         return True

@@ -66,10 +66,8 @@ def schedule(short: ShortStretch, refusal: Refusal, whole: Whole, *, on_host: bo
     """Put the operations of a stretch into kernels.
 
     Args:
-        short: The stretch.
         refusal: Why no kernel may calculate an operation.
         whole: Whether a tensor is all of a memory from outside that has no other name.
-        on_host: The kernels are for the host.
     """
     return _Scheduling(short, refusal, whole, on_host=on_host).run()
 

@@ -76,7 +76,6 @@ class AlternativeRunner:
     """Runs what an alternative consists of.
 
     Attributes:
-        session: Where.
         device: Where kernels are found.
     """
 

@@ -74,7 +74,6 @@ class ShortStretch:
     """What is left of a stretch.
 
     Attributes:
-        effects: Its effects.
         once: Operations whose results are kept, by index.
         runs: What is left of each segment.
         same: The storage that has the contents of another one, which is not made.
@@ -138,7 +137,6 @@ def shorten(effects: Effects, modes: Mapping[int, KernelModes], public: Collecti
     """Shorten a stretch.
 
     Args:
-        effects: What its operations touch.
         modes: The modes that each captured operation ran under.
         public: Storages that somebody reads besides the stretch's own segments.
     """

@@ -24,12 +24,7 @@ _MOST = 1 << 20
 
 
 def without_stale(stretch: ShortStretch, kernels: DeviceKernels) -> ShortStretch:
-    """The stretch in which attentions read small results that were made just before.
-
-    Args:
-        stretch: The stretch.
-        kernels: The kernels of the device, which calculate them.
-    """
+    """The stretch in which attentions read small results that were made just before."""
     stale = [index for index in dict.fromkeys(_stale(stretch)) if _is_calculated(index, stretch, kernels)]
     return stretch.with_again(stale) if stale else stretch
 

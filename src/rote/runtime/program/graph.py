@@ -133,7 +133,6 @@ def to_fx(
     tensors of the call nor plain values, and the tensors that are left in gradient slots.
 
     Args:
-        program: The program.
         way: What the host has read, from the start.
         lifted: Numbers that become placeholders with themselves as defaults; see :meth:`.Program.numbers`.
         asserted: Check that the host reads what it has read on this way.

@@ -161,7 +161,6 @@ class Guesses:
         """Choose what a recording that is about to be made uses in place.
 
         Args:
-            call: The call that is recorded.
             bound: Spots that the recording is bound to.
             written: First members of the groups that the callable was seen to write.
             persistent: Where an earlier call's arguments lay, by first member.
@@ -214,7 +213,6 @@ def named_inputs(call: Call, leaves: tuple[Any, ...]) -> list[tuple[int, int]]:
     """The arguments that name the memory of a call's inputs, each with the element from which offsets count.
 
     Args:
-        call: The call.
         leaves: What stands for its argument leaves.
     """
     found: list[tuple[int, int]] = []
@@ -291,7 +289,6 @@ def describe_inputs(
     """Class and placement of every tensor argument of a recording.
 
     Args:
-        call: A call with the recording's key.
         spots: What it uses in place.
         written: First members of the groups that it writes.
         sites: Where arguments (``("input", first member)``) and tensors made outside

@@ -115,7 +115,6 @@ class NumberPlace(NamedTuple):
     Attributes:
         operation: Index of the operation.
         position: Position among the operation's numbers.
-        number: The number.
     """
 
     operation: int

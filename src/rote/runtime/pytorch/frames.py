@@ -199,7 +199,6 @@ def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
     """What Dynamo has compiled for frames with this code, in the order in which it asks.
 
     Args:
-        code: The frames' own code.
         backend: By which backend; None for any.
     """
     entries = getattr(_module("eval_frame"), "_debug_get_cache_entry_list", None)

@@ -91,7 +91,6 @@ class Contact(NamedTuple):
     """Code that acts on other processes.
 
     Attributes:
-        what: Its name.
         site: The user's line.
         wraps: It belongs to a wrapper around modules, as ``DistributedDataParallel``.
     """
@@ -249,8 +248,6 @@ class GroupCall(NamedTuple):
     To make it once more takes a fifth of the time that its operator takes, which has its operands converted.
 
     Attributes:
-        name: The method.
-        group: The group.
         args: By position.
         kwargs: By name.
         repeats: It can be made once more: PyTorch's own code makes the options anew in each call.

@@ -62,25 +62,25 @@ class Watch:
         """
         trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers)
         for name, value in roots:
-            trace.find(value, None, name)
+            trace.outside.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):
                 if is_anchored(each):
-                    trace.anchored.add(identity(each))
+                    trace.outside.anchored.add(identity(each))
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-                trace.arguments[identity(value)] = name
+                trace.outside.arguments[identity(value)] = name
             elif isinstance(value, type) and issubclass(value, torch.autograd.Function):
                 follow_function(trace, value)
         if is_bound_method(function):
-            trace.find(function.__self__, None, "self")
-            trace.find(function.__func__, None, "")
+            trace.outside.find(function.__self__, None, "self")
+            trace.outside.find(function.__func__, None, "")
         else:
-            trace.find(function, None, "")
+            trace.outside.find(function, None, "")
         self._swaps.begin()
         try:
             called(trace, (), function)
             for each in functions:
-                trace.find(each, None, each.__qualname__)
-                trace.runs(each)
+                trace.outside.find(each, None, each.__qualname__)
+                trace.callables.run(each)
         except BaseException:
             self._swaps.end()
             raise

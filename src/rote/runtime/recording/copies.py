@@ -30,7 +30,6 @@ class Copies:
     """Writes the part of a hot path that moves data.
 
     Args:
-        source: The function that is written.
         steps: What the recording replays.
         device: The recording's device.
         inputs: The recording's memory for each argument, by the name of the variable that holds the argument.

@@ -144,8 +144,6 @@ def hand_out(
     """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
 
     Args:
-        template: The recorded result.
-        leaves: The call's argument leaves.
         starts: As in :class:`Making`.
         attach: Hangs the copies, by position, into the caller's autograd graph.
         branches: Gives the containers and objects among the arguments.

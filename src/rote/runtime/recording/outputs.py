@@ -50,11 +50,8 @@ def make_template(
     """Take a result apart.
 
     Args:
-        value: What the callable returned.
-        storages: The storages of the call.
         inputs: Argument leaf by identity of the tensor passed to the callable, or of the object kept whole.
         spent: Identities of tensors whose graph was consumed inside the call.
-        site: The user's line for reasons.
         given: The argument leaves as the callable has them.
 
     Returns:

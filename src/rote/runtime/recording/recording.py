@@ -57,7 +57,6 @@ class Recording:
 
     Attributes:
         root: The tree of what was observed.
-        guard: The state.
         accesses: What the calls touch.
         bound: Arguments that have to be used in place, since they share memory with state.
         apart: Arguments that may do so and are copied; observed calls had them by another storage.

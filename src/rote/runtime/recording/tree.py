@@ -46,7 +46,6 @@ class Island:
     Attributes:
         call: Runs the operation and returns its results in order.
         results: The recorded results; None where a result is an operand (written in place).
-        operation: Name of the operation.
         site: The user's line.
         code: Code of the rule that says why it is an island.
         receives: What other processes have filled when it is done.
@@ -108,9 +107,7 @@ class Branch:
 
     Attributes:
         read: Reads again; returns the edge and, for shapes, the fresh results.
-        operation: Name of the operation.
         site: The user's line.
-        code: Code of the rule.
     """
 
     read: Callable[[], tuple[Any, list[Any]]]

@@ -4,4 +4,4 @@ from .clock import STEP_CLOCK, ReplayClock, TimedStep
 from .counts import Counting, Counts, KeyCounts
 from .general import Replayed, raised, replay, result_of
 from .generated import HotPath, ReplayWriter
-from .ranges import Range, range_of
+from .ranges import range_of

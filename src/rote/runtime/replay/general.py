@@ -93,10 +93,6 @@ def result_of(
     """Copy mutated inputs back and hand the result of a finished call out.
 
     Args:
-        template: The recorded result.
-        inputs: The static inputs.
-        call: The call's arguments.
-        backward: The recorded graph, if a part of the result requires grad.
         counted: The tensors whose version the call changes.
         own: The callable's own result, if it has just run.
     """

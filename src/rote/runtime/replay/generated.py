@@ -55,11 +55,6 @@ Answering = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 class HotPath:
     """Answers the calls of one key and one state from one recording.
 
-    Args:
-        key: The counts of the key.
-        recording: The recording, which has just been replayed.
-        call: The function that :class:`ReplayWriter` has written for it.
-
     Attributes:
         call: That function, of positional and keyword arguments. It returns NOT_MINE if the general path has
             to decide, and may return PLAINLY.
@@ -108,12 +103,9 @@ class ReplayWriter:
     """Writes the function.
 
     Args:
-        key: The counts of the key.
         recording: The recording, which has just been replayed.
         call: That call.
-        backend: The device.
         general: The general path of the key.
-        counts: The wrapper's counts.
         finish: Takes the result of a call that turned out to be more than a replay.
         sorts: The order of the keywords does not matter.
         named: The range around a replay; None if there is none.

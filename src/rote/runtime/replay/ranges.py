@@ -21,7 +21,6 @@ def range_of(kind: str, name: str) -> Range | None:
 
     Args:
         kind: ``"profiler"`` for ``torch.profiler``, ``"nvtx"`` for Nsight Systems, or ``"off"``.
-        name: The callable.
 
     Raises:
         EnvironmentError_: This build of PyTorch has no NVTX.

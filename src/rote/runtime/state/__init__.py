@@ -33,6 +33,7 @@ from .kinds import (
     SCRIPTED,
     SUBCLASS,
     VARIABLE,
+    WHETHER,
     Entry,
     answer,
     lying_in,

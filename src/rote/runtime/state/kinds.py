@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..objects import UNSET, Content, cached_in, members, own, remembered, scripted
+from ..objects import UNSET, Content, cached_in, counted, members, own, remembered, scripted
 from .reads import Argument
 
 ITEM, ATTRIBUTE, CELL, VARIABLE, SCRIPTED = "item", "attribute", "cell", "variable", "scripted"
@@ -23,6 +23,8 @@ LOOKED = "looked"
 
 MISSING: Any = object()
 """The value read from a slot that is gone."""
+WHETHER = Content(False), Content(True)
+"""Whether there is something in a slot, by whether there is."""
 
 
 class Entry(NamedTuple):
@@ -52,7 +54,7 @@ def read(entry: Entry) -> Any:
             container = container()
         if was is UNSET and kind == ATTRIBUTE:
             return getattr(container, key, UNSET)
-        return lying_in(kind, container, key)
+        return _READERS[kind](container, key)
     except (KeyError, IndexError, AttributeError, ValueError):
         return MISSING
 
@@ -67,7 +69,7 @@ def lying_in(kind: str, container: Any, key: Any) -> Any:
 
 
 def _length(container: Any, _: Any) -> Content:
-    return Content(members.length(container))
+    return counted(members.length(container))
 
 
 def _bulk(container: Any, _: Any) -> Content:
@@ -83,7 +85,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     ITEM: members.member,
     ATTRIBUTE: getattr,
     CELL: lambda cell, _: cell.cell_contents,
-    DEFINED: lambda container, key: Content(members.has(container, key)),
+    DEFINED: lambda container, key: WHETHER[members.has(container, key)],
     LENGTH: _length,
     MEMBERS: _length,
     BULK: _bulk,

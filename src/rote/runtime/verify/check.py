@@ -156,7 +156,7 @@ class Check:
         args, kwargs = self._call.arguments
         trace = self._entry.subject.follow(self._call)
         trace.take(self._call, self._call.given, {})
-        self._call.put_carried(self._call.given)
+        self._call.lay(self._call.given)
         try:
             with versions_kept(self._surface.tensors()), plainly(self._backend):
                 value = self._function(*args, **kwargs)

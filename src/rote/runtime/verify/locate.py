@@ -144,7 +144,7 @@ class Locator:
 
     def _run_plainly(self, function: Callable[..., Any]) -> Any:
         args, kwargs = self._call.arguments
-        self._call.put_carried(self._call.given)
+        self._call.lay(self._call.given)
         with plainly(self._backend):
             return function(*args, **kwargs)
 

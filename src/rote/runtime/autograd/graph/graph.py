@@ -193,7 +193,6 @@ class GradientWalk:
 
         Args:
             number: Of the one result.
-            gradient: Its gradient.
             ends: Numbers of the others, where the walk ends.
         """
         others = [self.results[end] for end in ends]

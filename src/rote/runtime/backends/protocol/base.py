@@ -169,8 +169,6 @@ class Session(Protocol):
             given: Tensors that it only reads.
             made: Tensors that it writes whole: memory that this session has made (``empty_strided``), or that
                 somebody promises to keep as long as the session. None shares memory with one that is given.
-            reals: Its real numbers.
-            integers: Its integers.
 
         Raises:
             CaptureError: The device refused the launch. The open segment is lost; call ``abort``.

@@ -51,8 +51,6 @@ class LoadedKernel(Protocol):
 
         Args:
             tensors: Those that it reads, then those that it writes.
-            reals: Its real numbers.
-            integers: Its integers.
 
         Raises:
             InternalError: The tensors or numbers are not those of the kernel; nothing was launched.

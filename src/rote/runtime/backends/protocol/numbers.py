@@ -12,9 +12,6 @@ class NumberCell:
     It stands for the number among the operands that :meth:`.Session.run` is given, or in a list of numbers
     there, on devices with the capability ``captures_numbers``, and among those of an operation that runs
     between two segments. The operation takes the number that lies here when it runs.
-
-    Attributes:
-        value: The number.
     """
 
     __slots__ = ("value",)

@@ -46,9 +46,7 @@ class Cursor:
     """A place in the tree, and how the call goes on from it.
 
     Args:
-        root: First node of the tree.
         storages: Storages of the call, inputs registered.
-        device: Device whose operations are captured.
         tape: Takes the recorded steps; None if nothing may be recorded.
         warmup: Agreeing observations that a node needs before it is recorded.
         follow: Start by following what has already been replayed.

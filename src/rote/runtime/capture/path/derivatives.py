@@ -83,9 +83,6 @@ class NumbersOfNodes:
 
     A node is known by its name and its place in the order in which nodes were made; to hold it would keep the
     history alive.
-
-    Args:
-        numbers: The numbers of the call.
     """
 
     def __init__(self, numbers: TrackedNumbers) -> None:

@@ -21,7 +21,6 @@ class Follower:
     """Finds the recorded results of a call that follows a path.
 
     Args:
-        cursor: Where the call is.
         path: Values of the branches to follow, from the root. Behind the last one the call follows up to the
             next branch, whose value is then read.
         stop: Where following ends instead.

@@ -45,7 +45,6 @@ class HostReads:
         """Compare a read, read, and go along the edge.
 
         Args:
-            operation: The read.
             run: Reads now.
             keep: Makes a function that reads again at a replay.
             shaped: The edge is the shape of the result, not its value.

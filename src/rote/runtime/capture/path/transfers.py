@@ -61,7 +61,6 @@ class Transfers:
     """Runs the collectives of one traced call, or of one attempt at it.
 
     Args:
-        cursor: Where the call is.
         follower: Finds what has run.
         called: The method of a group that has led to the collective, if it is known.
     """
@@ -205,10 +204,6 @@ class Transfers:
         self._cursor.block(reason(rules.COLLECTIVE, f"the call asks {what}", user_site(), _HERE))
 
 
-def _again(args: tuple[Any, ...]) -> list[Any]:
-    return [WeakGroup.again(each) for each in args]
-
-
 def _is_that(told: GroupCall, operands: tuple[Any, ...]) -> bool:
     """Whether a call of a group's method is what has led to these operands."""
     groups = [WeakGroup.instead(each) for each in operands]
@@ -221,7 +216,7 @@ def _begin(flight: InFlight, call: Callable[..., Any], *args: Any, **kwargs: Any
     if flight.direct is not None:
         flight.work = flight.direct()
         return
-    out = call(*_again(args), **kwargs)
+    out = call(*map(WeakGroup.again, args), **kwargs)
     flight.work = work_in(out)
     if flight.work is None:  # as NCCL does for collectives that are waited for on the stream
         flight.handed = out[-1] if type(out) is tuple and out else out

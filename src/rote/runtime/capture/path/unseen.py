@@ -46,7 +46,6 @@ class UnseenValue(NamedTuple):
         more: How many other values it had.
         excess: The reason for too many values, where it is a known one.
         remedy: What to write instead, if the reason is unknown.
-        is_float: The value is a float.
     """
 
     read: Operation

@@ -3,4 +3,4 @@
 from .earlier import EarlierFacts, changing_leaves
 from .fact_store import FactStore, RanCode
 from .facts import KeyFacts, ReasonFacts, StateFacts, VerdictFacts
-from .texts import KeyName, hide_strings
+from .texts import KeyName

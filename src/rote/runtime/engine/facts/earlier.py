@@ -52,7 +52,6 @@ class EarlierFacts:
 
     Args:
         store: Where facts are kept; None if nowhere.
-        call: The first call of the key.
     """
 
     def __init__(self, store: FactStore | None, call: Call) -> None:
@@ -167,7 +166,6 @@ class EarlierFacts:
         """Keep what is known by now.
 
         Args:
-            recordings: Those of the key.
             calls: How many calls it has had.
             codes: What they ran.
             end: Why nothing comes of it, if so.

@@ -63,11 +63,7 @@ class Alternative:
 
 
 class Alternatives:
-    """What is offered in this process, by operator.
-
-    Args:
-        offered: What is offered from the start.
-    """
+    """What is offered in this process, by operator."""
 
     def __init__(self, *offered: Alternative) -> None:
         self._offered: dict[str, list[Alternative]] = {}

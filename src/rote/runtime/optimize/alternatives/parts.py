@@ -214,7 +214,6 @@ class PartsPlan:
         """A kernel that calls one of :mod:`.jit`.
 
         Args:
-            function: Its name.
             passed: The names of the tensors that it is given; a kernel takes each name once.
             types: The types of those, each once.
             constants: What else it is given.

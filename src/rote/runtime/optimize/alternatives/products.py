@@ -30,8 +30,6 @@ def calculate(run: AlternativeRun, given: Attention, halves: int, *, zero: bool 
     """Attention.
 
     Args:
-        run: Runs operations.
-        given: The operands.
         halves: Numbers of 16 bits that a weight is the sum of.
         zero: A row without any key gives 0; otherwise no number.
     """

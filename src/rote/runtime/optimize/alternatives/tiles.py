@@ -82,7 +82,6 @@ class Problem(NamedTuple):
     Attributes:
         groups: Sets of keys and values.
         rows: Queries of each.
-        keys: Keys of each.
         width: Of queries and keys, up to the next power of two.
         depth: Of values, up to the next power of two.
         units: Multiprocessors.
@@ -102,7 +101,6 @@ class Cut(NamedTuple):
     """A tile, and how many of its blocks of keys a part has.
 
     Attributes:
-        tile: The tile.
         steps: Blocks of keys of a part.
         parts: How many parts there are.
     """

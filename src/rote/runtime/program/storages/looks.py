@@ -21,7 +21,6 @@ class Look(Alike):
 
     Attributes:
         dtype: Data type.
-        shape: Sizes.
         stride: Strides in elements.
         on_host: It is a CPU tensor.
         integer: Its type is one of seeds of random numbers.

@@ -113,8 +113,6 @@ class StorageTable:
         """Register the storage of an argument; the first argument of a shared storage names it.
 
         Args:
-            index: The argument leaf.
-            tensor: The argument.
             start: First element of the storage that arguments cover; offsets count from there.
         """
         storage, origin = _storage(tensor), (INPUT, index)

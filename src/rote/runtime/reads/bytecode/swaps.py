@@ -48,7 +48,6 @@ class Tracking:
     """How code is instrumented that is to tell what becomes of numbers as well.
 
     Attributes:
-        notes: The notes.
         around: What else is called.
     """
 
@@ -165,7 +164,6 @@ class Swaps:
         """Let a function run instrumented code from now on.
 
         Args:
-            function: The function.
             chooses: Ask at each call what runs, also if Dynamo has not compiled the function's code yet.
             tracks: Tell what becomes of numbers. Code that is instrumented already stays what it is.
 

@@ -21,11 +21,11 @@ def taken_apart(trace: Trace, value: Any) -> None:
     """Note that C reads the attributes, members and position of an object, to copy or pickle it."""
     everything(trace, value)
     for name in _ASKED:
-        trace.runs(trace.class_slot(type(value), name))
+        trace.callables.run(trace.classes.read(type(value), name))
     if is_python(type(value)) or issubclass(type(value), SimpleNamespace):
         return  # its attributes are all there is; its identity does not matter
     content(trace, value, inside=False)
-    if trace.has(value) and _moves_in_c(trace, value):
+    if trace.outside.has(value) and _moves_in_c(trace, value):
         find_held(trace, value, 3)
         for each in gc.get_referents(value):
             if is_readable(each) and not issubclass(type(each), tuple):
@@ -37,7 +37,7 @@ def pickled(trace: Trace, value: Any) -> None:
     for each in content(trace, value):
         if issubclass(type(each), BaseException) or _moves_in_c(trace, each) or _has_attributes(each):
             name = said_name(type(each))
-            trace.refuse(name, f"has a {name} pickled by C, which does not say what it reads of it")
+            trace.running.refuse(name, f"has a {name} pickled by C, which does not say what it reads of it")
 
 
 def _has_attributes(value: Any) -> bool:
@@ -45,5 +45,5 @@ def _has_attributes(value: Any) -> bool:
 
 
 def _moves_in_c(trace: Trace, value: Any) -> bool:
-    found = trace.in_class(type(value), "__next__")
+    found = trace.classes.look_up(type(value), "__next__")
     return found is not lookup.MISSING and is_in_c(found)

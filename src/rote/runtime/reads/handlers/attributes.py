@@ -75,21 +75,21 @@ or not; nor does the instance."""
 def attribute(trace: Trace, name: str, value: Any) -> None:
     """Note a read of ``value.name``."""
     kind, which = type(value), identity(value)
-    settled = trace.settled.get((kind, name))
+    settled = trace.callables.settled.get((kind, name))
     if settled is not None and which in trace.outside and _is_settled(trace, name, value, settled):
         return
     what = trace.kinds[kind]
     if what == PLAIN or name == _OF_COMPILER:
         return
     if which not in trace.outside:
-        trace.hold(kind)
+        trace.outside.hold(kind)
         trace.seen.add((kind, name))
     else:
         trace.seen.add((which, name))
     if what == MODULE and kind is ModuleType:
         _of_module(trace, name, value)
     elif what == CLASS:
-        trace.namespace(value)
+        trace.classes.namespace(value)
         _of_class(trace, name, value)
     elif kind is super:
         if value.__self_class__ is not None:
@@ -103,21 +103,21 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
 def _is_settled(trace: Trace, name: str, value: Any, settled: str) -> bool:
     """Note a read of which the instance alone may say anything new; returns whether that is all."""
     which = identity(value)
-    table = trace.tables.get(which)
+    table = trace.classes.tables.get(which)
     if table is None:
         table = lookup.attributes_of(value)
         if table is None:
             return False
-        trace.kind(value)
+        trace.outside.kind(value)
         table_of(trace, value, table)
-        trace.tables[which] = table
+        trace.classes.tables[which] = table
     if settled == IF_THERE and name not in table:
         return False
     trace.seen.update(((which, name), (which, name, "plain")))
     if settled == OF_CLASS_ALONE:
         return True
-    trace.read_attribute(table, name, value)
-    if name not in table and trace.in_class(type(value), "__getattr__") is _GETATTR:
+    trace.outside.read_attribute(table, name, value)
+    if name not in table and trace.classes.look_up(type(value), "__getattr__") is _GETATTR:
         _in_tables(trace, name, table)
     if name == _WHEN_CALLED and issubclass(type(value), torch.nn.Module):
         _when_called(trace, value, table)
@@ -126,13 +126,13 @@ def _is_settled(trace: Trace, name: str, value: Any, settled: str) -> bool:
 
 def _in_tables(trace: Trace, name: str, attributes: dict[str, Any]) -> None:
     """Note what ``nn.Module.__getattr__`` is about to read; its own notes say nothing new then."""
-    trace.pin(name)
+    trace.outside.pin(name)
     for each in _TABLES:
-        trace.read_member(attributes, each)
+        trace.outside.read_member(attributes, each)
         table = attributes.get(each)
         if type(table) is not dict:
             return
-        trace.read_member(table, name)
+        trace.outside.read_member(table, name)
         if name in table:
             return
 
@@ -141,27 +141,27 @@ def _when_called(trace: Trace, module: Any, attributes: dict[str, Any]) -> None:
     """Note what ``nn.Module.__call__`` is about to read of a module, if it is known of its class."""
     kind, which = type(module), identity(module)
     for name in _OF_CALLS:
-        if trace.settled.get((kind, name)) == ALWAYS:
+        if trace.callables.settled.get((kind, name)) == ALWAYS:
             trace.seen.update(((which, name), (which, name, "plain")))
-            trace.read_attribute(attributes, name, module)
+            trace.outside.read_attribute(attributes, name, module)
     for name in _HOOKS:
         hooks = attributes.get(name)
-        if name in attributes and (kind, name) in trace.settled:
+        if name in attributes and (kind, name) in trace.callables.settled:
             trace.seen.update(((which, name), (which, name, "plain")))
-            trace.read_attribute(attributes, name, module)
-            if type(hooks) is OrderedDict and trace.has(hooks):
-                trace.read(LENGTH, hooks, None, counted(len(hooks)), " (length)")
+            trace.outside.read_attribute(attributes, name, module)
+            if type(hooks) is OrderedDict and trace.outside.has(hooks):
+                trace.outside.read(LENGTH, hooks, None, counted(len(hooks)), " (length)")
                 trace.seen.add(("truth", identity(hooks)))
 
 
 def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
     table = lookup.attributes_of(value) or {}
     if name == "__dict__":
-        trace.find(table, value, ".__dict__")
+        trace.outside.find(table, value, ".__dict__")
     elif name in table:
-        trace.read(ITEM, table, name, table[name], f".{name}", value)
+        trace.outside.read(ITEM, table, name, table[name], f".{name}", value)
     elif lookup.find(ModuleType, name).owner is None:
-        trace.absent(table, name, f".{name}", value)
+        trace.outside.absent(table, name, f".{name}", value)
         if name != "__getattr__":
             _of_module(trace, "__getattr__", value)
             trace.call((), table.get("__getattr__"), name)
@@ -169,26 +169,26 @@ def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
 
 def _of_class(trace: Trace, name: str, value: type) -> None:
     meta = type(value)
-    above = trace.class_slot(meta, name) if meta is not type else lookup.find(type, name).value
+    above = trace.classes.read(meta, name) if meta is not type else lookup.find(type, name).value
     if above is not _MISSING and _is_data(trace, above):
         _get(trace, above, name, value)
         return
-    found = trace.class_slot(value, name)
+    found = trace.classes.read(value, name)
     if found is not _MISSING:
         bind(trace, found)
     elif above is _MISSING and meta is not type:
-        trace.runs(trace.class_slot(meta, "__getattr__"))
+        trace.callables.run(trace.classes.read(meta, "__getattr__"))
 
 
 def through_super(trace: Trace, name: str, this: type, kind: type, target: Any) -> None:
     """Note a read of an attribute through ``super``."""
-    found = trace.class_slot(kind, name, this)
+    found = trace.classes.read(kind, name, this)
     if found is _MISSING:
         return
     if _is_data(trace, found):
         _get(trace, found, name, target)
     else:
-        trace.hold((this, kind))
+        trace.outside.hold((this, kind))
         trace.seen.add((this, kind, name))
         bind(trace, found)
 
@@ -201,8 +201,8 @@ def super_attribute(trace: Trace, name: str, function: Any, kind: Any, value: An
 
 def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
     """Note a read of a tensor's attribute; the key and the program cover what C answers."""
-    found = trace.class_slot(kind, name)
-    argument = trace.arguments.get(identity(value))
+    found = trace.classes.read(kind, name)
+    argument = trace.outside.arguments.get(identity(value))
     if found is _MISSING or name in _IDENTIFYING:
         trace.seen.discard((kind, name))  # each tensor has its own
     if found is _MISSING:
@@ -212,7 +212,7 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
     elif name == "is_inference" and not value.is_inference():
         return  # the tensor of a replay answers the same: inference mode is in the key
     elif name in _IDENTIFYING and argument is not None:
-        trace.refuse(
+        trace.running.refuse(
             f"{argument}.{name}", f"reads {argument}.{name}, which is not what a replay computes with"
         )
     elif not _is_data(trace, found):
@@ -220,12 +220,14 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
     elif not lookup.is_in_c(found):
         _get(trace, found, name, value)
     elif name in _COUNTING and not _is_torchs(trace):
-        trace.refuse(f"Tensor.{name}", f"reads {name} of a tensor, which is not what a replay computes with")
+        trace.running.refuse(
+            f"Tensor.{name}", f"reads {name} of a tensor, which is not what a replay computes with"
+        )
 
 
 def _is_torchs(trace: Trace) -> bool:
     """Whether PyTorch's own code does the reading."""
-    frame = trace.frame()
+    frame = trace.running.frame()
     module = frame.f_globals.get("__name__") if frame is not None else None
     return isinstance(module, str) and module.partition(".")[0] == "torch"
 
@@ -233,60 +235,61 @@ def _is_torchs(trace: Trace) -> bool:
 def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
     """Note a read of an attribute that Python code has set on a tensor."""
     table = lookup.attributes_of(value)
-    if table is None or trace.wrote(ITEM, table, name) or name in _OF_CLASSES:
+    if table is None or trace.writes.wrote(ITEM, table, name) or name in _OF_CLASSES:
         return
-    if argument is not None and name not in table and trace.given.lacks(f"{argument}.{name}"):
+    if argument is not None and name not in table and trace.outside.given.lacks(f"{argument}.{name}"):
         return
     if argument is not None:
         text = f"reads the attribute {name!r} of the tensor {argument}, which is another one in each call"
-        trace.refuse(f"{argument}.{name}", text)
+        trace.running.refuse(f"{argument}.{name}", text)
     elif name in table:
-        trace.read(ITEM, table, name, table[name], f".{name}", value)
+        trace.outside.read(ITEM, table, name, table[name], f".{name}", value)
     else:
-        trace.absent(table, name, f".{name}", value)
+        trace.outside.absent(table, name, f".{name}", value)
 
 
 def _all_added(trace: Trace, value: Any) -> None:
     """Note a read of all attributes that Python code has set on a tensor."""
-    table, argument = lookup.attributes_of(value), trace.arguments.get(identity(value))
+    table, argument = lookup.attributes_of(value), trace.outside.arguments.get(identity(value))
     trace.seen.discard((type(value), "__dict__"))  # each tensor has its own
     if argument is None:
-        trace.find(table, value, ".__dict__")
-    elif table or not trace.given.lacks(f"{argument}.__dict__"):
+        trace.outside.find(table, value, ".__dict__")
+    elif table or not trace.outside.given.lacks(f"{argument}.__dict__"):
         text = f"reads the attributes of the tensor {argument}, which is another one in each call"
-        trace.refuse(f"{argument}.__dict__", text)
+        trace.running.refuse(f"{argument}.__dict__", text)
 
 
 def looks_through(trace: Trace, kind: type) -> None:
     """Refuse a proxy: it reads another object in C, which no note sees."""
     if kind in PROXIES and not is_for_output(trace):
-        trace.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
+        trace.running.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
 
 
 def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:
     looks_through(trace, kind)
-    if trace.has(value):
-        trace.kind(value)
-    asks = trace.class_slot(kind, "__getattribute__")
+    if trace.outside.has(value):
+        trace.outside.kind(value)
+    asks = trace.classes.read(kind, "__getattribute__")
     if asks is not _GETATTRIBUTE and not _is_plain(asks, "__getattribute__"):
         _hand_on(trace, asks, value, name)
         return
     behind = _HANDS_ON.get(kind)
     if behind is not None and lookup.find(kind, name).owner in (None, object):
         target = object.__getattribute__(value, behind)
-        if trace.has(value):
-            trace.find(target, value, f".{behind}")
+        if trace.outside.has(value):
+            trace.outside.find(target, value, f".{behind}")
         trace.seen.discard((kind, name))  # each instance stands for its own target
         attribute(trace, name, target)
         return
     if issubclass(kind, local):
-        trace.runs(trace.class_slot(kind, "__init__"))  # C calls it once in each thread
+        trace.callables.run(trace.classes.read(kind, "__init__"))  # C calls it once in each thread
     plain_attribute(trace, name, value, settles=_has_own_table(trace, kind))
 
 
 def _has_own_table(trace: Trace, kind: type) -> bool:
     """Whether instances have their attributes in one dict, for all threads and as Python gives it."""
-    return type(trace.in_class(kind, "__dict__")) is GetSetDescriptorType and not issubclass(kind, local)
+    descriptor = type(trace.classes.look_up(kind, "__dict__"))
+    return descriptor is GetSetDescriptorType and not issubclass(kind, local)
 
 
 def plain_attribute(trace: Trace, name: str, value: Any, *, settles: bool = False) -> None:
@@ -295,35 +298,35 @@ def plain_attribute(trace: Trace, name: str, value: Any, *, settles: bool = Fals
     If it ``settles``, other instances of the class are asked in the same way from now on.
     """
     kind = type(value)
-    whose = identity(value) if trace.has(value) else kind
+    whose = identity(value) if trace.outside.has(value) else kind
     if tells_when(trace, kind, name):
         trace.seen.discard((whose, name))  # the answer depends on the reader, so each read is noted
         settles = False
     else:
-        trace.hold(kind)
+        trace.outside.hold(kind)
         trace.seen.add((whose, name, "plain"))
-    found = trace.class_slot(kind, name)
+    found = trace.classes.read(kind, name)
     if found is not _MISSING and _is_data(trace, found):
         _get(trace, found, name, value)
         if settles and name == "__dict__":
-            trace.settled[kind, name] = OF_CLASS_ALONE
+            trace.callables.settled[kind, name] = OF_CLASS_ALONE
         return
     table = lookup.attributes_of(value)
-    if table is not None and trace.has(value):
+    if table is not None and trace.outside.has(value):
         table_of(trace, value, table)
-        trace.read_attribute(table, name, value)
+        trace.outside.read_attribute(table, name, value)
     if table is not None and name in table:
         if settles:
-            trace.settled.setdefault((kind, name), IF_THERE)
+            trace.callables.settled.setdefault((kind, name), IF_THERE)
         return
     if found is not _MISSING:
         bind(trace, found)
     else:
-        asks = trace.class_slot(kind, "__getattr__")
+        asks = trace.classes.read(kind, "__getattr__")
         _hand_on(trace, asks, value, name)
         settles = settles and (asks is _MISSING or _is_followed(asks))
     if settles:
-        trace.settled[kind, name] = ALWAYS
+        trace.callables.settled[kind, name] = ALWAYS
 
 
 def _is_data(trace: Trace, found: Any, *, stored: bool = False) -> bool:
@@ -332,10 +335,10 @@ def _is_data(trace: Trace, found: Any, *, stored: bool = False) -> bool:
     A descriptor with a ``__set__`` but no ``__get__`` counts for stores only: a read goes to the instance.
     """
     if lookup.can_change(type(found)):
-        if trace.has(found):
-            trace.kind(found)
+        if trace.outside.has(found):
+            trace.outside.kind(found)
         for name in ("__get__", "__set__", "__delete__"):
-            trace.class_slot(type(found), name)
+            trace.classes.read(type(found), name)
     return lookup.is_data(found) and (stored or lookup.find(type(found), "__get__").owner is not None)
 
 
@@ -345,7 +348,7 @@ def _hand_on(trace: Trace, found: Any, value: Any, *given: Any) -> None:
     It may be an object that is no function, or a function of C: ``__getattr__ = dict.__getitem__``.
     """
     if _is_followed(found):
-        trace.runs(found)
+        trace.callables.run(found)
     elif found is not _MISSING:
         trace.seen.discard((type(value), given[0]))  # each instance gives its own answer
         trace.seen.discard((type(value), given[0], "plain"))
@@ -366,20 +369,20 @@ def _is_plain(found: Any, method: str) -> bool:
 
 def table_of(trace: Trace, value: Any, table: dict[str, Any]) -> None:
     """Note that the ``__dict__`` of an object made outside the call is read."""
-    if not trace.has(table):
-        trace.find_table(table, value)
+    if not trace.outside.has(table):
+        trace.outside.find_table(table, value)
         how = ATTRIBUTE if issubclass(type(value), local) else KIND  # a local has one per thread
-        trace.read(how, value, "__dict__", table, " (its attributes)")
+        trace.outside.read(how, value, "__dict__", table, " (its attributes)")
 
 
 def bind(trace: Trace, found: Any) -> None:
     """Note that a class attribute is bound: as a method, or by a descriptor in Python."""
     if issubclass(type(found), (staticmethod, classmethod)):
-        trace.find(found.__func__, found, "")
+        trace.outside.find(found.__func__, found, "")
     elif issubclass(type(found), property):
         _get(trace, found, "", None)
     elif not is_in_c(found):
-        trace.runs(trace.class_slot(type(found), "__get__"))
+        trace.callables.run(trace.classes.read(type(found), "__get__"))
 
 
 def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
@@ -388,30 +391,29 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
         if name:  # without a name, the property itself is read
             _of_c(trace, name, value)
     elif issubclass(type(descriptor), property):
-        trace.find(descriptor.fget, descriptor, "")
+        trace.outside.find(descriptor.fget, descriptor, "")
         trace.call((), descriptor.fget, value)
     elif issubclass(type(descriptor), (MemberDescriptorType, GetSetDescriptorType)):
         _of_c(trace, name, value)
     elif type(descriptor) is _FIELD:
         place = descriptor.__reduce__()[1][0]
-        if issubclass(type(value), tuple) and trace.has(value) and place < tuple.__len__(value):
-            trace.read(ITEM, value, place, tuple.__getitem__(value, place), f".{name}")
+        if issubclass(type(value), tuple) and trace.outside.has(value) and place < tuple.__len__(value):
+            trace.outside.read(ITEM, value, place, tuple.__getitem__(value, place), f".{name}")
     else:
-        get = trace.class_slot(type(descriptor), "__get__")
+        get = trace.classes.read(type(descriptor), "__get__")
         if not is_in_c(get):
-            trace.runs(get)
+            trace.callables.run(get)
         elif name and getattr(value, name, UNSET) is getattr(value, name, UNSET):
             _of_c(trace, name, value)  # it gives one object each time, so that can be compared
-        elif trace.has(value) and not trace.by_content(type(value)):
-            trace.refuse(
-                trace.name(value, f".{name}"), f"reads {trace.name(value, f'.{name}')}, made by C each time"
-            )
+        elif trace.outside.has(value) and not trace.outside.by_content(type(value)):
+            said = trace.outside.name(value, f".{name}")
+            trace.running.refuse(said, f"reads {said}, made by C each time")
 
 
 def _of_c(trace: Trace, name: str, value: Any) -> None:
     """Note a read of an attribute that C gives: a slot, or a fact about an object of C."""
     if name == "_cdata" and issubclass(type(value), torch.UntypedStorage):
-        trace.refuse(name, "reads _cdata of a storage, which is another one in each call")
+        trace.running.refuse(name, "reads _cdata of a storage, which is another one in each call")
         return
     if type(value) is FrameType:
         _of_frame(trace, name, value)
@@ -419,16 +421,16 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     if name == "__context__" and issubclass(type(value), BaseException):
         _of_context(trace, value)
     if name == "metadata" and lookup.find(type(value), "next_functions").owner is not None:
-        trace.refuse("metadata", "reads what somebody has kept in a node of a tensor's history")
+        trace.running.refuse("metadata", "reads what somebody has kept in a node of a tensor's history")
         return
     if trace.kinds[type(value)] == TENSOR and name == "__dict__":
         _all_added(trace, value)
-    if not trace.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
+    if not trace.outside.has(value) or trace.kinds[type(value)] == TENSOR or name == "__class__":
         return
     if name == "__dict__":
         table = lookup.attributes_of(value)
         if issubclass(type(value), type):
-            trace.find(trace.namespace(value), value, ".__dict__")
+            trace.outside.find(trace.classes.namespace(value), value, ".__dict__")
         elif table is not None:
             table_of(trace, value, table)
         return
@@ -443,24 +445,24 @@ def _of_c(trace: Trace, name: str, value: Any) -> None:
     except AttributeError:
         found = UNSET
     if issubclass(type(value), numpy.ndarray) and name not in _OF_ARRAYS:
-        trace.look_into(value)
+        trace.outside.look_into(value)
         if name != "base":
             return  # C makes the answer anew each time, from the numbers just noted
     if issubclass(type(value), _FIXED_IN_C):
-        trace.find(found, value, f".{name}")
+        trace.outside.find(found, value, f".{name}")
         return
     if type(found) in (tuple, list, dict, set) and getattr(value, name) is not found:  # made at each read
-        trace.read(SAID, value, name, answer(found), f".{name}")
+        trace.outside.read(SAID, value, name, answer(found), f".{name}")
     else:
-        trace.read(ATTRIBUTE, value, name, found, f".{name}")
+        trace.outside.read(ATTRIBUTE, value, name, found, f".{name}")
 
 
 def handles(trace: Trace, error: BaseException | None) -> None:
     """Note that the call sees the exception being handled, or none; the caller may be handling it."""
     if error is None and trace.handled is None:
-        trace.read(ASKED, handled_kind, (), answer(None), "the exception that the caller handles")
+        trace.outside.read(ASKED, handled_kind, (), answer(None), "the exception that the caller handles")
     elif error is not None and identity(error) == trace.handled and not is_for_output(trace):
-        trace.refuse("sys.exc_info", "depends on the exception that its caller is handling")
+        trace.running.refuse("sys.exc_info", "depends on the exception that its caller is handling")
 
 
 def _of_context(trace: Trace, value: BaseException) -> None:
@@ -480,10 +482,12 @@ def _of_frame(trace: Trace, name: str, frame: FrameType) -> None:
     trace.seen.discard((FrameType, name, "plain"))
     if not is_inside(frame) or (name == "f_back" and not is_inside(frame.f_back)):
         looks_around(trace)
-    elif trace.has(frame) and name not in _STANDING:
-        trace.refuse(name, f"reads {trace.name(frame, f'.{name}')}, of a frame that is not of the call")
+    elif trace.outside.has(frame) and name not in _STANDING:
+        trace.running.refuse(
+            name, f"reads {trace.outside.name(frame, f'.{name}')}, of a frame that is not of the call"
+        )
     for table in (frame.f_globals, frame.f_builtins):
-        trace.find(table, None, "")
+        trace.outside.find(table, None, "")
 
 
 def is_inside(frame: FrameType | None) -> TypeGuard[FrameType]:
@@ -494,16 +498,16 @@ def is_inside(frame: FrameType | None) -> TypeGuard[FrameType]:
 def looks_around(trace: Trace) -> None:
     """Refuse a look at the callers of the call, unless it is for output."""
     if not is_for_output(trace):
-        trace.refuse("sys._getframe", "looks at the frames around it")
+        trace.running.refuse("sys._getframe", "looks at the frames around it")
 
 
 def of_namespace(trace: Trace, name: str, value: type) -> None:
     """Note a read of a fact about a class that lies in its namespace."""
-    table = trace.namespace(value)
+    table = trace.classes.namespace(value)
     if name in table:
-        trace.read(ITEM, table, name, table[name], f".{name}", value)
+        trace.outside.read(ITEM, table, name, table[name], f".{name}", value)
     else:
-        trace.absent(table, name, f".{name}", value)
+        trace.outside.absent(table, name, f".{name}", value)
 
 
 def everything(trace: Trace, value: Any) -> None:
@@ -514,14 +518,14 @@ def everything(trace: Trace, value: Any) -> None:
     for name in names:
         if issubclass(type(name), str):
             plain_attribute(trace, name, value)
-    if table is not None and trace.has(value):
+    if table is not None and trace.outside.has(value):
         table_of(trace, value, table)
-        trace.read(ORDER, table, None, Content(tuple(table)), " (its attributes)", value)
+        trace.outside.read(ORDER, table, None, Content(tuple(table)), " (its attributes)", value)
 
 
 def store_attribute(trace: Trace, name: str, new: Any, value: Any) -> None:
     """Note ``value.name = new``."""
-    trace.runs(new)  # C may call a stored function later
+    trace.callables.run(new)  # C may call a stored function later
     if name != _OF_COMPILER:
         _store(trace, "__setattr__", value, name, new)
 
@@ -533,43 +537,43 @@ def delete_attribute(trace: Trace, name: str, value: Any) -> None:
 
 def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
     looks_through(trace, type(value))
-    found = trace.class_slot(type(value), method)
+    found = trace.classes.read(type(value), method)
     if found is not _MISSING and not _is_plain(found, method):
         _hand_on(trace, found, value, name, *new)
         return
     plain_store(trace, name, value, *new)
-    if trace.kinds[type(value)] == OTHER and not trace.has(value) and name not in OF_CLASS:
-        trace.hold(type(value))
+    if trace.kinds[type(value)] == OTHER and not trace.outside.has(value) and name not in OF_CLASS:
+        trace.outside.hold(type(value))
         trace.seen.add((type(value), name, method))
 
 
 def plain_store(trace: Trace, name: str, value: Any, new: Any = None) -> None:
     """Note that an attribute is set or deleted as by ``object.__setattr__``."""
-    shares = name == "__dict__" and trace.has(new) and not trace.has(value)
+    shares = name == "__dict__" and trace.outside.has(new) and not trace.outside.has(value)
     _write(trace, name, value)
     if shares:  # the call made the object, but not its attributes
-        trace.find(value, None, said_name(type(value)))
+        trace.outside.find(value, None, said_name(type(value)))
 
 
 def _write(trace: Trace, name: str, value: Any) -> None:
-    found = trace.class_slot(type(value), name)
+    found = trace.classes.read(type(value), name)
     if found is not _MISSING and _is_data(trace, found, stored=True):
         if issubclass(type(found), property):
-            trace.runs(found.fset)
-            trace.runs(found.fdel)
+            trace.callables.run(found.fset)
+            trace.callables.run(found.fdel)
         elif not lookup.is_in_c(found):
-            trace.runs(trace.class_slot(type(found), "__set__"))
-            trace.runs(trace.class_slot(type(found), "__delete__"))
+            trace.callables.run(trace.classes.read(type(found), "__set__"))
+            trace.callables.run(trace.classes.read(type(found), "__delete__"))
         elif trace.kinds[type(value)] != TENSOR:
-            trace.write(ATTRIBUTE, value, name, value)
+            trace.writes.write(ATTRIBUTE, value, name, value)
         return
     if issubclass(type(value), type):
-        trace.write(ITEM, trace.namespace(value), name, value)
+        trace.writes.write(ITEM, trace.classes.namespace(value), name, value)
         return
     table = lookup.attributes_of(value)
     if table is not None:
         if trace.kinds[type(value)] == TENSOR:
-            trace.find_tags(table, value)
-        elif trace.has(value):
+            trace.outside.find_tags(table, value)
+        elif trace.outside.has(value):
             table_of(trace, value, table)  # a replay writes into this very dict
-        trace.write(ITEM, table, name, value)
+        trace.writes.write(ITEM, table, name, value)

@@ -36,7 +36,6 @@ from ..trace import (
     PLAIN,
     SAID_OF_OUTPUT,
     Trace,
-    computes,
     is_called_by_output,
     is_for_output,
     is_in_c,
@@ -46,6 +45,7 @@ from .apart import TAKING, taken_apart
 from .attributes import attribute, delete_attribute, handles, of_namespace, store_attribute
 from .containers import change, content, merged, special, spread, text, whole
 from .importing import before_import_module
+from .random_settings import computes
 
 _BUILTIN = ("builtins", "torch")
 _HARMLESS = NAMES["harmless"]
@@ -68,16 +68,16 @@ _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
 
 def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> None:
     """Note a call; ``names`` are the names of the last arguments."""
-    if trace.printing is not None and trace.printing[0] == identity(trace.frame()):
+    if trace.printing is not None and trace.printing[0] == identity(trace.running.frame()):
         trace.printing = None
-    if trace.rows.is_pure(function):
-        trace.trusts = True
+    if trace.running.rows.is_pure(function):
+        trace.running.trusts = True
         for each in args:
             content(trace, each)
         return
     what = trace.kinds[type(function)]
     if what == FUNCTION:
-        trace.runs(function)
+        trace.callables.run(function)
         if function is import_module:
             given, named = _split(names, args)
             before_import_module(trace, *given, **named)
@@ -96,18 +96,18 @@ def called(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> N
 def _own(trace: Trace, names: tuple[str, ...], function: Any, args: tuple[Any, ...]) -> None:
     """Note a call of rote's own function, whose code is not followed: its arguments may run instead."""
     for each in args:
-        trace.runs(each)
+        trace.callables.run(each)
     if not args or not is_graphed(args[0]):
         return
     wrapped, name = args[0].__wrapped__, function.__name__
-    trace.find(wrapped, args[0], "")
+    trace.outside.find(wrapped, args[0], "")
     given = args[1:]
     if name in _OF_ATTRIBUTES:
         if given and issubclass(type(given[0]), str):
             _OF_ATTRIBUTES[name](trace, *given, wrapped)
         return
     if name == "__class__":
-        trace.kind(wrapped)
+        trace.outside.kind(wrapped)
         return
     method = lookup.find(type(wrapped), name).value
     if name == "__call__" or method is lookup.MISSING:
@@ -139,14 +139,15 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
     """Note a call of a class."""
     meta = type(kind)
     if meta is not type:
-        trace.runs(trace.class_slot(meta, "__call__"))
+        trace.callables.run(trace.classes.read(meta, "__call__"))
     if lookup.can_change(kind):  # C makes no instance of a class with abstract methods
         of_namespace(trace, "__abstractmethods__", kind)
     in_c = True
     for name in ("__new__", "__init__"):
-        found = trace.class_slot(kind, name) if lookup.can_change(kind) else trace.in_class(kind, name)
+        look = trace.classes.read if lookup.can_change(kind) else trace.classes.look_up
+        found = look(kind, name)
         if not is_in_c(found) and not is_of_pybind(found):
-            trace.runs(found)
+            trace.callables.run(found)
             in_c = False
     of_python = not in_c and said_module(kind) not in _BUILTIN
     if issubclass(kind, BaseException):
@@ -154,8 +155,8 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
             content(trace, each, inside=False)
     elif not of_python:
         c_call(trace, made_by(kind) if in_c else kind, *_split(names, args))
-    elif trace.has(kind):
-        trace.called.add(identity(kind))
+    elif trace.outside.has(kind):
+        trace.callables.called.add(identity(kind))
 
 
 def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:
@@ -164,7 +165,7 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
         given, named = _split(names, args)
         c_call(trace, lookup.find(type(function), "__call__").value, (function, *given), named)
         return
-    row = trace.rows.of_instances(type(function))
+    row = trace.running.rows.of_instances(type(function))
     if issubclass(type(function), SCRIPTS):
         trace.runs_script(function)
     if row.handler is not None:
@@ -173,8 +174,12 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
         called(trace, names, function.__func__, *args)
     elif special(trace, function, "__call__"):
         found = lookup.find(type(function), "__call__").value
-        if type(found) is FunctionType and trace.has(function) and not is_own(found.__code__.co_filename):
-            trace.called.add(identity(function))
+        if (
+            type(found) is FunctionType
+            and trace.outside.has(function)
+            and not is_own(found.__code__.co_filename)
+        ):
+            trace.callables.called.add(identity(function))
         if isinstance(found, (staticmethod, classmethod)):
             called(trace, names, found.__func__, *args)
         if is_in_c(found):
@@ -183,8 +188,8 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
 
 def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note a call of a C callable."""
-    row = trace.rows.of(function)
-    trace.trusts = trace.trusts or trace.rows.is_shipped(row.name)
+    row = trace.running.rows.of(function)
+    trace.running.trusts = trace.running.trusts or trace.running.rows.is_shipped(row.name)
     computes(trace, row.name)
     owner = getattr(function, "__self__", None)
     if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
@@ -194,10 +199,10 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         return
     if row.row == "none":
         for each in (owner, *args, *kwargs.values()):
-            trace.pin(each)
+            trace.outside.pin(each)
         return
     if row.row == "acting":
-        trace.collective = GroupCall.of(function, args, kwargs, trace.frame())
+        trace.collective = GroupCall.of(function, args, kwargs, trace.running.frame())
     given = (*args, *kwargs.values())
     if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
         owner, given = args[0], given[1:]
@@ -229,7 +234,7 @@ def _partial_handed_on(trace: Trace, value: partial[Any]) -> None:
         for each in (*value.args, *value.keywords.values()):
             content(trace, each)
             if trace.kinds[type(each)] in (FUNCTION, METHOD):
-                trace.runs(each)
+                trace.callables.run(each)
     handed_on(trace, value.func)
 
 
@@ -237,35 +242,37 @@ def handed_on(trace: Trace, value: Any) -> None:
     """Note that C receives a value and may call it, with arguments that no note sees."""
     what = trace.kinds[type(value)]
     if what in (FUNCTION, METHOD):
-        trace.runs(value)
+        trace.callables.run(value)
         return
     if type(value) is partial:
         _partial_handed_on(trace, value)
         return
     if what == IN_C or (what == CLASS and not is_python(value)):
-        row = trace.rows.of(value)
+        row = trace.running.rows.of(value)
     elif what == OTHER and lookup.find(type(value), "__call__").owner is not None:
         if not is_in_c(lookup.find(type(value), "__call__").value):
             special(trace, value, "__call__")
             return
-        row = trace.rows.of_instances(type(value))
+        row = trace.running.rows.of_instances(type(value))
     else:
         return
-    trace.trusts = trace.trusts or trace.rows.is_shipped(row.name) or trace.rows.is_pure(value)
+    running = trace.running
+    running.trusts = running.trusts or running.rows.is_shipped(row.name) or running.rows.is_pure(value)
     computes(trace, row.name)
     owner = getattr(value, "__self__", None)
     content(trace, owner)
-    if type(owner) in CONTAINERS and not trace.has(owner) and trace.given.branch(owner) is None:
+    outside = trace.outside
+    if type(owner) in CONTAINERS and not outside.has(owner) and outside.given.branch(owner) is None:
         return  # the call made this container
     known = row.handler is None and row.row in ("pure", "none", "fixed")
     if row.name not in _HARMLESS and (not known or row.name.rpartition(".")[2] in TAKING):
-        trace.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
+        trace.running.refuse(row.name, f"has {row.name} called by a function in C, with what it does not say")
 
 
 def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given: tuple[Any, ...]) -> None:
     if type(owner).__name__ in _OF_CYTHON:  # a Cython function is the owner itself
         function, name, is_method = owner, name_of(owner), "." in owner.__qualname__
-        row, owner = trace.rows.row_of(name), given[0] if is_method and given else None
+        row, owner = trace.running.rows.row_of(name), given[0] if is_method and given else None
         given = given[1:] if is_method else given
     if name.startswith("torch."):  # the operation notes which generator it draws from
         given = tuple([each for each in given if type(each) is not torch.Generator])
@@ -278,18 +285,20 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "ask":
         _ask(trace, name, function, owner, given)
     elif row == "writes":
-        if trace.has(owner) and not trace.can_compare(owner):
-            trace.refuse(name, f"calls {name}, which changes something made outside that cannot be compared")
+        if trace.outside.has(owner) and not trace.outside.can_compare(owner):
+            trace.running.refuse(
+                name, f"calls {name}, which changes something made outside that cannot be compared"
+            )
         # An append depends on no member: a replay adds its own members to the container as it then is.
         grows = name in _GROWING and not is_called_by_output(trace)
-        if can_draw(owner) and trace.finds_generator(owner):
+        if can_draw(owner) and trace.outside.has_generator(owner):
             trace.draws(owner, draws=is_drawing(owner, function.__name__))
-        elif not (grows and trace.appends(owner, _GROWING[name](given))):
+        elif not (grows and trace.writes.append(owner, _GROWING[name](given))):
             change(trace, owner)
         for each in given:
             # An argument that is only stored is not compared, so its identity does not matter.
             stores = name in _KEEPING and each is given[-1]
-            if not stores or identity(each) not in trace.given.objects:
+            if not stores or identity(each) not in trace.outside.given.objects:
                 content(trace, each, inside=False)
     elif row == "argument" and given:
         for each in given:
@@ -300,7 +309,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             text(trace, each)
     elif row in SAID_OF_OUTPUT and is_for_output(trace):
         return
-    elif row == "io" and owner is not None and not trace.has(owner):
+    elif row == "io" and owner is not None and not trace.outside.has(owner):
         for each in given:  # the call made the buffer
             content(trace, each)
     elif row in ("process", "ambient") and not _asks_for_itself(trace):
@@ -310,12 +319,12 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             content(trace, each)
         if not is_quiet(function, owner if owner is not None else next(iter(given), None)):
             trace.acts(name)
-    elif row == _CLOCK and trace.reads_clock(function):
+    elif row == _CLOCK and trace.followed.reads_clock(function):
         return
     elif row in REFUSED:
-        trace.refuse(name, f"calls {name}, which {REFUSED[row]}")
+        trace.running.refuse(name, f"calls {name}, which {REFUSED[row]}")
     elif row == UNKNOWN:
-        trace.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
+        trace.running.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
 
 
 def _number_of(given: tuple[Any, ...]) -> int:
@@ -326,7 +335,7 @@ def _number_of(given: tuple[Any, ...]) -> int:
 
 def _asks_for_itself(trace: Trace) -> bool:
     """Whether code outside PyTorch asks for the modes in force; PyTorch's own code copes with any."""
-    frame = trace.frame()
+    frame = trace.running.frame()
     while frame is not None and frame.f_globals.get("__name__") in _TELL_MODES:
         frame = frame.f_back
     module = frame.f_globals.get("__name__") if frame is not None else None
@@ -337,12 +346,12 @@ def _ask(trace: Trace, name: str, function: Any, owner: Any, given: tuple[Any, .
     """Note that a C function returns a setting: the guard calls it again."""
     if owner is None:
         if any(trace.kinds[type(each)] != PLAIN for each in given):
-            trace.refuse(name, f"asks {name} about what may change")
+            trace.running.refuse(name, f"asks {name} about what may change")
             return
         text = f"({', '.join(map(repr, given))})"
-        trace.ask(function, given, text if trace.has(function) else f"{name}{text}")
-    elif trace.has(owner):
-        trace.ask(owner, function.__name__, f".{function.__name__}()")
+        trace.outside.ask(function, given, text if trace.outside.has(function) else f"{name}{text}")
+    elif trace.outside.has(owner):
+        trace.outside.ask(owner, function.__name__, f".{function.__name__}()")
 
 
 def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
@@ -352,44 +361,44 @@ def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
         for each in kinds:
             instance_of(trace, value, each)
         return
-    trace.hold(kinds)
+    trace.outside.hold(kinds)
     trace.seen.add(("isinstance", identity(kinds)))
-    if trace.has(value):
+    if trace.outside.has(value):
         trace.seen.add(("isinstance", identity(value)))
-    if trace.has(value) and not issubclass(type(value), type):
-        trace.kind(value)
+    if trace.outside.has(value) and not issubclass(type(value), type):
+        trace.outside.kind(value)
         if lookup.find(type(value), "__class__").owner is not object:
             attribute(trace, "__class__", value)
     meta = type(kinds)
     if meta is not type and issubclass(meta, type):
         for name in ("__instancecheck__", "__subclasscheck__"):
-            trace.runs(trace.class_slot(meta, name))
+            trace.callables.run(trace.classes.read(meta, name))
 
 
 def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
     """Note ``issubclass(kind, kinds)`` of an abstract class: a later registration may change the answer."""
     if issubclass(type(kind), type) and issubclass(type(kinds), type):
-        trace.namespace(kinds)
-        trace.hold(kind)
+        trace.classes.namespace(kinds)
+        trace.outside.hold(kind)
         said = Content(issubclass(kind, kinds))
-        trace.read(SUBCLASS, kinds, kind, said, f" (whether {said_name(kind)} is one)")
+        trace.outside.read(SUBCLASS, kinds, kind, said, f" (whether {said_name(kind)} is one)")
 
 
 def caught(trace: Trace, error: Any, kinds: Any) -> None:
     """Note the check of an ``except`` clause: the bases of the exception's class decide it."""
     if issubclass(type(kinds), tuple):
         whole(trace, kinds)
-    if trace.has(error):
-        trace.kind(error)
+    if trace.outside.has(error):
+        trace.outside.kind(error)
     if lookup.can_change(type(error)):
-        trace.namespace(type(error))
+        trace.classes.namespace(type(error))
 
 
 def match_class(trace: Trace, count: int, value: Any, kind: Any, names: tuple[str, ...]) -> None:
     """Note a match of a class pattern."""
     instance_of(trace, value, kind)
     if issubclass(type(kind), type):
-        given = trace.class_slot(kind, "__match_args__")
+        given = trace.classes.read(kind, "__match_args__")
         for name in (*(given[:count] if issubclass(type(given), tuple) else ()), *names):
             if issubclass(type(name), str):
                 attribute(trace, name, value)

@@ -20,8 +20,8 @@ _OF_METACLASSES = ("__prepare__", "__call__", "__new__", "__init__", "mro")
 
 def asked_or_made(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note ``type(value)``, or the making of a class, which runs hooks of its bases and of its attributes."""
-    if len(args) == 1 and trace.has(args[0]):
-        trace.kind(args[0])
+    if len(args) == 1 and trace.outside.has(args[0]):
+        trace.outside.kind(args[0])
         trace.seen.add(("type", identity(args[0])))
     if len(args) < 3:
         return
@@ -29,15 +29,15 @@ def asked_or_made(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
     _made(trace, bases if issubclass(type(bases), tuple) else ())
     for each in tuple(table.values()) if type(table) is dict else ():
         methods(trace, each)
-        trace.runs(trace.class_slot(type(each), "__set_name__"))
+        trace.callables.run(trace.classes.read(type(each), "__set_name__"))
 
 
 def stated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note a class statement: ``__build_class__(body, name, *bases, metaclass=..., **keywords)``."""
     for each in (*args, *kwargs.values()):
-        trace.pin(each)
+        trace.outside.pin(each)
     for each in args[:1]:
-        trace.runs(each)
+        trace.callables.run(each)
     bases = args[2:]
     _made(trace, bases)
     for each in bases:
@@ -49,12 +49,12 @@ def stated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     for kind in (*map(type, bases), meta):
         if kind is not type and issubclass(type(kind), type) and issubclass(kind, type):
             for name in _OF_METACLASSES:
-                trace.runs(trace.class_slot(kind, name))
+                trace.callables.run(trace.classes.read(kind, name))
 
 
 def _made(trace: Trace, bases: tuple[Any, ...]) -> None:
     """Note that a class with these bases is made."""
-    trace.makes_class(bases)
+    trace.classes.make(bases)
     for each in bases:
         if issubclass(type(each), type):
-            trace.runs(trace.class_slot(each, "__init_subclass__"))
+            trace.callables.run(trace.classes.read(each, "__init_subclass__"))

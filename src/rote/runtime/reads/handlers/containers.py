@@ -8,15 +8,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, time
 from enum import Enum
 from functools import partial
-from types import (
-    CodeType,
-    CoroutineType,
-    FrameType,
-    FunctionType,
-    GeneratorType,
-    MethodType,
-    SimpleNamespace,
-)
+from types import CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, MethodType, SimpleNamespace
 from typing import Any
 
 import numpy
@@ -46,11 +38,10 @@ from ..trace import (
     is_for_output,
     is_in_c,
     is_readable,
-    settings,
     shown,
-    written,
 )
 from .attributes import attribute, bind, everything, looks_through, plain_attribute
+from .random_settings import settings, written
 
 _WITHOUT_METHODS = frozenset({PLAIN, TENSOR, CONTAINER, MODULE, FUNCTION, METHOD, IN_C})
 _SAID_OF_CLASSES = NAMES["classes"]
@@ -89,7 +80,7 @@ _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 
 def item(trace: Trace, value: Any, key: Any) -> None:
     """Note a read of ``value[key]``."""
-    value = trace.behind(value)
+    value = trace.outside.behind(value)
     _as_key(trace, key)
     kind = type(value)
     what = trace.kinds[kind]
@@ -99,17 +90,17 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     if issubclass(kind, dict):
         looked_up(trace, key)
     if is_by_member(trace, value, key, "__getitem__"):
-        if trace.has(value):
+        if trace.outside.has(value):
             member(trace, value, key)
     elif what == CONTAINER:
-        if trace.has(value):
+        if trace.outside.has(value):
             whole(trace, value)
     else:
         if issubclass(type(value), type):
-            trace.runs(trace.class_slot(value, "__class_getitem__"))
+            trace.callables.run(trace.classes.read(value, "__class_getitem__"))
         special(trace, value, "__getitem__")
     if what != CONTAINER and issubclass(type(value), dict):
-        trace.runs(trace.class_slot(kind, "__missing__"))
+        trace.callables.run(trace.classes.read(kind, "__missing__"))
         if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
             attribute(trace, "default_factory", value)
             trace.call((), value.default_factory)  # C calls it and stores the result
@@ -129,12 +120,12 @@ def is_by_member(trace: Trace, value: Any, key: Any, method: str) -> bool:
         return False
     if trace.kinds[kind] == CONTAINER:
         return not issubclass(kind, (set, frozenset))
-    if identity(trace.in_class(kind, method)) not in _BY_MEMBER:
+    if identity(trace.classes.look_up(kind, method)) not in _BY_MEMBER:
         return False
-    if trace.has(value):
-        trace.kind(value)
+    if trace.outside.has(value):
+        trace.outside.kind(value)
     if lookup.can_change(kind):
-        trace.class_slot(kind, method)
+        trace.classes.read(kind, method)
     return True
 
 
@@ -143,13 +134,13 @@ def is_fixed_key(trace: Trace, key: Any) -> bool:
     kind = type(key)
     if kind is tuple:
         return all([trace.kinds[type(each)] == PLAIN and type(each) is not slice for each in key])
-    same = trace.in_class(kind, "__eq__") is object.__eq__
-    return same and issubclass(kind, Enum) and identity(trace.in_class(kind, "__hash__")) in _HASHES
+    same = trace.classes.look_up(kind, "__eq__") is object.__eq__
+    return same and issubclass(kind, Enum) and identity(trace.classes.look_up(kind, "__hash__")) in _HASHES
 
 
 def _stores(trace: Trace, value: Any, key: Any) -> None:
     """Note that a container has something else under a key."""
-    trace.write(ITEM, value, key, value)
+    trace.writes.write(ITEM, value, key, value)
 
 
 def update(trace: Trace, value: Any, others: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -170,9 +161,9 @@ def _as_key(trace: Trace, key: Any) -> None:
     """Note that a key is looked up; its class finds it by identity, most often, so the identity matters."""
     for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
         methods(trace, part)
-        trace.pin(part)
-    if identity(key) in trace.given.objects:
-        trace.identify(key, "looks for it in a container")
+        trace.outside.pin(part)
+    if identity(key) in trace.outside.given.objects:
+        trace.outside.identify(key, "looks for it in a container")
 
 
 def looked_up(trace: Trace, key: Any) -> None:
@@ -183,9 +174,9 @@ def looked_up(trace: Trace, key: Any) -> None:
     elif what != TENSOR:
         _overridden(trace, key, _HASHING)
         content(trace, key, _HASHING)
-    argument = trace.arguments.get(identity(key)) if what == TENSOR else None
+    argument = trace.outside.arguments.get(identity(key)) if what == TENSOR else None
     if argument is not None:
-        trace.refuse(
+        trace.running.refuse(
             f"{argument} (its identity)", f"looks {argument} up by which tensor it is; use a key of its own"
         )
 
@@ -210,7 +201,7 @@ def bounds(trace: Trace, *given: Any) -> None:
 def sent(trace: Trace, receiver: Any, *_: Any) -> None:
     """Note that ``yield from`` passes a sent value on."""
     advance(trace, receiver)
-    if not is_in_c(trace.in_class(type(receiver), "__next__")):
+    if not is_in_c(trace.classes.look_up(type(receiver), "__next__")):
         for name in _OF_GENERATORS:
             attribute(trace, name, receiver)
 
@@ -226,33 +217,33 @@ def index(trace: Trace, key: Any) -> None:
 def member(trace: Trace, value: Any, key: Any) -> None:
     """Note a read of one member of a builtin container made outside the call."""
     if issubclass(type(value), dict):
-        trace.read_member(value, key)
+        trace.outside.read_member(value, key)
         return
     if type(key) in (str, int):
-        trace.members.add((identity(value), key))
+        trace.outside.members.add((identity(value), key))
     if issubclass(type(value), (list, tuple, deque)) and issubclass(type(key), int):
         length = members.length(value)
         if not 0 <= key < length:
-            trace.read(LENGTH, value, None, Content(length), " (length)")
+            trace.outside.read(LENGTH, value, None, Content(length), " (length)")
         index = int(key) + (length if key < 0 else 0)
         if 0 <= index < length:
-            trace.read(ITEM, value, index, members.member(value, index), f"[{index}]")
+            trace.outside.read(ITEM, value, index, members.member(value, index), f"[{index}]")
 
 
 def contains(trace: Trace, key: Any, value: Any) -> None:
     """Note ``key in value``: of a number in a dict nobody asks which it is."""
-    value = trace.behind(value)
+    value = trace.outside.behind(value)
     by_key = issubclass(type(value), dict) and is_by_member(trace, value, key, "__contains__")
-    if by_key and trace.has(value) and type(dict.get(value, key)) in _NUMBERS:
+    if by_key and trace.outside.has(value) and type(dict.get(value, key)) in _NUMBERS:
         _as_key(trace, key)
-        trace.present(value, key, f"[{shown(key)}]")
+        trace.outside.present(value, key, f"[{shown(key)}]")
     else:
         looks_up(trace, key, value)
 
 
 def looks_up(trace: Trace, key: Any, value: Any) -> None:
     """Note a search for a key in a container, which gives what lies there."""
-    value = trace.behind(value)
+    value = trace.outside.behind(value)
     _as_key(trace, key)
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):
@@ -260,7 +251,7 @@ def looks_up(trace: Trace, key: Any, value: Any) -> None:
     if issubclass(type(value), _HASHED):
         looked_up(trace, key)
     if issubclass(type(value), dict) and is_by_member(trace, value, key, "__contains__"):
-        if trace.has(value):
+        if trace.outside.has(value):
             member(trace, value, key)
     elif what == CONTAINER:
         whole(trace, value)
@@ -272,22 +263,22 @@ def looks_up(trace: Trace, key: Any, value: Any) -> None:
 
 def whole(trace: Trace, value: Any, *_: Any) -> None:
     """Note a read of a whole container; one that is not builtin is read by its methods."""
-    value = trace.behind(value)
+    value = trace.outside.behind(value)
     if not is_readable(value):
         iterate(trace, value)
         return
     if trace.kinds[type(value)] == DERIVED:
         _overridden(trace, value, ("__iter__",))
-    if not trace.has(value) or ("[:]", identity(value)) in trace.seen:
+    if not trace.outside.has(value) or ("[:]", identity(value)) in trace.seen:
         return
     trace.seen.add(("[:]", identity(value)))
     if issubclass(type(value), dict):
         _items(trace, value, members.items(value))
     elif issubclass(type(value), (set, frozenset)):
         found = members.keys(value)
-        trace.read(BULK, value, None, Content(found), "")
+        trace.outside.read(BULK, value, None, Content(found), "")
         for each in found:
-            trace.find(each, value, "")
+            trace.outside.find(each, value, "")
     else:
         _sequence(trace, value)
 
@@ -300,7 +291,7 @@ def sliced(trace: Trace, value: Any, start: Any, end: Any) -> None:
 
 def merged(trace: Trace, value: Any) -> None:
     """Note a read of ``**value``, by its methods if they are Python code."""
-    value = trace.behind(value)
+    value = trace.outside.behind(value)
     if type(value) is not dict and trace.kinds[type(value)] not in (PLAIN, TENSOR):
         for name in ("keys", "__iter__", "__getitem__"):
             special(trace, value, name)
@@ -318,25 +309,25 @@ def spread(value: Any) -> tuple[Any, ...] | None:
 
 
 def _items(trace: Trace, value: Any, found: tuple[tuple[Any, Any], ...]) -> None:
-    trace.read(ORDER, value, None, Content(tuple([key for key, _ in found])), " (order)")
-    trace.read(LENGTH, value, None, Content(len(found)), " (length)")
+    trace.outside.read(ORDER, value, None, Content(tuple([key for key, _ in found])), " (order)")
+    trace.outside.read(LENGTH, value, None, Content(len(found)), " (length)")
     if len(found) > _MANY and all([type(each) in PLAIN_TYPES for _, each in found]):
-        trace.read(BULK, value, None, Content(found), "")
+        trace.outside.read(BULK, value, None, Content(found), "")
         return
     for key, each in found:
-        trace.find(key, value, "")
-        trace.read(ITEM, value, key, each, f"[{shown(key)}]")
+        trace.outside.find(key, value, "")
+        trace.outside.read(ITEM, value, key, each, f"[{shown(key)}]")
 
 
 def _sequence(trace: Trace, value: Any) -> None:
     found = members.keys(value)
     if not issubclass(type(value), tuple):
-        trace.read(LENGTH, value, None, Content(len(found)), " (length)")
+        trace.outside.read(LENGTH, value, None, Content(len(found)), " (length)")
     if len(found) > _MANY and all([type(each) in PLAIN_TYPES for each in found]):
-        trace.read(BULK, value, None, Content(found), "")
+        trace.outside.read(BULK, value, None, Content(found), "")
         return
     for index, each in enumerate(found):
-        trace.read(ITEM, value, index, each, f"[{index}]")
+        trace.outside.read(ITEM, value, index, each, f"[{index}]")
 
 
 def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bool = True) -> Collection[Any]:
@@ -345,11 +336,11 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
     ``names`` are the methods that C calls. Without ``inside``, C does not read the members of the value.
     """
     met: dict[int, Any] = {}  # keeps temporary objects alive, so that no identity is used twice
-    value = trace.behind(value)
+    value = trace.outside.behind(value)
     left = [value]
     compared = "__eq__" in names
     while left:
-        part = trace.behind(left.pop())
+        part = trace.outside.behind(left.pop())
         what = trace.kinds[type(part)]
         if compared and what == PLAIN:
             _nan(trace, part)
@@ -357,12 +348,12 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
             continue
         met[identity(part)] = part
         settings(trace, part)
-        if names in _ASKING_WHICH and what == OTHER and trace.is_by_identity(part):
+        if names in _ASKING_WHICH and what == OTHER and trace.classes.compare_by_identity(part):
             continue
         if names and what != TENSOR:
             _overridden(trace, part, names)
         if what == TENSOR or (names and what in (FUNCTION, METHOD)):
-            trace.pin(part)
+            trace.outside.pin(part)
             continue  # comparing or writing a function does not call it
         parts = _look_into(trace, part, part is value, compared)
         if inside:
@@ -373,17 +364,19 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
 def content_once(trace: Trace, value: Any, names: tuple[str, ...] = ()) -> None:
     """Note that C reads the members of a container; once noted, only a write to it makes that news."""
     told = ("content", identity(value), names)
-    if told in trace.told:
+    if told in trace.writes.told:
         return
     met = content(trace, value if type(value) is tuple else members.keys(value), names)
-    if trace.has(value):
-        trace.tell(told, (value, *met))
+    if trace.outside.has(value):
+        trace.writes.tell(told, (value, *met))
 
 
 def _nan(trace: Trace, value: Any) -> None:
     """Refuse a NaN: C takes an object as equal to itself, and a NaN alone is not, so its identity matters."""
     if type(value) in (float, complex) and value != value:
-        trace.refuse("NaN", "looks for a NaN or compares what holds one, where it matters which object it is")
+        trace.running.refuse(
+            "NaN", "looks for a NaN or compares what holds one, where it matters which object it is"
+        )
 
 
 def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterable[Any]:
@@ -394,14 +387,14 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterab
     """
     looks_through(trace, type(value))
     methods(trace, value)
-    if trace.has(value):
+    if trace.outside.has(value):
         trace.looks_at_state(value)
-    if trace.has(value) and not issubclass(type(value), type):
-        trace.kind(value)
+    if trace.outside.has(value) and not issubclass(type(value), type):
+        trace.outside.kind(value)
     if not is_readable(value):
-        trace.pin(value)
+        trace.outside.pin(value)
     if not handed and trace.kinds[type(value)] in (FUNCTION, METHOD):
-        trace.runs(value)
+        trace.callables.run(value)
         return ()
     if is_readable(value):
         whole(trace, value)
@@ -411,14 +404,14 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterab
         if issubclass(type(value), dict):
             return [part for pair in members.items(value) for part in pair]
         return members.keys(value)
-    if (handed or compared) and identity(value) in trace.given.objects:
-        trace.identify(value, "hands it to a function in C, or compares it")
+    if (handed or compared) and identity(value) in trace.outside.given.objects:
+        trace.outside.identify(value, "hands it to a function in C, or compares it")
     return _object(trace, value, handed)
 
 
 def _object(trace: Trace, value: Any, handed: bool = True) -> Iterable[Any]:
     """Note that C reads an object that is no builtin container; returns its members."""
-    kind, outside = type(value), trace.has(value)
+    kind, outside = type(value), trace.outside.has(value)
     if kind is SimpleNamespace:
         if outside:
             everything(trace, value)
@@ -432,22 +425,22 @@ def _object(trace: Trace, value: Any, handed: bool = True) -> Iterable[Any]:
     parts = _parts(value)
     if not outside:
         return parts.values()
-    if trace.in_class(kind, "__next__") is not lookup.MISSING:
-        trace.change(value)
+    if trace.classes.look_up(kind, "__next__") is not lookup.MISSING:
+        trace.writes.change(value)
     elif not parts and handed:
         _known(trace, value)
     for suffix, part in parts.items():
-        trace.find(part, value, suffix)
+        trace.outside.find(part, value, suffix)
     if kind in _VIEWS:
         whole(trace, parts[""])
     return parts.values()
 
 
 def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
-    trace.look_into(value)
+    trace.outside.look_into(value)
     if not value.dtype.hasobject:
         return []
-    if trace.has(value):
+    if trace.outside.has(value):
         find_held(trace, value, 2)
     return value.ravel().tolist()
 
@@ -467,16 +460,17 @@ def _parts(value: Any) -> dict[str, Any]:
 def _known(trace: Trace, value: Any) -> None:
     """Refuse an object of an unknown type."""
     kind = type(value)
-    if issubclass(kind, FIXED) or trace.by_content(kind) or is_python(kind):
+    if issubclass(kind, FIXED) or trace.outside.by_content(kind) or is_python(kind):
         return
-    name = name_of(kind)
-    if not trace.rows.is_pure(kind) and trace.rows.row_of(name) not in ("fixed", "pure", "none", "acting"):
-        trace.refuse(name, f"uses a {name} made outside of it, of which nothing is known", unknown=True)
+    name, rows = name_of(kind), trace.running.rows
+    if not rows.is_pure(kind) and rows.row_of(name) not in ("fixed", "pure", "none", "acting"):
+        text = f"uses a {name} made outside of it, of which nothing is known"
+        trace.running.refuse(name, text, unknown=True)
 
 
 def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     """Note ``value[key] = new``."""
-    trace.runs(new)  # C may call a stored function later
+    trace.callables.run(new)  # C may call a stored function later
     _as_key(trace, key)
     if issubclass(type(value), dict):
         looked_up(trace, key)
@@ -498,12 +492,12 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
 
 def _store_member(trace: Trace, value: Any, key: int) -> None:
     """Note a store into a list; the length says which member a negative index means."""
-    if trace.given.branch(value) is not None:
+    if trace.outside.given.branch(value) is not None:
         change(trace, value)
-    elif trace.has(value):
+    elif trace.outside.has(value):
         length = members.length(value)
-        trace.read(LENGTH, value, None, Content(length), " (length)")
-        trace.write(ITEM, value, key % length, value)
+        trace.outside.read(LENGTH, value, None, Content(length), " (length)")
+        trace.writes.write(ITEM, value, key % length, value)
 
 
 def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:
@@ -528,37 +522,37 @@ def change(trace: Trace, value: Any) -> None:
     """Note a change of a container that may depend on all its members."""
     if any(value is each for each in GLOBAL_GENERATORS):
         trace.draws(value, draws=False)
-    elif not trace.has(value):
-        if trace.given.branch(value) is not None:
-            trace.change(value)
+    elif not trace.outside.has(value):
+        if trace.outside.given.branch(value) is not None:
+            trace.writes.change(value)
         return
     elif is_readable(value):
         whole(trace, value)
-        trace.change(value)
-    elif trace.by_content(type(value)):
-        trace.change(value)
+        trace.writes.change(value)
+    elif trace.outside.by_content(type(value)):
+        trace.writes.change(value)
 
 
 def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> bool:
     """Note that an operator calls a special method; returns whether the class has it."""
     kind = type(value)
     looks_through(trace, kind)
-    outside = trace.has(value)
+    outside = trace.outside.has(value)
     if outside and not issubclass(type(value), type):
-        trace.kind(value)
+        trace.outside.kind(value)
     if (kind, name, "()") in trace.seen:
-        found = trace.in_class(kind, name)
+        found = trace.classes.look_up(kind, name)
     else:
         trace.seen.add((kind, name, "()"))
-        trace.hold(kind)
-        found = trace.class_slot(kind, name)
+        trace.outside.hold(kind)
+        found = trace.classes.read(kind, name)
         bind(trace, found)
     if found is lookup.MISSING or found is None:
         return False
     if type(found) is FunctionType and is_own(found.__code__.co_filename):
         trace.call((), found, value)
     elif type(found) in (FunctionType, MethodType, staticmethod, classmethod):
-        trace.runs(found)
+        trace.callables.run(found)
     elif not is_in_c(found):
         trace.call((), found, value)
     else:
@@ -578,12 +572,12 @@ def _special_in_c(trace: Trace, value: Any, outside: bool, writes: bool) -> None
 
 def iterate(trace: Trace, value: Any) -> None:
     """Note ``iter(value)``."""
-    value = trace.behind(value)
+    value = trace.outside.behind(value)
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):
         return
     if what == CONTAINER:
-        if trace.has(value):
+        if trace.outside.has(value):
             whole(trace, value)
     elif not special(trace, value, "__iter__"):
         special(trace, value, "__getitem__")
@@ -591,11 +585,11 @@ def iterate(trace: Trace, value: Any) -> None:
 
 def advance(trace: Trace, value: Any) -> None:
     """Note that an iterator moves on."""
-    found = trace.in_class(type(value), "__next__")
+    found = trace.classes.look_up(type(value), "__next__")
     if not is_in_c(found):
         special(trace, value, "__next__")
-    elif trace.has(value):
-        trace.change(value)
+    elif trace.outside.has(value):
+        trace.writes.change(value)
         find_held(trace, value, 3)
 
 
@@ -603,39 +597,39 @@ def find_held(trace: Trace, value: Any, depth: int) -> None:
     """Note that the objects held by a C object made outside the call were made outside, too."""
     found = value.ravel().tolist() if issubclass(type(value), numpy.ndarray) else gc.get_referents(value)
     for each in found:
-        if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE) and not trace.has(each):
-            trace.find(each, value, "[...]")
-            if depth and (is_readable(each) or trace.by_content(type(each))):
+        if trace.kinds[type(each)] not in (PLAIN, TENSOR, CLASS, MODULE) and not trace.outside.has(each):
+            trace.outside.find(each, value, "[...]")
+            if depth and (is_readable(each) or trace.outside.by_content(type(each))):
                 find_held(trace, each, depth - 1)
 
 
 def length(trace: Trace, value: Any) -> None:
     """Note ``len(value)``."""
-    value = trace.behind(value)
+    value = trace.outside.behind(value)
     what = trace.kinds[type(value)]
     if what == CONTAINER or type(value) is deque:
-        if trace.has(value):
-            trace.read(LENGTH, value, None, Content(len(value)), " (length)")
-    elif what == DERIVED and is_in_c(trace.in_class(type(value), "__len__")):
-        if trace.has(value):
-            trace.kind(value)
-            trace.class_slot(type(value), "__len__")
-            trace.read(LENGTH, value, None, Content(members.length(value)), " (length)")
+        if trace.outside.has(value):
+            trace.outside.read(LENGTH, value, None, Content(len(value)), " (length)")
+    elif what == DERIVED and is_in_c(trace.classes.look_up(type(value), "__len__")):
+        if trace.outside.has(value):
+            trace.outside.kind(value)
+            trace.classes.read(type(value), "__len__")
+            trace.outside.read(LENGTH, value, None, Content(members.length(value)), " (length)")
     elif what not in (PLAIN, TENSOR):
         special(trace, value, "__len__")
 
 
 def truth(trace: Trace, value: Any) -> None:
     """Note ``bool(value)``."""
-    value = trace.behind(value)
+    value = trace.outside.behind(value)
     what, kind = trace.kinds[type(value)], type(value)
     if what in (CONTAINER, PLAIN, TENSOR) or (
-        what == DERIVED and trace.class_slot(kind, "__bool__") is lookup.MISSING
+        what == DERIVED and trace.classes.read(kind, "__bool__") is lookup.MISSING
     ):
         length(trace, value)
     elif not special(trace, value, "__bool__"):
         special(trace, value, "__len__")
-    if trace.has(value):
+    if trace.outside.has(value):
         trace.seen.add(("truth", identity(value)))
 
 
@@ -645,9 +639,9 @@ def _overridden(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
     settings(trace, value)
     methods(trace, value)
     for name in names:
-        found = trace.in_class(kind, name)
+        found = trace.classes.look_up(kind, name)
         if found is not lookup.MISSING and not is_in_c(found):
-            trace.runs(trace.class_slot(kind, name))
+            trace.callables.run(trace.classes.read(kind, name))
 
 
 def methods(trace: Trace, value: Any) -> None:
@@ -655,16 +649,16 @@ def methods(trace: Trace, value: Any) -> None:
     kind = type(value)
     if trace.kinds[kind] in _WITHOUT_METHODS or (SPECIAL, kind) in trace.seen:
         return
-    trace.hold(kind)
+    trace.outside.hold(kind)
     trace.seen.add((SPECIAL, kind))
     for each in lookup.bases(kind):
         if not lookup.can_change(each) or has_parts_in_c(each) or said_module(each).startswith("torch"):
             continue
-        table = trace.namespace(each)
-        trace.read(ORDER, table, None, Content(tuple(table)), " (its names)", each)
+        table = trace.classes.namespace(each)
+        trace.outside.read(ORDER, table, None, Content(tuple(table)), " (its names)", each)
         for name in tuple(table):
             if name.startswith("__") and name.endswith("__") and name not in _SAID_OF_CLASSES:
-                trace.runs(trace.class_slot(kind, name))
+                trace.callables.run(trace.classes.read(kind, name))
 
 
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
@@ -674,7 +668,8 @@ def compare(trace: Trace, left: Any, right: Any) -> None:
     """Note a comparison of two values."""
     for one in (left, right):
         if trace.kinds[type(one)] not in (PLAIN, TENSOR):
-            if identity(one) in trace.given.objects and not is_in_c(lookup.find(type(one), "__eq__").value):
+            in_c = is_in_c(lookup.find(type(one), "__eq__").value)
+            if identity(one) in trace.outside.given.objects and not in_c:
                 _overridden(trace, one, _COMPARING)
             else:
                 content(trace, one, _COMPARING)
@@ -688,14 +683,14 @@ def same(trace: Trace, left: Any, right: Any) -> None:
     refused. Objects made outside stay the same objects. So are tensors: an argument that is one from outside
     is no argument to copy.
     """
-    trace.pin(left)
-    trace.pin(right)
-    if trace.may_be_argument(left, right):
-        trace.tells_tensors = True
-    if trace.given.is_one(left) or trace.given.is_one(right):
-        if not (trace.given.is_one(left) and trace.given.is_one(right)):
-            trace.identify(left, "asks whether it is another object")
-            trace.identify(right, "asks whether it is another object")
+    trace.outside.pin(left)
+    trace.outside.pin(right)
+    if trace.outside.may_be_argument(left, right):
+        trace.outside.tells_tensors = True
+    if trace.outside.given.is_one(left) or trace.outside.given.is_one(right):
+        if not (trace.outside.given.is_one(left) and trace.outside.given.is_one(right)):
+            trace.outside.identify(left, "asks whether it is another object")
+            trace.outside.identify(right, "asks whether it is another object")
         return
     if trace.kinds[type(left)] == PLAIN:
         refuse_identity(trace, left)
@@ -703,9 +698,9 @@ def same(trace: Trace, left: Any, right: Any) -> None:
 
 def refuse_identity(trace: Trace, left: Any) -> None:
     """Refuse a call that depends on the identity of a value, which a replay does not know."""
-    frame = trace.frame()
+    frame = trace.running.frame()
     if frame is None or not (is_internal(frame.f_code.co_filename) or is_for_output(trace)):
-        trace.refuse(
+        trace.running.refuse(
             "is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is"
         )
 
@@ -752,13 +747,13 @@ def _text_of(trace: Trace, value: Any, asks: tuple[str, ...]) -> None:
             attribute(trace, name, named)
     if _says_where(trace, value, asks) and not is_for_output(trace):
         name = said_name(kind)
-        trace.refuse(name, f"writes a {name} that it has made as text, which says where that lies")
+        trace.running.refuse(name, f"writes a {name} that it has made as text, which says where that lies")
 
 
 def _says_where(trace: Trace, value: Any, asks: tuple[str, ...]) -> bool:
     """Whether the text of an object contains its address, and the call has made that object."""
     kind = type(value)
-    if trace.has(value) or trace.in_class(kind, "__repr__") not in _WITH_ADDRESS:
+    if trace.outside.has(value) or trace.classes.look_up(kind, "__repr__") not in _WITH_ADDRESS:
         return False
     return all([lookup.find(kind, name).owner is object for name in asks])
 
@@ -771,8 +766,8 @@ def enter(trace: Trace, value: Any) -> None:
 
 def match_kind(trace: Trace, value: Any) -> None:
     """Note that a pattern asks whether a value is a mapping or a sequence."""
-    if trace.has(value):
-        trace.kind(value)
+    if trace.outside.has(value):
+        trace.outside.kind(value)
 
 
 def match_keys(trace: Trace, value: Any, keys: Any) -> None:

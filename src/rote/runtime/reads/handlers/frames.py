@@ -83,11 +83,11 @@ class FrameCheck:
 def enter(trace: Trace, wrapper: FunctionType, code: CodeType) -> Callable[..., Any]:
     """A wrapper is called that switches Dynamo on or off: what it calls is to be called."""
     switch = switch_of(wrapper, code)
-    trace.find(stance, None, "torch.compiler.set_stance")
-    trace.ask(stance, (), "")
+    trace.outside.find(stance, None, "torch.compiler.set_stance")
+    trace.outside.ask(stance, (), "")
     if not switch.plain:
         return _aside(trace, copied(wrapper, code))
-    trace.switch(switch)
+    trace.callables.switch(switch)
     return switch.function
 
 
@@ -95,14 +95,14 @@ def choose(
     trace: Trace, function: FunctionType, code: CodeType, variables: dict[str, Any]
 ) -> Callable[..., Any]:
     """What runs for a function that is called with these variables."""
-    switch = trace.switched
+    switch = trace.callables.switched
     if switch is None or switch.backend is None:
         return _followed(trace, function, code, code)
     for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         names.cell(trace, cell)
         if _is_filled(cell):
             variables[variable] = cell.cell_contents
-    with untraced(), trace.swaps.withdrawn():  # guards look at the code of functions
+    with untraced(), trace.running.swaps.withdrawn():  # guards look at the code of functions
         frames = compiled_frames(code, switch.backend)
         frame = next((each for each in frames if each.fits(variables)), None)
     if frame is not None:
@@ -114,10 +114,10 @@ def choose(
 
 
 def _followed(trace: Trace, function: FunctionType, code: CodeType, own: CodeType) -> Callable[..., Any]:
-    made, why = trace.swaps.copy(function, code, own)
+    made, why = trace.running.swaps.copy(function, code, own)
     if why:
         name = f"{function.__module__}.{function.__qualname__}"
-        trace.refuse(name, f"runs {name}, which cannot be followed: {why}")
+        trace.running.refuse(name, f"runs {name}, which cannot be followed: {why}")
     return made
 
 
@@ -139,7 +139,7 @@ def _guard(trace: Trace, function: FunctionType, frame: CompiledFrame, variables
     kept: dict[str, Any] = {}
     objects: dict[str, Callable[[], Any]] = {}
     try:
-        with untraced(), trace.swaps.withdrawn():
+        with untraced(), trace.running.swaps.withdrawn():
             stand_ins: dict[int, torch.Tensor] = {}
             for variable, value in variables.items():
                 if _is_object(value):
@@ -149,15 +149,15 @@ def _guard(trace: Trace, function: FunctionType, frame: CompiledFrame, variables
             check = FrameCheck(frame, kept, objects, dispatched_functions())
             said = check()
     except ForeignError as error:
-        trace.refuse(name, f"runs {name} with {error}")
+        trace.running.refuse(name, f"runs {name} with {error}")
         return
     if said != VALID:
-        trace.refuse(name, f"runs {name}, whose guards look at what tensors hold: {said}")
+        trace.running.refuse(name, f"runs {name}, whose guards look at what tensors hold: {said}")
         return
     looks = _look(trace, (*kept.items(), *objects.items()))
     check = trace.same_answer((identity(frame.guards), *looks), check)
-    trace.find(check, None, name)
-    trace.answers(check, VALID)
+    trace.outside.find(check, None, name)
+    trace.outside.answers(check, VALID)
 
 
 def _is_filled(cell: Any) -> bool:
@@ -173,10 +173,10 @@ def _is_object(value: Any) -> bool:
 
 def _reference(trace: Trace, value: Any) -> Callable[[], Any]:
     """A variable that is known by which object it is."""
-    trace.identify(value, "runs compiled code with it")
-    if not (trace.has(value) or isinstance(value, type)):
+    trace.outside.identify(value, "runs compiled code with it")
+    if not (trace.outside.has(value) or isinstance(value, type)):
         raise ForeignError(f"a {said_name(type(value))} that the call makes")
-    trace.pin(value)
+    trace.outside.pin(value)
     if type(value).__weakrefoffset__:
         return weakref.ref(value)
     return lambda: value
@@ -184,8 +184,8 @@ def _reference(trace: Trace, value: Any) -> Callable[[], Any]:
 
 def _kept(trace: Trace, value: Any, stand_ins: dict[int, torch.Tensor]) -> Any:
     """A variable as it is kept: containers of the call's own made anew, stand-ins for tensors."""
-    kind = type(value)
-    if kind in (*_CONTAINERS, dict) and trace.has(value) and trace.given.number_of(value) is None:
+    kind, outside = type(value), trace.outside
+    if kind in (*_CONTAINERS, dict) and outside.has(value) and outside.given.number_of(value) is None:
         return value  # what it holds may change, and guards look at that
     if isinstance(value, torch.Tensor):
         found = stand_ins.get(identity(value))
@@ -209,7 +209,7 @@ def _look(trace: Trace, value: Any) -> tuple[Any, ...]:
         marks = ((name, repr(mark)) for name, mark in vars(value).items())
         facts = (value.shape, value.stride(), value.dtype, value.device, value.requires_grad)
         return kind, *facts, value.is_inference(), *marks
-    if kind in _CONTAINERS and not trace.has(value):
+    if kind in _CONTAINERS and not trace.outside.has(value):
         return kind, *[_look(trace, each) for each in value]
     if kind is weakref.ref:
         return kind, identity(value())

@@ -159,16 +159,16 @@ def _hashed(trace: Trace, value: Any) -> None:
 
 
 def _callable(trace: Trace, value: Any) -> None:
-    if trace.has(value):
-        trace.kind(value)
-    trace.class_slot(type(value), "__call__")
+    if trace.outside.has(value):
+        trace.outside.kind(value)
+    trace.classes.read(type(value), "__call__")
 
 
 def _identified(trace: Trace, value: Any) -> None:
     """Note ``id(value)``; conditions compare numbers and strings by value, so their id is refused."""
-    trace.pin(value)
-    if trace.given.is_one(value):
-        trace.identify(value, "asks for its id")
+    trace.outside.pin(value)
+    if trace.outside.given.is_one(value):
+        trace.outside.identify(value, "asks for its id")
     else:
         refuse_identity(trace, value)
 
@@ -193,11 +193,11 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     file = kwargs.get("file")
     for each in args:
         text(trace, each)
-    if type(file) is StringIO and not trace.has(file):
+    if type(file) is StringIO and not trace.outside.has(file):
         return  # the call made the buffer
     prints(trace)
     if file is not None and not is_standard(file):
-        trace.refuse("builtins.print", "prints to a file that is neither of the standard streams")
+        trace.running.refuse("builtins.print", "prints to a file that is neither of the standard streams")
     else:
         writes(trace, "print", file)
 
@@ -205,10 +205,10 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
 def _csv_writer(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note that a writer is made; it calls ``write`` of its first argument for each row."""
     for each in args[:1]:
-        if trace.has(each):
-            trace.refuse("_csv.writer", "writes rows to what was made outside")
+        if trace.outside.has(each):
+            trace.running.refuse("_csv.writer", "writes rows to what was made outside")
         attribute(trace, "write", each)
-        trace.runs(lookup.find(type(each), "write").value)
+        trace.callables.run(lookup.find(type(each), "write").value)
     for each in (*args[1:], *kwargs.values()):
         content(trace, each)
 
@@ -225,7 +225,7 @@ def _coded(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     for place, (name, asked) in enumerate((("encoding", codecs.lookup), ("errors", codecs.lookup_error))):
         said = args[place] if len(args) > place else kwargs.get(name)
         if type(said) is str and said not in _USUAL_CODING:
-            trace.ask(asked, (said,), f"codecs.{asked.__name__}({said!r})")
+            trace.outside.ask(asked, (said,), f"codecs.{asked.__name__}({said!r})")
 
 
 def _is(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -254,7 +254,7 @@ def _is_shown(message: Any, category: Any = None) -> bool:
 
 def _new_decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note that a context is made; it takes what its arguments leave out from ``DefaultContext``."""
-    trace.find(decimal.DefaultContext, None, "decimal.DefaultContext")
+    trace.outside.find(decimal.DefaultContext, None, "decimal.DefaultContext")
     for each in (*args, *kwargs.values()):
         content(trace, each)
 
@@ -266,61 +266,63 @@ def _dir(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         if table is not None:
             attribute(trace, "__dict__", each)
             whole(trace, table)
-        if trace.has(each):
+        if trace.outside.has(each):
             for kind in lookup.bases(each if issubclass(type(each), type) else type(each)):
                 if lookup.can_change(kind):
-                    table = trace.namespace(kind)
-                    trace.read(ORDER, table, None, Content(tuple(table)), " (its names)", kind)
+                    table = trace.classes.namespace(kind)
+                    trace.outside.read(ORDER, table, None, Content(tuple(table)), " (its names)", kind)
 
 
 def _globals(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    frame = trace.frame()
+    frame = trace.running.frame()
     if frame is not None:
-        trace.find(frame.f_globals, None, "")
+        trace.outside.find(frame.f_globals, None, "")
 
 
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     target = function()
-    if trace.given.number_of(target) is not None and trace.given.is_one(target):
+    if trace.outside.given.number_of(target) is not None and trace.outside.given.is_one(target):
         return  # the reference and its target are both in the arguments
-    if trace.has(function):
-        trace.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
+    if trace.outside.has(function):
+        trace.outside.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
         owner = target.__self__ if type(target) is MethodType else target
-        if owner is not None and not trace.has(owner):
-            trace.anchored.add(identity(owner))  # reads of the target do not keep it alive
-        trace.find(target, function, "()")
+        if owner is not None and not trace.outside.has(owner):
+            trace.outside.anchored.add(identity(owner))  # reads of the target do not keep it alive
+        trace.outside.find(target, function, "()")
         if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
-            trace.refuse("weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself")
+            trace.running.refuse(
+                "weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself"
+            )
 
 
 def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     variable = function.__self__
-    trace.find(variable, None, variable.name)
-    trace.read(VARIABLE, variable, None, variable.get(UNSET), ".get()")
+    trace.outside.find(variable, None, variable.name)
+    trace.outside.read(VARIABLE, variable, None, variable.get(UNSET), ".get()")
 
 
 def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     attribute(trace, "__wrapped__", function)
-    if trace.has(function):
+    if trace.outside.has(function):
         of_library = _is_of_library(function.__wrapped__)
         asked = asked_key(function, args, kwargs) if of_library or not is_full(function) else None
         info = function.cache_info()
         told = ("cached", identity(function), info.misses, info.currsize)
-        if not (of_library and asked is None and told in trace.told):
+        if not (of_library and asked is None and told in trace.writes.told):
             found = cached_in(function, asked)
             if len(found) > _MOST_CACHED:
                 text = f"answers from a cache of more than {_MOST_CACHED} results"
-                trace.refuse(trace.name(function), text)
+                trace.running.refuse(trace.outside.name(function), text)
             elif not of_library:  # a cache of the standard library returns what its function would
                 held = Content(remembered(function, asked))
-                trace.read(CACHED, function, asked, held, " (what its cache holds)")
+                trace.outside.read(CACHED, function, asked, held, " (what its cache holds)")
             for each in found:
-                trace.find(each, function, " (its cache)")
+                trace.outside.find(each, function, " (its cache)")
                 if type(each) is tuple:  # a key made of arguments, compared with those of other calls
                     content_once(trace, each)
             if asked is None:
-                trace.tell(told, ())
-    trace.runs(function.__wrapped__)
+                trace.writes.tell(told, ())
+    trace.callables.run(function.__wrapped__)
     for each in (*args, *kwargs.values()):
         looked_up(trace, each)
         content(trace, each)
@@ -346,7 +348,7 @@ def _attrgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
             try:
                 value = object.__getattribute__(value, name)
             except AttributeError:
-                trace.refuse(
+                trace.running.refuse(
                     f"attrgetter({path!r})", f"reads {path} by operator.attrgetter, which is not followed"
                 )
                 break
@@ -375,15 +377,15 @@ def _length_hint(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dic
         if found is lookup.MISSING or not is_in_c(found):
             length(trace, each)
             special(trace, each, "__length_hint__")
-        elif trace.has(each):
-            trace.change(each)
+        elif trace.outside.has(each):
+            trace.writes.change(each)
 
 
 def _json_encoder(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for each in args:
         target = getattr(each, "__func__", each)
         if type(target) is FunctionType and not is_internal(target.__code__.co_filename):
-            trace.refuse("json.dumps", "has what a function of its own returns looked into by json")
+            trace.running.refuse("json.dumps", "has what a function of its own returns looked into by json")
         elif target is not each or type(each) is not FunctionType:
             handed_on(trace, each)
 
@@ -397,7 +399,7 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
         if not (is_iterated or (type(each) is attrgetter and _gets_each(trace, each, given))):
             handed_on(trace, each)
         iterate(trace, each)
-        if identity(each) in trace.given.objects:
+        if identity(each) in trace.outside.given.objects:
             merged(trace, each)
         else:
             content(trace, each, names, inside=function.__name__ not in _HAND_OUT)
@@ -436,7 +438,7 @@ def _format(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str
             for each in (*args, *kwargs.values()):
                 text(trace, each)
         if spec and "{" in spec:
-            trace.refuse("builtins.str.format", "has a format within a format")
+            trace.running.refuse("builtins.str.format", "has a format within a format")
 
 
 def _format_field(trace: Trace, field: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -452,7 +454,9 @@ def _format_field(trace: Trace, field: str, args: tuple[Any, ...], kwargs: dict[
             listed = dict(enumerate(held)) if type(held) in (list, tuple) else {}
             table = held if type(held) is dict else listed
         if name not in table:
-            trace.refuse("builtins.str.format", f"reads {{{field}}} by a format; write it as an expression")
+            trace.running.refuse(
+                "builtins.str.format", f"reads {{{field}}} by a format; write it as an expression"
+            )
             return
         known = table[name]
 
@@ -477,9 +481,9 @@ def follow_function(trace: Trace, kind: type) -> None:
     """Follow the methods of a ``torch.autograd.Function``, which C calls now and in the backward."""
     for name in ("forward", "setup_context", "backward", "jvp", "vjp", "vmap"):
         if lookup.find(kind, name).owner not in _FUNCTION_BASES:
-            trace.runs(trace.class_slot(kind, name))
+            trace.callables.run(trace.classes.read(kind, name))
     for name in ("apply", "apply_jvp", "_get_user_fn", "_get_compiled_autograd_symints"):
-        trace.runs(lookup.find(torch.autograd.function.BackwardCFunction, name).value)
+        trace.callables.run(lookup.find(torch.autograd.function.BackwardCFunction, name).value)
 
 
 def _function(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -493,7 +497,7 @@ def _function(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note ``sys._getframe``; frames of the call itself depend on nothing but code that is followed."""
     _globals(trace, function, args, kwargs)
-    at, depth = trace.frame(), args[0] if args else 0
+    at, depth = trace.running.frame(), args[0] if args else 0
     while type(depth) is int and depth > 0 and is_inside(at):
         at, depth = at.f_back, depth - 1
     if not is_inside(at):
@@ -502,19 +506,19 @@ def _sys_frame(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 def _exc_info(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note ``sys.exc_info``: the caller may be handling an exception, and no other note says so."""
-    frame, error = trace.frame(), sys.exc_info()[1]
+    frame, error = trace.running.frame(), sys.exc_info()[1]
     if error is None or (frame is not None and not is_internal(frame.f_code.co_filename)):
         handles(trace, error)
 
 
 def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuse the size of a storage, which differs in a recording; code that reads its bytes may ask."""
-    frame = trace.frame()
+    frame = trace.running.frame()
     while frame is not None and is_internal(frame.f_code.co_filename):
         if frame.f_code.co_name in _READS_STORAGE:
             return
         frame = frame.f_back
-    trace.refuse("torch.UntypedStorage.nbytes", "asks how large the storage of a tensor is")
+    trace.running.refuse("torch.UntypedStorage.nbytes", "asks how large the storage of a tensor is")
 
 
 def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -522,14 +526,13 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
     if not given and not kwargs:
         trace.seen.add(("held", identity(lock)))
-    elif not trace.has(lock) or ("held", identity(lock)) in trace.seen:
+    elif not trace.outside.has(lock) or ("held", identity(lock)) in trace.seen:
         return
     elif hasattr(lock, "locked"):
-        trace.ask(lock, "locked", ".locked()")
+        trace.outside.ask(lock, "locked", ".locked()")
     else:
-        trace.refuse(
-            trace.name(lock), f"asks whether {trace.name(lock)} is free, which cannot be asked again"
-        )
+        name = trace.outside.name(lock)
+        trace.running.refuse(name, f"asks whether {name} is free, which cannot be asked again")
 
 
 def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -552,22 +555,24 @@ def _generator(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[
     if not issubclass(type(owner), torch.Generator):
         return
     if name in _SHARING_STATE:
-        trace.refuse(name, f"calls {name}() of a generator, which is not followed")
+        trace.running.refuse(name, f"calls {name}() of a generator, which is not followed")
     elif name in _STATE_READ:
         _asks_state(trace, owner, name)
     else:
         parts = state if type(state) is tuple else (state,)
         tensor = next((part for part in parts if issubclass(type(part), torch.Tensor)), None)
-        if tensor is not None and trace.finds_tensor(tensor):
-            trace.refuse(name, "sets a generator to a state that is kept in a tensor; seed it instead")
+        if tensor is not None and trace.outside.has_tensor(tensor):
+            trace.running.refuse(
+                name, "sets a generator to a state that is kept in a tensor; seed it instead"
+            )
         trace.sets(owner, tensor)
 
 
 def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
     """Refuse a read of the state of a generator made outside: it differs in each call."""
-    if trace.has(generator):
-        whose = trace.name(generator)
-        trace.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
+    if trace.outside.has(generator):
+        whose = trace.outside.name(generator)
+        trace.running.refuse(whose, f"asks {whose} for its state ({name}), which is another one in each call")
 
 
 _SETTINGS = COLLECTOR.settings
@@ -584,16 +589,20 @@ _BY_WORD: dict[str, Handler] = {
     "cached": _cached,
     "callable": _each(_callable, 1),
     "class": stated,
-    "clear": _one(lambda trace, value: trace.change(value)),
+    "clear": _one(lambda trace, value: trace.writes.change(value)),
     "coded": _coded,
     "compiled": lambda trace, *_: None,  # a region is an operation and depends on nothing but its inputs
-    "collector": lambda trace, *_: trace.read(ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc),
+    "collector": lambda trace, *_: trace.outside.read(
+        ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc
+    ),
     "csv_writer": _csv_writer,
-    "decimal_context": lambda trace, *_: trace.find(decimal.getcontext(), None, "decimal.getcontext()"),
+    "decimal_context": lambda trace, *_: trace.outside.find(
+        decimal.getcontext(), None, "decimal.getcontext()"
+    ),
     "delete_attribute": _named(delete_attribute, 2),
     "descriptor": _member(lambda trace, value, found: attribute(trace, found.__name__, value)),
     "dir": _dir,
-    "evaluated": lambda trace, *_: trace.refuse(
+    "evaluated": lambda trace, *_: trace.running.refuse(
         "builtins.eval", "runs text or code by eval or exec, which is not followed"
     ),
     "exc_info": _exc_info,

@@ -26,23 +26,23 @@ _BUILTINS = vars(builtins)
 
 def imported(trace: Trace, name: str, level: int, names: Any) -> None:
     """Note an import of a module, or of names from it."""
-    frame = trace.frame()
+    frame = trace.running.frame()
     scope: Mapping[str, Any] = frame.f_globals if frame is not None else {}
     whole = _absolute(name, level, scope)
     if whole is not None and _is_missing(whole, names):
         _load(name, scope, names, level)
-    trace.find(sys.modules, None, "sys.modules")
-    trace.find(_BUILTINS, None, "")
-    trace.read(ITEM, _BUILTINS, "__import__", _BUILTINS["__import__"], "__import__")
+    trace.outside.find(sys.modules, None, "sys.modules")
+    trace.outside.find(_BUILTINS, None, "")
+    trace.outside.read(ITEM, _BUILTINS, "__import__", _BUILTINS["__import__"], "__import__")
     while name:
         if name in sys.modules:
-            trace.read(ITEM, sys.modules, name, sys.modules[name], f"[{name!r}]")
+            trace.outside.read(ITEM, sys.modules, name, sys.modules[name], f"[{name!r}]")
         name = name.rpartition(".")[0]
 
 
 def before_import_module(trace: Trace, name: Any, package: Any = None) -> None:
     """Load the module that ``importlib.import_module`` is called for."""
-    trace.called.discard(identity(import_module))  # the next call may name another module
+    trace.callables.called.discard(identity(import_module))  # the next call may name another module
     if type(name) is not str or not (package is None or type(package) is str):
         return
     with contextlib.suppress(ImportError, ValueError):

@@ -70,12 +70,12 @@ def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
     if (
         identity(left) in trace.outside
         and identity(right) in trace.outside
-        and not trace.has_pinned(left, right)
+        and not trace.outside.has_pinned(left, right)
     ):
         return False
-    if trace.may_be_argument(left, right):
+    if trace.outside.may_be_argument(left, right):
         return False
-    return not (trace.given.is_one(left) or trace.given.is_one(right))
+    return not (trace.outside.given.is_one(left) or trace.outside.given.is_one(right))
 
 
 def is_plain_text(trace: Trace, value: Any, *_: Any) -> bool:
@@ -85,7 +85,7 @@ def is_plain_text(trace: Trace, value: Any, *_: Any) -> bool:
 
 def are_known_keys(trace: Trace, *keys: Any) -> bool:
     """Whether all keys are tensors, immutable values, or objects compared by identity."""
-    return all([type(key) in PLAIN_OR_TENSOR or trace.is_by_identity(key) for key in keys])
+    return all([type(key) in PLAIN_OR_TENSOR or trace.classes.compare_by_identity(key) for key in keys])
 
 
 def are_known_pairs(trace: Trace, *given: Any) -> bool:
@@ -107,9 +107,10 @@ def is_known_error(trace: Trace, error: Any, kinds: Any) -> bool:
 def is_known_member(trace: Trace, value: Any, key: Any) -> bool:
     """Whether the member of a builtin container was read, or the call has made the container."""
     if identity(value) in trace.outside:
-        return type(key) in KEYS and (identity(value), key) in trace.members
+        return type(key) in KEYS and (identity(value), key) in trace.outside.members
     if type(value) in CONTAINERS_OF_PYTHON:
-        return type(key) in _EQUAL_TO_ITSELF or (type(value) in _HASHED and trace.is_by_identity(key))
+        by_identity = trace.classes.compare_by_identity
+        return type(key) in _EQUAL_TO_ITSELF or (type(value) in _HASHED and by_identity(key))
     return type(value) in PLAIN_OR_TENSOR and (type(key) in PLAIN_OR_TENSOR or _are_plain(trace, (key,)))
 
 
@@ -124,7 +125,7 @@ def is_known_whole(trace: Trace, value: Any) -> bool:
 def is_known_key(trace: Trace, key: Any, value: Any) -> bool:
     """Whether ``key in value`` was asked before; see :func:`is_known_member`."""
     if type(key) is str and identity(value) in trace.outside:
-        return (identity(value), key) in trace.members
+        return (identity(value), key) in trace.outside.members
     return is_known_member(trace, value, key)
 
 
@@ -134,13 +135,13 @@ def is_known_spread(trace: Trace, function: Any, args: Any, kwargs: Any = None) 
         return False
     if kwargs is not None and (type(kwargs) is not dict or identity(kwargs) in trace.outside):
         return False
-    if identity(function) in trace.called:
+    if identity(function) in trace.callables.called:
         return True
     return is_known_call(trace, (), function, *args, *(kwargs or {}).values())
 
 
 def is_known_call(trace: Trace, names: tuple[str, ...], function: Any, *args: Any) -> bool:
-    """Whether a call says nothing new; the note has looked into ``trace.called`` before."""
+    """Whether a call says nothing new; the note has looked into ``trace.callables.called`` before."""
     asks = _KNOWN_CALLS.get(type(function))
     if asks is not None:
         return asks(trace, function, args)
@@ -149,18 +150,18 @@ def is_known_call(trace: Trace, names: tuple[str, ...], function: Any, *args: An
             return PLAIN_TYPES.issuperset(map(type, args))
         if function is type and len(args) == 1:
             return identity(args[0]) not in trace.outside or ("type", identity(args[0])) in trace.seen
-    return identity(function) in trace.rows.plain and (
+    return identity(function) in trace.running.rows.plain and (
         {*map(type, args)} <= PLAIN_OR_TENSOR or _are_plain(trace, args)
     )
 
 
 def _is_known_function(trace: Trace, function: FunctionType, args: tuple[Any, ...]) -> bool:
-    return identity(function) not in trace.outside and trace.swaps.is_instrumented(function.__code__)
+    return identity(function) not in trace.outside and trace.running.swaps.is_instrumented(function.__code__)
 
 
 def _is_known_method(trace: Trace, method: MethodType, args: tuple[Any, ...]) -> bool:
     function = method.__func__
-    if identity(function) in trace.called:
+    if identity(function) in trace.callables.called:
         return True
     return type(function) is FunctionType and _is_known_function(trace, function, args)
 
@@ -188,9 +189,10 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
             return is_known_whole(trace, owner)
         return function.__name__ == "get" and is_known_member(trace, owner, args[0] if args else None)
     if whose is list and function.__name__ == "append" and identity(owner) not in trace.outside:
-        return trace.given.branch(owner) is None and len(args) == 1 and type(args[0]) in PLAIN_OR_TENSOR
+        own = trace.outside.given.branch(owner) is None
+        return own and len(args) == 1 and type(args[0]) in PLAIN_OR_TENSOR
     if whose is set and identity(owner) not in trace.outside and function.__name__ == "add" and args:
-        return type(args[0]) in _EQUAL_TO_ITSELF or trace.is_by_identity(args[0])
+        return type(args[0]) in _EQUAL_TO_ITSELF or trace.classes.compare_by_identity(args[0])
     if function is next and len(args) == 1:
         return type(args[0]) in STEPPING and identity(args[0]) not in trace.outside
     if function is isinstance and len(args) == 2:
@@ -203,9 +205,11 @@ def _is_known_builtin(trace: Trace, function: Any, args: tuple[Any, ...]) -> boo
         key = (whose, function.__name__)
     else:
         key = identity(function)
-    if key in trace.rows.silent:
+    if key in trace.running.rows.silent:
         return trace.outside.keys().isdisjoint(map(identity, args))
-    return key in trace.rows.plain and ({*map(type, args)} <= PLAIN_OR_TENSOR or _are_plain(trace, args))
+    return key in trace.running.rows.plain and (
+        {*map(type, args)} <= PLAIN_OR_TENSOR or _are_plain(trace, args)
+    )
 
 
 _KNOWN_CALLS: dict[type, Callable[[Trace, Any, tuple[Any, ...]], bool]] = {

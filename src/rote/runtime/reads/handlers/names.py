@@ -17,12 +17,12 @@ _LEFT_OUT = NAMES["left_out"]
 
 def name(trace: Trace, name: str, table: dict[str, Any]) -> None:
     """Note a lookup of a global, or else of a builtin."""
-    frame = trace.frame()
+    frame = trace.running.frame()
     builtins = frame.f_builtins if frame is not None else _BUILTINS
     trace.seen.add((identity(table), name, "global"))
     if of_globals(trace, name, table) is MISSING and name in builtins and not _is_left_out(table, name):
-        trace.find(builtins, None, "")
-        trace.read(ITEM, builtins, name, builtins[name], name)
+        trace.outside.find(builtins, None, "")
+        trace.outside.read(ITEM, builtins, name, builtins[name], name)
 
 
 def of_globals(trace: Trace, name: str, table: dict[str, Any]) -> Any:
@@ -30,11 +30,11 @@ def of_globals(trace: Trace, name: str, table: dict[str, Any]) -> Any:
     found = table.get(name, MISSING)
     if _is_left_out(table, name):
         return found
-    trace.find(table, None, "")
+    trace.outside.find(table, None, "")
     if found is MISSING:
-        trace.absent(table, name, name)
+        trace.outside.absent(table, name, name)
     else:
-        trace.read(ITEM, table, name, found, name)
+        trace.outside.read(ITEM, table, name, found, name)
     return found
 
 
@@ -47,21 +47,21 @@ def _is_left_out(table: dict[str, Any], name: str) -> bool:
 def store_name(trace: Trace, name: str, table: dict[str, Any], *_: Any) -> None:
     """Note that a global is set or deleted."""
     if not _is_left_out(table, name):
-        trace.find(table, None, "")
-        trace.write(ITEM, table, name, None)
+        trace.outside.find(table, None, "")
+        trace.writes.write(ITEM, table, name, None)
 
 
 def cell(trace: Trace, cell: CellType) -> None:
     """Note a read of a closure variable."""
-    if trace.has(cell):
+    if trace.outside.has(cell):
         trace.seen.add(("cell", identity(cell)))
         try:
             value = cell.cell_contents
         except ValueError:  # the cell is empty
             value = MISSING
-        trace.read(CELL, cell, None, value, "")
+        trace.outside.read(CELL, cell, None, value, "")
 
 
 def store_cell(trace: Trace, cell: CellType, new: Any = None) -> None:
     """Note that a closure variable is set or deleted."""
-    trace.write(CELL, cell, None, cell)
+    trace.writes.write(CELL, cell, None, cell)

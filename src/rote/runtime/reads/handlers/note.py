@@ -41,16 +41,11 @@ _NAMES: dict[str, Any] = {
 
 
 def write_note(
-    parameters: str,
-    plain: str,
-    question: str,
-    also: Callable[..., bool] | None,
-    names: Mapping[str, Any],
+    parameters: str, plain: str, question: str, also: Callable[..., bool] | None, names: Mapping[str, Any]
 ) -> Callable[..., None]:
     """The function of a note.
 
     Args:
-        parameters: What the note is told.
         plain: Which of that may be of plain types; if all are, the note says nothing new.
         question: An expression that says whether the note says nothing new.
         also: What is asked, with the trace and what the note is told, where the expression says no.

@@ -46,7 +46,7 @@ _NOTES: dict[str, _Row] = {
     ),
     "name": _Row("name, table", names.name, "(identity(table), name, 'global') in trace.seen"),
     "call": _Row(
-        "names, function, *args", calls.called, "identity(function) in trace.called",
+        "names, function, *args", calls.called, "identity(function) in trace.callables.called",
         also=known.is_known_call,
     ),
     "super_attribute": _Row(
@@ -70,13 +70,13 @@ _NOTES: dict[str, _Row] = {
     "imported": _Row("*given", importing.imported),
     "item": _Row(
         "value, key", containers.item,
-        "type(key) in KEYS and ((identity(value), key) in trace.members"
+        "type(key) in KEYS and ((identity(value), key) in trace.outside.members"
         f" or (type(value) in CONTAINERS and {_OWN}))",
         plain="value key", also=known.is_known_member,
     ),
     "contains": _Row(
         "key, value", containers.contains,
-        "type(key) is str and ((identity(value), key) in trace.members"
+        "type(key) is str and ((identity(value), key) in trace.outside.members"
         f" or (type(value) in CONTAINERS and {_OWN}))",
         plain="value key", also=known.is_known_key,
     ),
@@ -199,13 +199,15 @@ class Notes:
     def interrupt(self) -> None:
         """Functions are about to get their own code back: nothing more is noted of the calls in progress."""
         for trace in list(self._calls.values()):
-            trace.refuse("torch.compile", "runs while another thread compiles, and cannot be followed")
+            trace.running.refuse(
+                "torch.compile", "runs while another thread compiles, and cannot be followed"
+            )
 
     def leaving(self, function: Any) -> None:
         """What a wrapper has called is over."""
         trace = self._traces[_thread()]
         if trace is not None:
-            trace.switch_back(function)
+            trace.callables.switch_back(function)
 
     def _chosen(
         self, handler: Callable[..., Any], which: weakref.ref[FunctionType], code: CodeType, *given: Any
@@ -249,7 +251,9 @@ class Notes:
         try:
             calls = list(self._calls.values()) if is_worker() else []
             for each in calls if len(calls) > 1 else ():
-                each.refuse("torch.autograd", "runs a backward on a device while another thread is traced")
+                each.running.refuse(
+                    "torch.autograd", "runs a backward on a device while another thread is traced"
+                )
         finally:
             self._adopting.discard(thread)
         return calls[0] if calls else None
@@ -262,7 +266,7 @@ class Notes:
         try:
             return function(trace, *given)
         except Exception as error:  # a fault in a note must not reach the user's call
-            trace.failed(f"note {function.__name__}", error)
+            trace.running.failed(f"note {function.__name__}", error)
             return None
         finally:
             trace.at_work = before

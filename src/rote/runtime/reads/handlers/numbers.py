@@ -2,8 +2,8 @@
 
 Code of a call whose numbers are followed is instrumented once more: its notes come here first, and what they
 are told goes to the ordinary notes before. These lay what is followed into the slot outside that is about to
-be read (:meth:`..trace.Trace.read`), so whoever reads there has it. Behind instructions that make a number a
-function takes what they leave, and leaves the followed object for it.
+be read (:meth:`..trace.outside.Outside.read`), so whoever reads there has it. Behind instructions that make a
+number a function takes what they leave, and leaves the followed object for it.
 
 A number may be seen in four ways. Instructions are told here, each. Functions of C are known to compute with
 numbers (:data:`...numbers.CALLED`), to move them (:data:`_MOVES`), or belong to PyTorch, and then the
@@ -207,7 +207,7 @@ class TrackingNotes:
             original(*given)
         elif not numbers.at_work:  # else a note runs code of the standard library that is instrumented, too
             if numbers.drawing is not None:
-                if _is_below(numbers.drawing[1]) and trace.frame() is not numbers.drawing[1]:
+                if _is_below(numbers.drawing[1]) and trace.running.frame() is not numbers.drawing[1]:
                     original(*given)
                     return
                 numbers.leave_apart()
@@ -255,7 +255,7 @@ class TrackingNotes:
         numbers = self._numbers()
         if numbers is not None and numbers.drawing is not None:
             trace = self._trace()
-            here = trace is not None and trace.frame() is numbers.drawing[1]
+            here = trace is not None and trace.running.frame() is numbers.drawing[1]
             return numbers.take_drawn(value) if here else value
         return self._computed("", value)
 
@@ -412,22 +412,12 @@ def _pairs(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
     numbers.pin_inside(*given[::2])
 
 
-def _called(
-    trace: Trace,
-    numbers: TrackedNumbers,
-    names: tuple[str, ...],
-    function: Any,
-    *args: Any,
-) -> None:
+def _called(trace: Trace, numbers: TrackedNumbers, names: tuple[str, ...], function: Any, *args: Any) -> None:
     _call(trace, numbers, function, args, len(names))
 
 
 def _called_spread(
-    trace: Trace,
-    numbers: TrackedNumbers,
-    function: Any,
-    args: Any,
-    kwargs: Any = None,
+    trace: Trace, numbers: TrackedNumbers, function: Any, args: Any, kwargs: Any = None
 ) -> None:
     if type(args) not in (tuple, list) or type(kwargs) not in (dict, type(None)):
         numbers.stop("a function is called with arguments that are not there yet")
@@ -452,23 +442,17 @@ _HANDLERS: dict[str, Handler] = {
 # ---------------------------------------------------------------------- what calls do
 
 
-def _call(
-    trace: Trace,
-    numbers: TrackedNumbers,
-    function: Any,
-    args: tuple[Any, ...],
-    named: int,
-) -> None:
+def _call(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: int) -> None:
     """Something is called; the last ones of the arguments are named."""
     draw = Draw.of(function, args) if numbers.draws and not named else None
-    if draw is not None and trace.finds_generator(draw.generator):
+    if draw is not None and trace.outside.has_generator(draw.generator):
         for each in args:
             whole(trace, each)
         numbers.pin_inside(*args)
-        numbers.draw_next(draw, trace.frame())
+        numbers.draw_next(draw, trace.running.frame())
         return
     if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
-        numbers.read_clock(function, trace.frame())
+        numbers.read_clock(function, trace.running.frame())
         return
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)
@@ -502,9 +486,9 @@ def _call(
 def _is_unit(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...]) -> bool:
     """Whether a function of numpy's is one of numbers alone, or of all in a container, and is given such."""
     if function in UNITS and all([type(each) in _NUMBERS or _is_fixed(numbers, each) for each in args]):
-        numbers.computes_apart(UNITS[function], args, trace.frame())
+        numbers.computes_apart(UNITS[function], args, trace.running.frame())
     elif function in UNITS_OF_MEMBERS and (members := _numbers_in(args)):
-        numbers.computes_apart(UNITS_OF_MEMBERS[function], members, trace.frame())
+        numbers.computes_apart(UNITS_OF_MEMBERS[function], members, trace.running.frame())
     return numbers.drawing is not None
 
 
@@ -520,7 +504,7 @@ def _into_python(
 ) -> None:
     """Python code is called: it is followed, or it sees what it likes; rote's own sees what it is given."""
     code = function.__code__
-    if trace.swaps.is_tracking(code):
+    if trace.running.swaps.is_tracking(code):
         return
     looks_away = identity(code) in PASSES_ON or code.co_filename.startswith(_RUNTIME)
     if looks_away or is_own(code.co_filename):
@@ -540,7 +524,7 @@ def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[An
         return
     maker = lookup.find(type(kind), "__call__").value
     if type(maker) is FunctionType:  # of its metaclass
-        trace.runs(maker)
+        trace.callables.run(maker)
         _into_python(trace, numbers, maker, args)
     else:
         _make(trace, numbers, kind, args, named)
@@ -556,7 +540,7 @@ def _make(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ..
                 _into_c(trace, numbers, filled, args, named)
             made = each.__func__ if type(each) is staticmethod else each
             if type(made) is FunctionType:
-                trace.runs(made)
+                trace.callables.run(made)
                 _into_python(trace, numbers, made, args)
         return
     _unknown(numbers, kind, args)
@@ -724,4 +708,4 @@ def _owe(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
     """PyTorch gets numbers; code that it runs to get them where they belong is below the present frame."""
     numbers.owe(*given)
     if numbers.owed:
-        numbers.owed_in = trace.frame()
+        numbers.owed_in = trace.running.frame()

@@ -1,5 +1,6 @@
 """The trace of one call: which objects are outside, and what was noted of them."""
 
+from .classes import SPECIAL
 from .kinds import (
     C_FUNCTIONS,
     CLASS,
@@ -30,5 +31,6 @@ from .output import (
     writes,
     writes_by_method,
 )
-from .random_settings import computes, settings, written
-from .trace import OF_CLASS, SPECIAL, Aside, Trace, handled_kind, shown
+from .trace import Aside, Trace, handled_kind
+from .writing import OF_CLASS
+from .written import shown

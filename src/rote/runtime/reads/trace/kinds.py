@@ -62,11 +62,7 @@ _OURS = f"{__name__.partition('.')[0]}."
 
 
 class Traits(dict[type, int]):
-    """What reading a value of a type needs, as flags; of most values nothing does.
-
-    Args:
-        kinds: The kinds of types.
-    """
+    """What reading a value of a type needs, as flags; of most values nothing does."""
 
     def __init__(self, kinds: dict[type, int]) -> None:
         super().__init__()

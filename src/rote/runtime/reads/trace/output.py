@@ -43,9 +43,9 @@ _CACHED = 8
 def writes(trace: Trace, name: str, stream: Any = None) -> None:
     """The call writes to a standard stream, by a function; to that of ``print`` if none is given."""
     stream = sys.stdout if stream is None else stream
-    if trace.wrote(ITEM, vars(sys), "stdout") and not trace.has(stream):
+    if trace.writes.wrote(ITEM, vars(sys), "stdout") and not trace.outside.has(stream):
         return  # the call has made it, and put it into the place of the standard one
-    at = trace.frame()
+    at = trace.running.frame()
     while at is not None and (is_internal(at.f_code.co_filename) or _is_of_library(at)):
         name, at = _package(at) if _is_of_library(at) else name, at.f_back
     site = Site(at.f_code.co_filename, at.f_lineno, at.f_code.co_name) if at is not None else NOWHERE
@@ -63,7 +63,7 @@ def writes_by_method(trace: Trace, stream: Any, method: str) -> bool:
 
 def prints(trace: Trace) -> None:
     """``print`` is called by the instruction behind the note."""
-    frame = trace.frame()
+    frame = trace.running.frame()
     if frame is not None:
         code = frame.f_code.co_code
         at = next((at for at in range(frame.f_lasti + 2, len(code), 2) if code[at] in _CALLS), len(code))
@@ -72,7 +72,7 @@ def prints(trace: Trace) -> None:
 
 def is_shown(trace: Trace) -> bool:
     """Whether the text that is made now is that of something which ``print`` or such a library was given."""
-    frame = trace.frame()
+    frame = trace.running.frame()
     while frame is not None and is_internal(frame.f_code.co_filename) and not _is_of_library(frame):
         frame = frame.f_back
     if frame is None:
@@ -86,7 +86,7 @@ def is_for_output(trace: Trace, at: FrameType | None = None) -> bool:
 
     Between the library's frames and those of the user's may lie frames of Python's own libraries.
     """
-    entry = frame = at or trace.frame()
+    entry = frame = at or trace.running.frame()
     if entry is None or not _is_of_library(entry):
         return False
     while frame is not None:
@@ -109,7 +109,7 @@ def _drops_result(caller: FrameType | None) -> bool:
 
 def is_called_by_output(trace: Trace) -> bool:
     """Whether a library that writes output has called what runs now: what it gives may say when that is."""
-    frame = trace.frame()
+    frame = trace.running.frame()
     while frame is not None and not _is_of_library(frame):
         frame = frame.f_back
     return frame is not None
@@ -123,18 +123,18 @@ def tells_when(trace: Trace, kind: type, name: str) -> bool:
         return False
     if not is_for_output(trace):
         text = f"{said_name(kind)}.{name}"
-        trace.refuse(text, f"reads {text}, which says when something was written")
+        trace.running.refuse(text, f"reads {text}, which says when something was written")
     return True
 
 
 def _hands_text(trace: Trace, kind: type) -> None:
     """The library is about to write by a method of the user's: the text may say when that is."""
     found = lookup.find(kind, "write").value
-    if type(found) is not FunctionType or not _is_of_library(trace.frame()):
+    if type(found) is not FunctionType or not _is_of_library(trace.running.frame()):
         return
     if not (_is_library(found.__globals__.get("__name__")) or is_internal(found.__code__.co_filename)):
         text = f"{said_name(kind)}.write"
-        trace.refuse(text, f"has a text that may hold the time written by {text}")
+        trace.running.refuse(text, f"has a text that may hold the time written by {text}")
 
 
 def _package(frame: FrameType) -> str:

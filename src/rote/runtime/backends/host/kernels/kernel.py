@@ -26,9 +26,6 @@ _HOST = torch.device("cpu")
 class HostKernel:
     """A shared object with one function.
 
-    Args:
-        binary: The shared object.
-
     Raises:
         EnvironmentError_: It cannot be written, or loaded.
     """
@@ -55,15 +52,7 @@ class HostKernel:
 
 
 class HostLaunch:
-    """A call of a kernel with everything bound.
-
-    Args:
-        kernel: Held, so that it stays loaded.
-        function: Its function.
-        tensors: What it reads and writes.
-        reals: Its real numbers.
-        integers: Its integers.
-    """
+    """A call of a kernel with everything bound."""
 
     __slots__ = ("_addresses", "_at", "_function", "_held", "_numbers", "_tensors")
 

@@ -10,8 +10,7 @@ import numpy
 import torch
 import torch._tensor_str
 
-from .kinds import TENSOR
-from .trace import Trace
+from ..trace import TENSOR, Trace
 
 _numpy: Any = getattr(numpy, "_core", None)
 _errors: Callable[[], Any] = getattr(getattr(_numpy, "umath", None), "_get_extobj_dict", numpy.geterr)
@@ -56,7 +55,7 @@ def computes(trace: Trace, name: str) -> None:
     library = name.partition(".")[0]
     if library in _OF_LIBRARIES and ("settings", library) not in trace.seen:
         trace.seen.add(("settings", library))
-        trace.ask(_OF_LIBRARIES[library][0], (), _OF_LIBRARIES[library][1])
+        trace.outside.ask(_OF_LIBRARIES[library][0], (), _OF_LIBRARIES[library][1])
 
 
 def settings(trace: Trace, value: Any) -> None:
@@ -67,12 +66,12 @@ def settings(trace: Trace, value: Any) -> None:
     trace.seen.add(("settings", kind))
     for base, (function, name) in _OF_TYPES.items():
         if issubclass(kind, base):
-            trace.ask(function, (), name)
+            trace.outside.ask(function, (), name)
 
 
 def written(trace: Trace, value: Any) -> None:
     """Something is about to be written as text."""
     if trace.kinds[type(value)] == TENSOR:
-        trace.ask(of_tensors, (), "torch._tensor_str.PRINT_OPTS")
+        trace.outside.ask(of_tensors, (), "torch._tensor_str.PRINT_OPTS")
     else:
         settings(trace, value)

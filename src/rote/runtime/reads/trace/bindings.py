@@ -1,0 +1,252 @@
+"""The slots outside that a call has bound to something else: a replay binds what it computes there."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from operator import is_
+from typing import Any
+
+import torch
+
+from ....base import identity
+from ...arguments import (
+    APPENDED,
+    CONTENTS,
+    DELETED,
+    Bound,
+    GivenTarget,
+    Made,
+    Marking,
+    Tag,
+    Target,
+    leaves_of,
+    read_from,
+)
+from ...numbers import KINDS, TRUTHS
+from ...objects import UNSET, members
+from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read
+from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable
+from .outside import Outside
+from .written import MAPPINGS, Growing, WrittenSlot, contents, has_same_members, is_same, target_of
+
+_OF_SIZE = frozenset({LENGTH, ORDER, KIND})
+"""Kinds of reads of a container that say nothing of what its members are."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Slots that a call has bound, and what lies in them, in the form in which a result is taken apart.
+
+    Args:
+        often: Slots that calls have often bound to something else: they are bound if nothing changes, too.
+        others: Other slots are bound if they have changed.
+    """
+
+    marking: Marking
+    often: Collection[tuple[str, int, Any]]
+    others: bool
+    targets: list[Target] = field(default_factory=list[Target])
+    parts: list[Any] = field(default_factory=list[Any])
+
+    def add(self, target: Target, part: Any) -> None:
+        """Something lies in a slot."""
+        self.targets.append(target)
+        self.parts.append(self.marking.mark(part))
+
+
+class Bindings:
+    """What a replay of one call binds.
+
+    Attributes:
+        bound: Which of the slots written those are; what else has changed is an effect.
+    """
+
+    def __init__(self, outside: Outside) -> None:
+        self.bound: set[tuple[str, int, Any]] = set()
+        self._outside = outside
+        self._slots = outside.slots
+        self._followed = outside.followed
+
+    def of(self, value: Any, often: Collection[tuple[str, int, Any]], *, others: bool) -> Any:
+        """The result of a call, with the slots outside that it has bound to something else.
+
+        A slot that it has read before holds what an earlier call has left, and is no such slot.
+        """
+        given, slots = self._outside.given, self._slots
+        binding = Binding(Marking(given.number_of, self._outside.has), often, others)
+        value = binding.marking.mark(value)
+        for each in slots.written.values():
+            number = given.branch(each.container)
+            if identity(each.container) in slots.carriers:
+                self._tag(binding, each, value)
+            elif number is not None:
+                self._bind_given(binding, each, number)
+            else:
+                self._bind(binding, each)
+        for each in slots.changed.values():
+            number = given.branch(each.container)
+            if number is not None:
+                self._fill_given(binding, each, number)
+            else:
+                self._fill(binding, each)
+        for each in slots.growing.values():
+            self._grow(binding, each)
+        self._pin_inside((value, binding.parts))
+        return Bound(value, tuple(binding.targets), tuple(binding.parts)) if binding.targets else value
+
+    def _pin_inside(self, value: Any) -> None:
+        """What a replay hands out or binds is the object that it is."""
+        met, left = set[int](), [value]
+        while left:
+            part = left.pop()
+            if self._outside.kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
+                continue
+            met.add(identity(part))
+            self._outside.pin(part)
+            if type(part) is Made:
+                left.extend(part.values)
+            elif is_readable(part):
+                left.extend(members.values(part))
+
+    def _bind(self, binding: Binding, each: WrittenSlot) -> None:
+        """A slot outside was written."""
+        outside, numbers, now = self._outside, self._followed.numbers, self._slots.left_in(each)
+        can = each.address not in outside.reads and self._can_bind(each, now, binding.marking)
+        if not can and not (outside.given.rebuilt and outside.given.number_of(now) is not None):
+            return
+        if (
+            (numbers is not None and numbers.expression(now) is not None)
+            or each.address in binding.often
+            or (binding.others and not is_same(each.was, outside.form(now)))
+        ):
+            owner, name = outside.get(each.owner), outside.names.path(each.owner, each.suffix)
+            binding.add(target_of(each.kind, each.container, each.key, owner, name), now)
+            if can:
+                self.bound.add(each.address)
+
+    def _can_bind(self, each: WrittenSlot, now: Any, marking: Marking) -> bool:
+        where, outside = identity(each.container), self._outside
+        asked = ((kind, where, None) in outside.reads for kind in (LENGTH, ORDER))
+        if each.was is MISSING and any(asked):
+            return False  # it grows, and the call reads how far
+        if where in self._slots.changed:
+            return False
+        of_class = issubclass(type(outside.get(each.owner)), type)
+        if of_class and type(now) not in (*PLAIN_TYPES, *KINDS):
+            return False  # what a class holds may be asked for what it gives instead
+        return self._can_be_made(now, marking)
+
+    def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
+        """Whether a replay can write an equal value into a slot."""
+        kind, given = type(value), self._outside.given
+        if kind in PLAIN_TYPES or kind in KINDS | TRUTHS or kind is torch.Tensor:
+            return True
+        if identity(value) in given.leaves or given.number_of(value) is not None:
+            return True
+        parts = marking.parts_of(value)
+        if parts is None or identity(value) in inside or (self._outside.has(value) and kind is not tuple):
+            return False
+        if issubclass(kind, dict) and not all([type(key) in PLAIN_TYPES for key in value]):
+            return False
+        return all([self._can_be_made(part, marking, (*inside, identity(value))) for part in parts])
+
+    def _bind_given(self, binding: Binding, each: WrittenSlot, number: int) -> None:
+        """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
+        if identity(each.container) in self._slots.changed or each.kind not in (ITEM, ATTRIBUTE):
+            return
+        given, now = self._outside.given, each.now()
+        gone = now is MISSING or now is UNSET
+        can = gone or self._can_be_made(now, binding.marking)
+        if not (can or given.rebuilt):
+            return
+        table = each.container is not given.of(number)
+        kind, name = DELETED if gone else each.kind, given.names[number] + each.suffix
+        binding.add(GivenTarget(kind, number, each.key, name, table=table), None if gone else now)
+        if can:
+            self.bound.add(each.address)
+
+    def _tag(self, binding: Binding, each: WrittenSlot, value: Any) -> None:
+        """An attribute of a tensor was set: if that is part of the result, what is set is a part, too."""
+        now, tensor = each.now(), self._slots.carriers[identity(each.container)]()
+        position = next((place for place, leaf in enumerate(leaves_of(value)) if leaf is tensor), None)
+        known = tensor is None or identity(tensor) in self._outside.arguments or each.was is not MISSING
+        if known or position is None or not self._can_be_made(now, binding.marking):
+            return
+        binding.targets.append(Tag(position, each.key, f"result.{each.key}"))
+        binding.parts.append((tensor, binding.marking.mark(now)))
+        self.bound.add(each.address)
+
+    def _grow(self, binding: Binding, each: Growing) -> None:
+        """Members were added to a list or a deque, and it was not read afterwards: they are parts."""
+        found, where = each.written.container, identity(each.written.container)
+        now = members.keys(found)
+        size = found.maxlen if type(found) is deque else None
+        count = each.count if size is None else min(each.count, size)
+        added = now[len(now) - count :]
+        kept = (*each.written.was, *added)
+        expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
+        as_added = len(now) == len(expected) and all(map(is_, now, expected))
+        if where in self._slots.looked or where in self._slots.changed or not as_added or not count:
+            return
+        leaves = leaves_of(binding.marking.mark(added))
+        if any([isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
+            return  # what keeps the graphs of all calls alive
+        target = Target(APPENDED, found, count, self._outside.name(found))
+        if not (binding.others or target.address in binding.often):
+            return
+        if self._can_be_made(added, binding.marking):
+            binding.add(target, added)
+            self.bound.add((APPENDED, where, None))
+
+    def _fill(self, binding: Binding, each: WrittenSlot) -> None:
+        """A list, deque or dict outside was changed: all that it holds is a part.
+
+        If anything of it was read before, that is how long it is, or plain values that stay where they are
+        beside numbers that change: else an earlier call has left what is read.
+        """
+        found, reads = each.container, self._outside.reads
+        asked = [read for address, read in reads.items() if address[1] == identity(found)]
+        if type(found) not in (list, deque, *MAPPINGS):
+            return
+        if asked and not self._followed.moves(found):
+            return
+        if not all([read.kind in _OF_SIZE or _is_left(read) for read in asked]):
+            return
+        keys = members.keys(found) if type(found) in MAPPINGS else None
+        held = members.values(found)
+        target = Target(CONTENTS, found, keys, self._outside.names.path(each.owner, ""))
+        if not (binding.others or target.address in binding.often):
+            return
+        if _are_plain(keys) and self._can_be_made(held, binding.marking):
+            binding.add(target, held)
+            self.bound.add(each.address)
+
+    def _fill_given(self, binding: Binding, each: WrittenSlot, number: int) -> None:
+        """A list or dict among the arguments was changed: all that it holds is a part."""
+        found, given = each.container, self._outside.given
+        table = found is not given.of(number)
+        own = not table and isinstance(found, (list, dict))
+        if not (own or type(found) is dict) or has_same_members(each.was, contents(found)):
+            return
+        held = members.values(found)
+        keys = members.keys(found) if isinstance(found, dict) else None
+        can = not table and self._can_be_made(held, binding.marking) and _are_plain(keys)
+        if not (can or given.rebuilt):
+            return
+        binding.add(GivenTarget(CONTENTS, number, keys, given.names[number], table=table), held)
+        if can:
+            self.bound.add(each.address)
+
+
+def _are_plain(keys: tuple[Any, ...] | None) -> bool:
+    return all([type(key) in PLAIN_TYPES for key in keys or ()])
+
+
+def _is_left(read: Read) -> bool:
+    """Whether a plain value that was read in a container lies there still."""
+    try:
+        return read.kind == ITEM and is_same(read.value, read_from(ITEM, read.container, read.key))
+    except LookupError:
+        return False

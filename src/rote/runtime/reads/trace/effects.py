@@ -1,0 +1,185 @@
+"""What a call leaves behind outside and a replay does not, and what has to hold for that to be all."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from ....base import identity
+from ...arguments import APPENDED, can_be_carried
+from ...numbers import GLOBAL_GENERATORS, KINDS
+from ...objects import Content, Position, members
+from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
+from .noted import Effect
+from .outside import SLOTS, Outside
+from .written import (
+    MAPPINGS,
+    WrittenSlot,
+    as_text,
+    contents,
+    difference,
+    has_same_members,
+    has_tensors,
+    is_same,
+    shown,
+)
+
+
+class OutsideEffects:
+    """The effects of one call: what it has written, but for slots that a replay has bound.
+
+    A slot that the call restores is read by that: a replay leaves it as it is.
+    """
+
+    def __init__(self, outside: Outside, bound: set[tuple[str, int, Any]]) -> None:
+        self._outside = outside
+        self._slots = outside.slots
+        self._followed = outside.followed
+        self._bound = bound
+
+    def found(self) -> Iterable[Effect]:
+        """The call is over: what it leaves behind."""
+        self._identify_kept()
+        yield from self._drawn_otherwise()
+        for where, grown in self._slots.growing.items():
+            if (APPENDED, where, None) not in self._bound:
+                yield from self._in_container(grown.written)
+        for each in self._slots.written.values():
+            if each.address not in self._bound:
+                yield from self._in_slot(each)
+        for each in self._slots.changed.values():
+            if each.address not in self._bound:
+                self._followed.leaves(contents(each.container))
+                yield from self._in_container(each)
+
+    def _identify_kept(self) -> None:
+        """What is state and taken apart lies in another slot now: which object it is matters there."""
+        given, slots = self._outside.given, self._slots
+        if not given.slots:
+            return
+        written = [each.now() for each in slots.written.values()]
+        grown = [each.written for each in slots.growing.values()]
+        filled = [contents(each.container) for each in (*slots.changed.values(), *grown)]
+        parts = [part for each in filled if type(each) is tuple for part in each]
+        pairs = [part for each in parts if type(each) is tuple for part in each]
+        for value in (*written, *parts, *pairs):
+            if given.is_state(value):
+                self._outside.identify(value, "keeps it somewhere else, too")
+
+    def _drawn_otherwise(self) -> Iterable[Effect]:
+        """Generators that are elsewhere than behind what replays draw."""
+        followed = self._followed
+        for each in followed.drawn.values():
+            known = any(each.generator is one for one in GLOBAL_GENERATORS)  # they are looked at apart
+            if known or not followed.is_drawn_from(each.generator) or followed.numbers is None:
+                continue
+            if not each.is_behind(followed.numbers.drawn):
+                name, site = (
+                    self._outside.name(each.generator),
+                    followed.draws or self._outside.running.site(),
+                )
+                yield Effect(name, "at one state", "at another", site, address_of(HELD, each.generator, None))
+
+    def _in_slot(self, each: WrittenSlot) -> Iterable[Effect]:
+        """The effect on a slot, if what lies in it is not as it was."""
+        outside, slots = self._outside, self._slots
+        carrier = slots.carriers.get(identity(each.container))
+        if carrier is not None and carrier() is None:
+            return  # the call has made it, and nobody has it
+        left = slots.left_in(each)
+        if each.address in slots.carried and left is slots.carried[each.address]:
+            return  # it is as it was given, whatever that is
+        if left is not each.was:  # what an object outside holds is written where it lies
+            self._followed.leaves(left)
+        now = outside.form(left)
+        if not is_same(each.was, now):
+            yield self._effect(each, each.suffix, each.was, now)
+            return
+        read = self._as_it_is(each, now)  # a replay leaves it as the call does, if it is so before
+        if outside.given.branch(each.container) is not None:
+            outside.given.read(read.kind, read.container, read.key, now, read.name)
+        else:
+            outside.reads.setdefault(_key(read), read)
+
+    def _as_it_is(self, each: WrittenSlot, now: Any) -> Read:
+        """The condition that a slot holds this before a replay, or is empty."""
+        kind, value = each.kind, now
+        if now is MISSING and kind == ITEM:
+            kind, value = DEFINED, WHETHER[False]
+        return Read(kind, each.container, each.key, value, each.owner, each.suffix, self._outside.names)
+
+    def _in_container(self, each: WrittenSlot) -> Iterable[Effect]:
+        """The effect on a container, if it does not hold what it held."""
+        outside, now = self._outside, contents(each.container)
+        if type(now) is Position and each.was.agrees(now):  # how far it is was looked at, and that is all
+            held = now._replace(asked=True)
+            read = Read(HELD, each.container, None, held, each.owner, "", outside.names)
+            outside.reads[_key(read)] = read
+        elif not has_same_members(each.was, now):
+            yield self._effect(each, *difference(each.container, each.was, now))
+        elif outside.given.branch(each.container) is None:  # what is emptied at first is not read by that
+            for read in self._as_it_was(each.container, each.was):
+                outside.reads.setdefault(_key(read), read)
+
+    def _as_it_was(self, found: Any, was: Any) -> Iterable[Read]:
+        """Conditions before a replay on a container that the call changes and restores."""
+
+        def read(kind: str, key: Any, value: Any, suffix: str = "") -> Read:
+            return Read(kind, found, key, value, identity(found), suffix, self._outside.names)
+
+        if type(was) is not tuple:
+            yield read(HELD, None, was)
+            return
+        if issubclass(type(found), (set, frozenset)):
+            yield read(BULK, None, Content(was))
+            return
+        yield read(LENGTH, None, Content(len(was)), " (length)")
+        pairs: Iterable[tuple[Any, Any]] = enumerate(was)
+        if issubclass(type(found), dict):
+            yield read(ORDER, None, Content(tuple([key for key, _ in was])), " (order)")
+            pairs = was
+        for key, value in pairs:
+            yield read(ITEM, key, self._outside.form(value), f"[{shown(key)}]")
+
+    def _effect(self, each: WrittenSlot, suffix: str, was: Any, now: Any) -> Effect:
+        outside = self._outside
+        number = outside.given.branch(each.container)
+        if number is None and has_tensors(each.now() if each.kind else contents(each.container)):
+            outside.given.fills(outside.names.owners(each.owner))
+        replaced = each.kind in SLOTS and each.address in outside.reads
+        if number is None and replaced and can_be_carried(each.now()):
+            owner = outside.get(each.owner)
+            outside.replaced.append((each.kind, each.container, each.key, owner, each.suffix))
+        path = outside.names.path(each.owner, suffix)
+        name = path if number is None else outside.given.names[number] + suffix
+        address = address_of(each.kind, each.container, each.key)
+        left = _other_numbers(each) if number is None else ()
+        return Effect(name, as_text(was), as_text(now), each.site, address, number is not None, left)
+
+
+def _key(read: Read) -> tuple[str, int, Any]:
+    """Which slot was read, among the reads of one call."""
+    return read.kind, identity(read.container), read.key
+
+
+def _other_numbers(each: WrittenSlot) -> tuple[Address, ...]:
+    """The slots that have changed, and had numbers and have numbers."""
+    if each.kind:
+        pairs = [(each.kind, each.key, each.was, each.now())]
+    elif type(each.container) in MAPPINGS:
+        now = dict(members.items(each.container))
+        pairs = [(ITEM, key, was, now.get(key)) for key, was in each.was]
+    elif type(each.container) in (list, deque):
+        now = members.keys(each.container)
+        pairs = [(ITEM, *each) for each in zip(itertools.count(), each.was, now)]
+    else:
+        pairs = []
+    return tuple(
+        [
+            address_of(kind, each.container, key)
+            for kind, key, was, now in pairs
+            if type(was) is type(now) and type(was) in KINDS and not is_same(was, now)
+        ]
+    )

@@ -1,0 +1,484 @@
+"""The objects outside of a traced call, and what the call reads of them.
+
+An object is *outside* if it was found in something outside. Roots are the callable, its arguments, globals
+and builtins. The call made all other objects, provided that all its code is followed and all C callables are
+known. So they need no condition. Objects outside are held until the call ends, so an identity stands for one
+object. Tensors are not held, since a recording depends on their lifetimes; they are tracked in other ways.
+
+Nothing here runs code of the user's: containers are asked through the methods of the builtin class, classes
+through their namespaces.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType
+from typing import Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from ....base import identity, is_own
+from ...arguments import StatePlace, place_of, table_of
+from ...numbers import GLOBAL_GENERATORS
+from ...objects import (
+    ARRAY_BYTES,
+    Content,
+    TensorMark,
+    is_bound_method,
+    is_empty_stage_table,
+    mark,
+    members,
+    said_name,
+)
+from ...state import (
+    ASKED,
+    ATTRIBUTE,
+    CELL,
+    DEFINED,
+    HELD,
+    ITEM,
+    KIND,
+    LENGTH,
+    LOOKED,
+    MISSING,
+    NUMBERS,
+    ORDER,
+    WHETHER,
+    Argument,
+    Names,
+    Read,
+    Reads,
+    address_of,
+    answer,
+)
+from ..table import lookup
+from .followed import FollowedNumbers
+from .given import Given
+from .kinds import (
+    BINDS,
+    BY_CONTENT,
+    CLASS,
+    COMPILES,
+    CONTAINER,
+    FINDS,
+    GENERATES,
+    HOLDS,
+    MEETS,
+    MODULE,
+    NUMBERED,
+    SPREAD,
+    STAGED,
+    STANDS,
+    Traits,
+    is_readable,
+)
+from .running import RunningCode
+from .written import Slots, shown
+
+COMPARED_BYTES = 1 << 24
+"""Arrays up to this size are compared in full before each replay; that takes up to a millisecond."""
+SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
+"""Kinds of slots that one value lies in."""
+_DEPTH = 6
+"""Containers in containers through which a slot is found again."""
+_BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
+"""Types of methods that belong to one object."""
+_KEPT_BY_GENERATORS, _COUNTER = "gauss_next", "next_id"
+"""Where a random generator keeps a number for its next call, and PyTorch the number of its next hook."""
+_NO_CONDITIONS = frozenset({_KEPT_BY_GENERATORS, _COUNTER})
+_OF_HANDLES = gc.get_referents(vars(RemovableHandle))[0]
+
+
+class Outside(dict[int, Any]):
+    """The objects that were there before one call, by identity; ``meet`` is told of tensors among them.
+
+    Attributes:
+        kinds: The kinds of types.
+        slots: What the call has written of it.
+        running: What runs.
+        followed: The numbers that change.
+    """
+
+    def __init__(
+        self,
+        kinds: dict[type, int],
+        slots: Slots,
+        running: RunningCode,
+        followed: FollowedNumbers,
+        meet: Callable[[Any], None],
+    ) -> None:
+        super().__init__()
+        self.names = Names()
+        self.reads: dict[tuple[str, int, Any], Read] = {}
+        self.pinned: set[int] = set()
+        self.given = Given()  # arguments that are taken apart
+        self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
+        self.tells_tensors = False  # it was asked whether an argument is another tensor
+        # arguments that are known by their identity, and whose death is noticed
+        self.anchored: set[int] = set()
+        # containers, by their identity, with keys under which members were read
+        self.members: set[tuple[int, Any]] = set()
+        self.replaced: list[tuple[str, Any, Any, Any, str]] = []  # slots whose values change
+        self.kinds = kinds
+        self._traits = Traits(kinds)
+        self.slots = slots
+        self.running = running
+        self._numbers = followed.numbers
+        self.followed = followed
+        self._meet_tensor = meet
+        self._held: list[Any] = []  # whose identity is in a key
+
+    # ------------------------------------------------------------------ what is outside
+
+    def find(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something was found in an object that is outside; ``owner`` is that object, or None for a root.
+
+        What is compared by what it holds is a condition: no slot tells of it. As no slot leads to it, nothing
+        can be found in its place.
+        """
+        self.pinned.add(identity(value))
+        self._meet(value, owner, suffix)
+
+    def pin(self, value: Any) -> None:
+        """Note that identity may matter: an equal object is no substitute."""
+        self.pinned.add(identity(value))
+
+    def has_pinned(self, *values: Any) -> bool:
+        """Whether all of these objects are pinned."""
+        return self.pinned.issuperset(map(identity, values))
+
+    def find_part(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something was found in a function or a method, which is made of it for good."""
+        if identity(owner) in self.pinned:
+            self.pin(value)
+        self._meet(value, owner, suffix)
+
+    def _meet(self, value: Any, owner: Any, suffix: str) -> None:
+        if identity(value) in self:
+            if owner is not None and self.given.objects:
+                self._find_again(value, owner, suffix)
+            return
+        self._find(value, owner, suffix)
+        held = self.by_content(type(value)) and identity(value) in self
+        known = held and any(value is each for each in GLOBAL_GENERATORS)
+        if held and not known and not self.followed.is_drawn_from(value):
+            self.read_held(value)
+
+    def read_held(self, value: Any) -> None:
+        """Note what an object outside holds, as a whole."""
+        address = (HELD, identity(value), None)
+        if address not in self.reads and (form := mark(value)) is not value:
+            self.reads[address] = Read(HELD, value, None, form, identity(value), "", self.names)
+            self._read_numbers(value)
+
+    def _find(self, value: Any, owner: Any, suffix: str) -> None:
+        if self.given.objects and owner is not None:
+            self._find_again(value, owner, suffix)
+        which, trait = identity(value), self._traits[type(value)]
+        if trait & SPREAD:  # a slice has made numbers of its bounds where it is used
+            for part in (value.start, value.stop, value.step):
+                self._find(part, owner, suffix)
+        if which in self or not trait & FINDS:
+            return
+        if self.kinds[type(value)] == CONTAINER and self._traits[type(owner)] & COMPILES:
+            return
+        if trait & STAGED and is_empty_stage_table(value):  # a scaler fills it, and leaves a new one
+            return
+        self[which] = value
+        self.names[which] = (identity(owner) if owner is not None else 0, suffix)
+        if trait & BINDS and is_bound_method(value):
+            # It is called with that, which nobody reads.
+            if type(value.__func__) is FunctionType:
+                self.find_part(value.__func__, value, "")
+            self.find_part(value.__self__, value, "")
+        elif type(value) in _BOUND and self.kinds[type(value.__self__)] not in (CLASS, MODULE):
+            self.find(value.__self__, value, ".__self__")
+
+    def _find_again(self, value: Any, owner: Any, suffix: str) -> None:
+        """Something outside leads to an argument that is taken apart, which is another one in each call."""
+        given = self.given
+        if identity(owner) not in given.objects and (
+            identity(value) in given.objects or identity(value) in given.originals
+        ):
+            self.identify(value, f"finds it in {self.name(owner, suffix)}, too")
+
+    def identify(self, value: Any, does: str) -> None:
+        """Refuse a recording that depends on the identity of an argument that is taken apart.
+
+        Each call has another object there.
+        """
+        name = self.given.name_of(value)
+        if name is None:
+            return
+        self.given.close(value, does)
+        self.running.refuse(name, f"depends on which object {name} is: it {does}")
+
+    def find_table(self, table: dict[str, Any], value: Any) -> None:
+        """The dict of an object's attributes is outside as the object is; it is read where it lies."""
+        self._find(table, value, "")
+
+    def find_tags(self, table: dict[str, Any], value: Any) -> None:
+        """The attributes of a tensor are written: which tensors are outside shows when the call is over."""
+        self.find(table, None, self.arguments.get(identity(value), "a tensor"))
+        self.slots.carriers[identity(table)] = weakref.ref(value)
+
+    def has(self, value: Any) -> bool:
+        """Whether an object was there before the call."""
+        return identity(value) in self
+
+    def has_tensor(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor was found outside, or is an argument."""
+        form = mark(tensor)
+        found = any([type(read.value) is TensorMark and read.value == form for read in self.reads.values()])
+        return found or identity(tensor) in self.arguments
+
+    def may_be_argument(self, left: Any, right: Any) -> bool:
+        """Whether one of two objects is a tensor among the arguments, and the other may be from outside."""
+        given = [identity(each) in self.arguments for each in (left, right)]
+        return left is right if all(given) else any(given)
+
+    def has_generator(self, generator: Any) -> bool:
+        """Whether a random generator was there before the call."""
+        return self.has(generator) or any(generator is each for each in GLOBAL_GENERATORS)
+
+    def behind(self, value: Any) -> Any:
+        """The mapping that a read-only view shows; else the value itself."""
+        while type(value) is MappingProxyType:
+            shown = members.behind(value)
+            if self.has(value):
+                self.find(shown, value, "")
+            value = shown
+        return value
+
+    def hold(self, value: Any) -> None:
+        """Keep the identity of an object its own until the call is over."""
+        self._held.append(value)
+
+    def name(self, value: Any, suffix: str = "") -> str:
+        """The name of an object, as the user would write it."""
+        return self.names.path(identity(value), suffix)
+
+    def form(self, value: Any) -> Any:
+        """The form in which a value is compared: of most objects it is their identity."""
+        return mark(value) if self.by_content(type(value)) else value
+
+    def by_content(self, kind: type) -> bool:
+        """Whether instances of a type are compared by what they hold."""
+        return bool(self._traits[kind] & BY_CONTENT)
+
+    def can_compare(self, value: Any) -> bool:
+        """Whether it can be told if an object was changed."""
+        return is_readable(value) or self.by_content(type(value))
+
+    # ------------------------------------------------------------------ what is read
+
+    def read(self, kind: str, container: Any, key: Any, value: Any, suffix: str, owner: Any = None) -> None:
+        """Note one read of something outside, unless the call has written it.
+
+        The suffix is what the user writes behind the name of the owner, by default the container itself.
+        """
+        where = identity(container)
+        address, trait = (kind, where, key), self._traits[type(value)]
+        given, slots = self.given, self.slots
+        if (given.objects or given.watched or trait & GENERATES) and self._reads_given(
+            address, container, value, suffix, owner
+        ):
+            return
+        if slots.growing and where in slots.growing:
+            slots.looked.add(where)  # what is read may be the call's own
+            return
+        if (
+            address in self.reads
+            or address in slots.written
+            or where in slots.changed
+            or where in slots.own
+            or address in slots.carried  # it is an argument, or the call's own
+            or (type(key) is str and key in _NO_CONDITIONS and self.is_no_condition(container, key))
+        ):
+            return
+        whose = container if owner is None else owner
+        if self._numbers is not None and self._takes(kind, container, key, value, whose, suffix):
+            return
+        if where in slots.extended and kind in (LENGTH, ORDER):
+            before = [key for key, _ in slots.contents_before(container)]
+            value = Content(len(before) if kind == LENGTH else tuple(before))
+        if trait & HOLDS and kind in SLOTS and given.finds(address, value):
+            self.replaced.append((kind, container, key, owner, suffix))
+        if trait & STANDS:
+            value = stood_for(value)
+        form = mark(value) if trait & BY_CONTENT and not self.followed.is_drawn_from(value) else value
+        found = (kind, container, key, form, identity(whose), suffix, self.names)
+        self.reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
+        if trait & MEETS:
+            self._meet_tensor(value)
+        if trait & (FINDS | SPREAD):
+            self._find(value, whose, suffix)
+        if trait & NUMBERED:
+            self._read_numbers(value)
+
+    def _reads_given(
+        self, address: tuple[str, int, Any], container: Any, value: Any, suffix: str, owner: Any
+    ) -> bool:
+        """Whether the key tells of what is read, as it is an argument's, or a generator in a known slot."""
+        (kind, where, key), given, slots = address, self.given, self.slots
+        whose = container if owner is None else owner
+        if (
+            (where in given.objects or where in given.watched)
+            and address not in slots.written
+            and given.read(kind, container, key, stood_for(value), self.name(whose, suffix))
+        ):
+            return True
+        if type(value) is torch.Generator and address not in slots.written and where not in slots.changed:
+            if given.slots.get(address) is value:
+                return True
+            given.meet_in(kind, container, key, value, owner, self.name(whose, suffix))
+        return False
+
+    def is_no_condition(self, container: Any, key: Any) -> bool:
+        """Whether a slot has a counter that makes no difference, or a number that a generator will give."""
+        if key == _COUNTER:
+            return container is _OF_HANDLES
+        generator = self.followed.keeper(container) if key == _KEPT_BY_GENERATORS else None
+        if generator is not None:
+            self.pin(generator)
+        return generator is not None
+
+    def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
+        """Whether a slot has a number that changes from call to call, and is followed."""
+        numbers = self._numbers
+        if numbers is None or address_of(kind, container, key) not in numbers.wanted:
+            return False
+        if identity(container) in self.anchored:
+            return False
+        takes = self.followed.takes(kind, container, key, value, owner, self.name(owner, suffix))
+        if takes:
+            self.hold(container)
+        return takes
+
+    def read_attribute(self, table: dict[str, Any], name: str, owner: Any) -> None:
+        """Note a read of what an object outside has in its table under a name, or has not."""
+        if name in table:
+            self.read(ITEM, table, name, table[name], f".{name}", owner)
+        else:
+            self.absent(table, name, f".{name}", owner)
+
+    def read_member(self, container: dict[Any, Any], key: Any) -> None:
+        """Note a read of what a dict outside, or a class derived from it, has under a key, or has not."""
+        if type(key) is str or type(key) is int:
+            self.members.add((identity(container), key))
+        value = dict.get(container, key, MISSING)
+        if value is MISSING:
+            self.absent(container, key, f"[{shown(key)}]")
+        else:
+            self.read(ITEM, container, key, value, f"[{shown(key)}]")
+
+    def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
+        """Note that something is not there, if nobody fills it in when it is first asked for."""
+        if self._traits[type(owner)] & COMPILES:  # operators
+            return
+        self.read(DEFINED, container, key, WHETHER[False], suffix, owner)
+
+    def present(self, container: Any, key: Any, suffix: str) -> None:
+        """Note that there is something, whatever it is, unless the call has put it there or has read it."""
+        address = address_of(ITEM, container, key)
+        if address not in self.slots.written and address not in self.reads:
+            self.read(DEFINED, container, key, WHETHER[True], suffix)
+
+    def kind(self, value: Any) -> None:
+        """Note the class of an object that is outside, if it can become another one."""
+        kind = type(value)
+        if lookup.can_change(kind) or issubclass(kind, ModuleType):
+            self.find(kind, None, said_name(kind))  # by its own name, not by that of an instance
+            self.read(KIND, value, None, kind, " (its class)")
+
+    def _read_numbers(self, array: Any) -> None:
+        """Of a large array the form in which it is compared is a sample: note all of it."""
+        if not self._traits[type(array)] & NUMBERED or array.dtype.hasobject:
+            return
+        if array.nbytes > COMPARED_BYTES:
+            name = self.name(array)
+            text = f"reads {name}, an array of {array.nbytes >> 20} MB; pass it in as a tensor"
+            self.running.refuse(name, text)
+        elif array.nbytes > ARRAY_BYTES:
+            self.read(NUMBERS, array, None, Content(array.tobytes()), " (its numbers)")
+
+    def look_into(self, array: Any) -> None:
+        """The numbers of an array outside are read in Python, whatever else is made of it."""
+        if array.dtype.hasobject or (NUMBERS, identity(array), LOOKED) in self.reads or not self.has(array):
+            return
+        self.read(NUMBERS, array, LOOKED, Content(array.tobytes()), " (its numbers)")
+
+    def ask(self, function: Any, key: Any, suffix: str) -> None:
+        """Note what a function of C says, which takes no arguments that change; it is asked again later.
+
+        The key is its arguments, or the name of a method of an object that is given for the function.
+        """
+        self.hold(function)
+        said = function(*key) if type(key) is tuple else getattr(function, key)()
+        self.read(ASKED, function, key, answer(said), suffix)
+
+    def answers(self, function: Callable[[], str], said: str) -> None:
+        """Note what a function of rote's own says, which is asked again later."""
+        self.hold(function)
+        self.read(ASKED, function, (), answer(said), "")
+
+    # ------------------------------------------------------------------ the end
+
+    def carry_replaced(self) -> None:
+        """Slots whose values are replaced from call to call are carried, if they can be found again."""
+        for each in self.replaced:
+            self._carry(*each)
+
+    def _carry(self, kind: str, container: Any, key: Any, owner: Any, suffix: str) -> None:
+        where = identity(container)
+        if where in self.slots.changed or where in self.slots.growing:
+            return  # its members move from slot to slot
+        owners = self.names.owners(where if owner is None else identity(owner))
+        if where in self.anchored or any([self.given.holds(each) for each in owners]):
+            return  # the next call has another argument there
+        place = self._place(kind, container, key, owner, suffix)
+        if place is not None:
+            self.given.carry(place)
+
+    def _place(
+        self, kind: str, container: Any, key: Any, owner: Any, suffix: str, depth: int = _DEPTH
+    ) -> StatePlace | None:
+        """A slot outside, or one of a container that lies in such a slot, as the call has read it."""
+        owner = None if owner is container else owner
+        name = self.name(container if owner is None else owner, suffix)
+        place = place_of(kind, container, key, owner, name)
+        if place is not None or not depth:
+            return place
+        table = owner is not None and table_of(owner) is container
+        whose = owner if table else container
+        around = next((read for read in self.reads.values() if read.value is whose), None)
+        if around is None:
+            return None
+        owner = self.get(around.owner)
+        found = self._place(around.kind, around.container, around.key, owner, around.suffix, depth - 1)
+        return found.inside(kind, key, name, table=table) if found is not None else None
+
+    def all_reads(self) -> Reads:
+        """What was read, in order, in the form in which it is kept."""
+        found = [
+            read._replace(container=Argument(read.container)) if where in self.anchored else read
+            for (_, where, _), read in self.reads.items()
+        ]
+        # What the call has made may be gone, and its identity another's.
+        return Reads.of(found, self.pinned & self.keys())
+
+    def let_go(self) -> None:
+        """The call is over: nothing is held any more."""
+        for held in (self, self.reads, self._held, self.replaced):
+            held.clear()
+        self.given = Given()
+
+
+def stood_for(value: Any) -> Any:
+    """The original of a function that rote replaces while the call runs."""
+    if type(value) is FunctionType and is_own(value.__code__.co_filename):
+        return value.__dict__.get("__wrapped__", value)
+    return value

@@ -1,0 +1,130 @@
+"""What a traced call writes outside of itself.
+
+A slot that the call has written is no condition when the call reads it later. The value before the first
+write is kept and compared with the value at the end. If they differ, a replay writes it, too, or that is an
+effect.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+from ....base import identity, is_own
+from ...objects import members, said_module
+from ...state import ITEM, MISSING
+from .callables import Callables
+from .classes import Classes
+from .kinds import is_compilers
+from .outside import Outside
+from .written import Growing, WrittenSlot
+
+OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
+"""Attributes that give an object another class, other attributes or other code."""
+
+
+class OutsideWrites:
+    """What one call writes.
+
+    Attributes:
+        told: Functions whose reads one note has told, with what they were given.
+    """
+
+    def __init__(self, outside: Outside, classes: Classes, callables: Callables) -> None:
+        self.told: set[tuple[Any, ...]] = set()
+        self._told_of: set[int] = set()
+        self._outside = outside
+        self._slots = outside.slots
+        self._running = outside.running
+        self._classes = classes
+        self._callables = callables
+
+    def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
+        """A slot is about to be written."""
+        if issubclass(type(owner), type) or (type(key) is str and key in OF_CLASS):
+            self._classes.forget()
+            self._callables.forget()
+            self.told.clear()
+        outside, slots = self._outside, self._slots
+        if not (outside.has(owner) or self._is_outside(container)):
+            return
+        if is_compilers(said_module(owner if issubclass(type(owner), type) else type(owner))):
+            return
+        outside.pin(owner)
+        outside.pin(container)
+        self._forget_told(container)
+        address = (kind, identity(container), key)
+        if address in slots.written or identity(container) in slots.changed:
+            return
+        if type(key) is str and outside.is_no_condition(container, key):
+            return
+        read = outside.reads.get(address)  # as it was then: what lies there may have been filled since
+        slot = WrittenSlot(kind, container, key, None, identity(owner), self._running.site())
+        was = read.value if read is not None else outside.form(slot.now())
+        if was is MISSING and kind == ITEM:
+            slots.extended.add(identity(container))
+        slots.written[address] = slot._replace(was=was)
+        outside.hold(container)
+
+    def _is_outside(self, container: Any) -> bool:
+        return self._outside.has(container) or self._outside.given.branch(container) is not None
+
+    def wrote(self, kind: str, container: Any, key: Any) -> bool:
+        """Whether the call has written a slot."""
+        return (kind, identity(container), key) in self._slots.written
+
+    def change(self, container: Any) -> None:
+        """Any member of a container that is outside is about to be written."""
+        if not self._is_outside(container):
+            return
+        self._outside.pin(container)
+        self._forget_told(container)
+        where, slots = identity(container), self._slots
+        if where not in slots.changed:
+            growing = slots.growing.get(where)
+            was = slots.take_written(container) if growing is None else growing.written.was
+            slots.changed[where] = WrittenSlot("", container, None, was, where, self._running.site())
+
+    def append(self, container: Any, count: int) -> bool:
+        """Members are about to be added to a list or a deque; whether a replay can add its own."""
+        where, slots = identity(container), self._slots
+        known = type(container) in (list, deque) and self._outside.has(container) and count >= 0
+        known = known and not _is_in_operation(self._running.frame())  # a replay of it appends by itself
+        if not known or where in slots.changed or self._outside.given.branch(container) is not None:
+            return False
+        moves = type(container) is deque and any([each.is_in(container) for each in slots.written.values()])
+        if moves or self._outside.followed.moves(container):
+            return False  # what is written there, or followed, moves
+        if where not in slots.growing:
+            self._outside.pin(container)
+            self._outside.members.difference_update(
+                [each for each in self._outside.members if each[0] == where]
+            )
+            was = members.keys(container)
+            slot = WrittenSlot("", container, None, was, where, self._running.site())
+            slots.growing[where] = Growing(slot)
+        self._forget_told(container)
+        slots.growing[where].count += count
+        return True
+
+    def tell(self, what: tuple[Any, ...], containers: Iterable[Any]) -> None:
+        """All is told of a function, as long as some containers outside are not written, nor a class."""
+        self.told.add(what)
+        self._told_of.update(map(identity, containers))
+
+    def _forget_told(self, container: Any) -> None:
+        """A container is written: what was told of functions that look into it may be another from now on."""
+        if identity(container) in self._told_of:
+            self.told.clear()
+            self._told_of.clear()
+
+
+def _is_in_operation(frame: FrameType | None) -> bool:
+    """Whether code is a kernel: it runs below an operation that is dispatched."""
+    while frame is not None:
+        if frame.f_code.co_name == "__torch_dispatch__" and is_own(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False

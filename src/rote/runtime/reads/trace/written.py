@@ -1,0 +1,207 @@
+"""Slots and containers outside to which a call writes: what they held before, beside what they hold now."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from ....base import Site, cut, identity
+from ...arguments import ClassTarget, Target, read_from
+from ...numbers import KINDS
+from ...objects import UNSET, Content, Position, TensorMark, exact, mark, members
+from ...state import ATTRIBUTE, CELL, ITEM, MISSING, same, show
+from .kinds import PLAIN_TYPES
+
+MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
+"""Types of mappings whose members a replay can write."""
+
+
+class WrittenSlot(NamedTuple):
+    """One slot, or all of a container, before it was first written."""
+
+    kind: str
+    container: Any
+    key: Any
+    was: Any
+    owner: int
+    site: Site
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is, among those of one call."""
+        return self.kind, identity(self.container), self.key
+
+    @property
+    def suffix(self) -> str:
+        """What the user writes behind the name of the owner."""
+        if self.kind == CELL:
+            return ""
+        member = self.kind == ITEM and self.owner == identity(self.container)
+        return f"[{shown(self.key)}]" if member else f".{self.key}"
+
+    def is_in(self, container: Any) -> bool:
+        """Whether it is a member of a container."""
+        return self.kind == ITEM and self.container is container
+
+    def now(self) -> Any:
+        """What lies in it; UNSET or MISSING if nothing does."""
+        try:
+            return read_from(self.kind, self.container, self.key)
+        except (KeyError, IndexError, ValueError, AttributeError):
+            return UNSET if self.kind == ATTRIBUTE else MISSING
+
+
+@dataclass
+class Growing:
+    """A list or a deque outside to which members are added: what it was, and how many are added."""
+
+    written: WrittenSlot
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Slots outside in which lies what was put there for this call or by it: to read that is no condition."""
+
+    written: dict[tuple[str, int, Any], WrittenSlot] = field(
+        default_factory=dict[tuple[str, int, Any], WrittenSlot]
+    )
+    # containers of which any member may be written, by identity
+    changed: dict[int, WrittenSlot] = field(default_factory=dict[int, WrittenSlot])
+    growing: dict[int, Growing] = field(default_factory=dict[int, Growing])
+    looked: set[int] = field(default_factory=set[int])  # what grew and was read afterwards
+    extended: set[int] = field(default_factory=set[int])  # mappings to which a key was added
+    own: set[int] = field(default_factory=set[int])  # namespaces of classes that the call has made
+    # what was laid into slots before the call
+    carried: dict[tuple[str, int, Any], Any] = field(default_factory=dict[tuple[str, int, Any], Any])
+    # those in which what was given lies again
+    taken_back: set[tuple[str, int, Any]] = field(default_factory=set[tuple[str, int, Any]])
+    # tensors by the identity of their attributes
+    carriers: dict[int, weakref.ref[Any]] = field(default_factory=dict[int, weakref.ref[Any]])
+
+    def begin_again(self, is_given: Callable[[Any], bool]) -> None:
+        """The call is attempted once more, with other arguments in place of those that were taken apart."""
+        self.taken_back.clear()
+        for each in self.growing.values():
+            each.written.container.clear()
+            each.written.container.extend(each.written.was)
+        self.growing.clear()
+        for address in [address for address, each in self.written.items() if is_given(each.container)]:
+            del self.written[address]
+        for which in [which for which, each in self.changed.items() if is_given(each.container)]:
+            del self.changed[which]
+
+    def left_in(self, each: WrittenSlot) -> Any:
+        """What a slot held when the call returned."""
+        return self.carried[each.address] if each.address in self.taken_back else each.now()
+
+    def take_written(self, container: Any) -> Any:
+        """What a container held before the call; what was written of it is told with the rest from now on."""
+        was = self.contents_before(container)
+        for address in [address for address, each in self.written.items() if each.is_in(container)]:
+            del self.written[address]
+        return was
+
+    def contents_before(self, container: Any) -> Any:
+        """What a container held before single members of it were written."""
+        written = {each.key: each.was for each in self.written.values() if each.is_in(container)}
+        was = contents(container)
+        if not written or type(was) is not tuple:
+            return was
+        if issubclass(type(container), dict):
+            before = [(key, written.get(key, value)) for key, value in was]
+            return tuple([pair for pair in before if pair[1] is not MISSING])
+        return tuple([written.get(place, value) for place, value in enumerate(was)])
+
+    def let_go(self) -> None:
+        """The call is over: nothing is held any more."""
+        for held in (
+            *(self.written, self.changed, self.growing, self.carried, self.taken_back, self.carriers),
+        ):
+            held.clear()
+
+
+def target_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> Target:
+    """A slot outside, as it is written."""
+    if kind == ITEM and issubclass(type(owner), type):
+        return ClassTarget(owner, container, key, name)
+    return Target(kind, container, key, name)
+
+
+def shown(key: Any) -> str:
+    """A key, as the user would write it; of an object its class."""
+    return repr(key) if type(key) in PLAIN_TYPES else f"<{type(key).__name__}>"
+
+
+def contents(value: Any) -> Any:
+    """What a container holds, in a form that can be compared."""
+    if issubclass(type(value), dict):
+        return members.items(value)
+    if issubclass(type(value), (list, tuple, set, frozenset)) or type(value).__name__ == "deque":
+        return members.keys(value)
+    return mark(value)
+
+
+def has_tensors(value: Any, depth: int = 2) -> bool:
+    """Whether something is a tensor, or a tuple or a list in which there is one not far down."""
+    if not depth or type(value) not in (tuple, list):
+        return isinstance(value, torch.Tensor)
+    return any([has_tensors(each, depth - 1) for each in value])
+
+
+def is_same(was: Any, now: Any) -> bool:
+    """Whether what lies in a slot is what lay there, or an equal plain value."""
+    if was is now:
+        return True
+    if type(was) in (Content, TensorMark, Position):
+        return same(was, now)
+    if type(was) is not type(now) or (type(was) not in PLAIN_TYPES and type(was) not in KINDS):
+        return False
+    return (was == now and exact(was) == exact(now)) or (was != was and now != now)
+
+
+def has_same_members(was: Any, now: Any) -> bool:
+    """Whether a container holds what it held, in the form of :func:`contents`."""
+    if type(was) is Position:
+        return was.agrees(now)
+    if type(was) is not tuple or type(now) is not tuple:
+        return is_same(was, now)
+    if len(was) != len(now):
+        return False
+    return all(map(_is_same_member, was, now))
+
+
+def _is_same_member(was: Any, now: Any) -> bool:
+    """Whether one member is as it was; members of a mapping are pairs."""
+    return has_same_members(was, now) if type(was) is tuple and type(now) is tuple else is_same(was, now)
+
+
+def difference(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
+    """What to say of a container that has changed: what it is about, and what that was and is."""
+    if type(was) is not tuple or type(now) is not tuple:
+        return "", was, now
+    if len(was) != len(now):
+        return " (length)", len(was), len(now)
+    if issubclass(type(container), (set, frozenset)):
+        return "", Content(frozenset(was)), Content(frozenset(now))
+    index = list(map(_is_same_member, was, now)).index(False)
+    if not issubclass(type(container), dict):
+        return f"[{index}]", was[index], now[index]
+    (key, value), (other, later) = was[index], now[index]
+    return (f"[{shown(key)}]", value, later) if is_same(key, other) else (" (order)", key, other)
+
+
+def as_text(value: Any) -> str:
+    """What lies in a slot, for a message."""
+    if value is MISSING or value is UNSET:
+        return "not there"
+    if type(value) in PLAIN_TYPES:
+        return cut(repr(value), 60)
+    if type(value) in (Position, TensorMark, Content):
+        return show(value)
+    return f"{len(value)} long" if type(value) is tuple else f"a {type(value).__name__}"
