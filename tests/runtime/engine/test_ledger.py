@@ -11,6 +11,7 @@ from tests.clock import ALLOWS_WORK, COSTS
 
 from rote.runtime.engine.ledger import (
     EARLY_CALLS,
+    FOR_WORK,
     FREE_CALLS,
     FREE_KEYS,
     FREE_PART_TRACES,
@@ -104,43 +105,19 @@ def test_replays_pay_for_traced_calls():
     assert sum([call(ledger) for _ in range(100)]) >= 25
 
 
-def test_what_is_optimised_is_paid_for():
+@pytest.mark.parametrize(("replay_s", "share"), [(0.0, FOR_WORK), (PLAIN_S, INVESTED), (PLAIN_S / 2, 0.15)])
+def test_what_is_optimised_is_paid_for_though_traces_are_free(replay_s, share):
+    """By calls that save much, and by long ones that save little before they are optimised."""
     ledger = Ledger()
-    for _ in range(FREE_CALLS):
-        ledger.add_plain(PLAIN_S)
-    while not ledger.allows():
-        ledger.add_plain(PLAIN_S)
-    ledger.add_work(SURPLUS_S)
-    assert not ledger.allows()
-
-
-def test_what_is_optimised_first_is_paid_for_though_traces_are_free():
-    ledger = Ledger()
-    ledger.add_trace(TRACED_S, recorded=True)
-    ledger.compare(replay_s=0.0, plain_s=PLAIN_S)
-    replays = 0
-    while not ledger.allows_work:
-        assert ledger.allows()
-        ledger.add_replays(1)
-        replays += 1
-    assert replays * PLAIN_S >= SURPLUS_S
-    ledger.add_work(SURPLUS_S / 4)
-    while not ledger.allows_work:
-        ledger.add_replays(1)
-        replays += 1
-    assert replays * PLAIN_S >= SURPLUS_S * 1.5
-
-
-def test_long_calls_that_save_little_are_optimised_all_the_same():
-    ledger = Ledger()
-    ledger.compare(replay_s=PLAIN_S, plain_s=PLAIN_S)
+    ledger.compare(replay_s=replay_s, plain_s=PLAIN_S)
     ledger.add_trace(TRACED_S, recorded=True)
     for _ in range(3):
         replays = 0
         while not ledger.allows_work:
+            assert ledger.allows()
             ledger.add_replays(1)
             replays += 1
-        assert replays * PLAIN_S * INVESTED == pytest.approx(SURPLUS_S, rel=0.1)
+        assert replays * PLAIN_S * share == pytest.approx(SURPLUS_S, rel=0.1)
         ledger.add_work(SURPLUS_S)
     ledger.add_replays(10**6)
     ledger.add_work(SURPLUS_S)

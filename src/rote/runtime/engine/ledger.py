@@ -20,11 +20,12 @@ for a day.
 
 **What is spent.** A traced call costs its time less that of a plain one. A call that was looked at, and
 then ran plainly, costs the time until it was left alone. A call is traced if the next one like it is paid
-for, so the bound holds at any time, and not only in the end. So is a recording optimised step by step, each
-step once replays have earned what the last one took, the first once they have earned a traced call. None of
-these steps is free, or a program of short calls would be slower than plain just when it was recorded. But
-``INVESTED`` of the time of replays is theirs besides, since long calls save little before these steps, and
-much after them.
+for, so the bound holds at any time, and not only in the end.
+
+**Optimising.** A recording is optimised step by step, each step once replays have earned what the last one took,
+the first once they have earned a traced call. They earn ``FOR_WORK`` of what they save for that, and
+``INVESTED`` of their own time, since long calls save little before these steps, and much after them. No step
+is free, or a program of short calls would be slower than plain just when it was recorded.
 
 **What a new key needs.** Once half of what is free is spent, a key has to come twice before it is traced, and
 once nothing is free, the call that records it has to be paid for, too. Else keys that never come again would
@@ -86,6 +87,9 @@ LATE_SHARE = 0.015
 
 REINVESTED = 0.75
 """Of the time that replays save, what tracing may take."""
+
+FOR_WORK = 0.25
+"""Of the time that replays save, what optimising may take."""
 
 INVESTED = 0.05
 """Of the time of replays, what optimising may take besides."""
@@ -173,7 +177,7 @@ class Ledger:
         self._calls = self._traced = self._in_vain = self._replayed = self._unpriced = 0
         self._wrappers = 1
         self._trace_s = self._look_s = self._plain_s = self._work_s = self._search_s = 0.0
-        self._invested_s = 0.0
+        self._for_work_s = 0.0
         self._searches = 0
         self._replay_s = self._price = 0.0
         self._compared = False
@@ -217,10 +221,9 @@ class Ledger:
 
     def add_work(self, seconds: float) -> None:
         """A step was made to optimise a recording."""
-        invested = min(self._invested_s, seconds)
-        self._work_s, self._invested_s = seconds, self._invested_s - invested
-        self._means.spend(invested, free=True)
-        self._means.spend(seconds - invested)
+        self._work_s = seconds
+        self._for_work_s -= seconds
+        self._means.spend(seconds, free=True)
 
     def add_search(self, seconds: float) -> None:
         """It was asked who holds what was replaced."""
@@ -248,13 +251,14 @@ class Ledger:
     def _earn_by_replays(self) -> None:
         """Replays earn once it is known what a plain call takes."""
         if self._plain_s:
-            self._earn(REINVESTED * max(self._plain_s - self._replay_s, 0.0) * self._unpriced)
-            invested = self._invested_s + INVESTED * self._replay_s * self._unpriced
-            self._invested_s = min(invested, self._next_work_s)
+            saved_s = max(self._plain_s - self._replay_s, 0.0) * self._unpriced
+            self._earn(REINVESTED * saved_s)
+            for_work_s = FOR_WORK * saved_s + INVESTED * self._replay_s * self._unpriced
+            self._for_work_s = min(self._for_work_s + for_work_s, self._next_work_s)
             self._unpriced = 0
 
     def _earn(self, seconds: float) -> None:
-        most = max(MOST * self._trace_s, self._price * self._plain_s, self._work_s, self._search_s)
+        most = max(MOST * self._trace_s, self._price * self._plain_s, self._search_s)
         self._means.earn(seconds, most)
 
     # ------------------------------------------------------------------ what follows
@@ -277,7 +281,7 @@ class Ledger:
     @property
     def allows_work(self) -> bool:
         """Whether the next step to optimise a recording may be made."""
-        return not self.bounded or self._means.earned_s + self._invested_s >= self._next_work_s
+        return not self.bounded or self._for_work_s >= self._next_work_s
 
     @property
     def _next_work_s(self) -> float:
