@@ -24,8 +24,8 @@ for, so the bound holds at any time, and not only in the end.
 
 **Optimising.** A recording is optimised step by step, each step once replays have earned what the last one
 took, the first once they have earned a traced call. They earn ``FOR_WORK`` of what they save for that, and
-``INVESTED`` of their own time, since long calls save little before these steps, and much after them. No step is
-free, or a program of short calls would be slower than plain just when it was recorded.
+``INVESTED`` of their own time, since long calls save little before these steps, and much after them. No step
+is free, or a program of short calls would be slower than plain just when it was recorded.
 
 **What a new key needs.** Once half of what is free is spent, a key has to come twice before it is traced, and
 once nothing is free, the call that records it has to be paid for, too. Else keys that never come again would
