@@ -243,6 +243,6 @@ def test_object_replaced_again_and_again_is_let_go():
             for j in range(1 if i % 2 else 5):
                 yield g(full(j))
         gc.collect()  # recordings are cycles
-        yield sum(found() is not None for found in seen) < 10
+        yield sum(found() is not None for found in seen) < 15  # recordings, and what was observed last
 
     check(scenario, max_recordings=4)

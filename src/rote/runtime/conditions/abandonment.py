@@ -21,7 +21,7 @@ from collections import OrderedDict, deque
 from types import FrameType, ModuleType
 from typing import Any
 
-from ..arguments import is_openable, slots_of
+from ..arguments import is_openable, slots_of, table_of
 from ..pytorch import was_destroyed
 from ..state import Entry
 
@@ -57,8 +57,8 @@ def is_plain(value: Any) -> bool:
         met.add(id(part))
         if kind in _PLAIN_CONTAINERS:
             left += [*part, *part.values()] if issubclass(kind, dict) else part
-        elif is_openable(kind) and hasattr(part, "__dict__") and not slots_of(kind):
-            left += vars(part).values()
+        elif is_openable(kind) and not slots_of(kind) and (table := table_of(part)) is not None:
+            left += table.values()
         else:
             return False
     return not left
