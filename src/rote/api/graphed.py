@@ -312,9 +312,9 @@ class Graphed:
     def _leave_alone(self, since: float) -> None:
         """Decide how many calls to leave alone, after a look in vain that began at ``since``."""
         ledger, replays = self._ledger, self._keys.any_replays()
+        ledger.add_look(perf_counter() - since)
         if not replays and ledger.rest() >= LONG_REST:
             self._keys.drop_abandoned()
-        ledger.add_look(perf_counter() - since)
         self._looks += 1
         if replays and self._looks < LOOKS and not ledger.owes:
             return

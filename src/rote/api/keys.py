@@ -259,7 +259,7 @@ class Keys:
             entries = self._some(
                 [each for each in entries if each is not found and each.shares_device(found)]
             )
-        drop_abandoned([entry.choice for entry in entries])
+        drop_abandoned([entry.choice for entry in entries], self._ledger)
 
     def _some(self, entries: list[Specialization]) -> list[Specialization]:
         """So many of the keys in turn, so that traced calls do not cost more for each key."""

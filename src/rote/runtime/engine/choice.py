@@ -8,6 +8,7 @@ recording that uses arguments in place is asked before one that copies them. Wha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ from ..program import (
 )
 from ..pytorch import plain_functions
 from ..recording import Accesses, Recording, reachable
+from .ledger import Ledger
 from .subject import Limits
 
 
@@ -206,24 +208,27 @@ class Choice:
                 self._recordings.remove(other)
 
 
-def drop_abandoned(choices: Iterable[Choice]) -> bool:
+def drop_abandoned(choices: Iterable[Choice], ledger: Ledger) -> None:
     """Release recordings whose state cannot come back, since guards alone hold what was replaced in it.
 
-    Returns:
-        Whether anything was replaced that may keep memory.
+    Nothing is done if the ledger does not pay for finding that out.
     """
+    if not ledger.allows_search:
+        return
     others = [(choice, recording) for choice in choices for recording in choice.idle()]
     values, ends = list[Any](), list[int]()
     for _, recording in others:
         stands = recording.guard.python.holds() or recording.moves()
         values += recording.guard.python.replaced() if not stands else []
         ends.append(len(values))
-    free = abandoned(values) if values else []
+    if not values:
+        return
+    began, free = perf_counter(), abandoned(values)
     values.clear()
+    ledger.add_search(perf_counter() - began)
     for (choice, recording), start, end in zip(others, [0, *ends], ends, strict=False):
         if any(free[start:end]):
             choice.drop(recording)
-    return bool(free)
 
 
 def may_track(recording: Recording, call: Call | None = None) -> bool:

@@ -412,7 +412,7 @@ class Specialization:
             guards = self._guard_reasons(site) or self.choice.moved(call, site)
         if guards:
             self.last_mismatch = guards[0]
-            self._drop_abandoned()
+            drop_abandoned([self.choice], self._ledger)
         if guards and self.life.state in (State.REPLAYING, State.RECORDING):
             self.life.happen(LifeEvent.GUARD_FAILED)
             _log.info("%s records again: %s", self.name, guards[0])
@@ -445,13 +445,6 @@ class Specialization:
         if made is not None:
             self.earlier.keep(self.recordings, self.calls, self.executed.globals)
         return answer
-
-    def _drop_abandoned(self) -> None:
-        """Something was replaced: release what its owner has let go, if it may be asked who that is."""
-        if self._ledger.allows_search:
-            began = perf_counter()
-            if drop_abandoned([self.choice]):
-                self._ledger.add_search(perf_counter() - began)
 
     def _still_learning(self, recording: Recording | None, plan: Plan, site: Site) -> list[Reason]:
         """Why a call was traced of which nothing was new; none for the first calls of a state."""
