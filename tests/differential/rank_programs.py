@@ -376,7 +376,7 @@ def several_in_flight(rank, wrap, device):
     return wrap(call), nothing
 
 
-@program()
+@program(least=4)
 def in_flight_where_the_host_reads(rank, wrap, device):
     calls = iter(range(100))
 
