@@ -319,7 +319,7 @@ def environment(net):
 
 def unknown(net):
     def fn(x):
-        return x * syslog.LOG_UPTO(1)  # here
+        return x * syslog.LOG_UPTO(1)  # here: a page of the docs declares others pure, for the process
 
     return fn
 

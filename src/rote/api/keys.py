@@ -136,9 +136,9 @@ class Keys:
         if not shared or call.openings is None or not may_be_renamed(call, shared):
             return False
         alike = [key for key in self.entries if key._replace(common=call.key.common) == call.key]
-        known = [self.entries[key] for key in alike]
         if len(alike) < FEW:
             return False
+        known = [self.entries[key] for key in alike]
         if any([entry.writes(shared) for entry in known]) or not self._openings.tell_apart(call.spec, shared):
             return False
         for key in [key for key in self.entries if key.spec == call.spec]:
@@ -168,9 +168,7 @@ class Keys:
         if self._ledger.admits(hash((id(self), call.key))):
             return None
         leaves = zip(call.leaves, call.kinds, strict=True)
-        if all(
-            [kind == TENSOR or type(leaf) in _HOLD_NOTHING for leaf, kind in leaves]
-        ):  # it holds no object
+        if all([kind == TENSOR or type(leaf) in _HOLD_NOTHING for leaf, kind in leaves]):
             self._refused.append(call.key)
         return reason(rules.TRACING_COSTS, f"{self._ledger}{self._what_differs(call, '; ')}")
 

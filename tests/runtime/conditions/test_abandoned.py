@@ -112,7 +112,8 @@ def test_what_is_made_of_plain_values(value):
 @pytest.mark.parametrize(
     "value",
     [torch.ones(1), [torch.ones(1)], {"k": object()}, torch.nn.Linear(1, 1), filled(x=torch.ones(1)),
-     Slotted(), lambda: 0, [1] * 3 + [[n] for n in range(MOST_PLAIN)]],
+     Slotted(), lambda: 0, b"a",
+     [[n] for n in range(MOST_PLAIN)], [1] * (MOST_PLAIN + 1), {n: n for n in range(MOST_PLAIN)}],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_may_keep_memory(value):

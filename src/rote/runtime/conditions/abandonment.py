@@ -30,9 +30,9 @@ DEPTH = 6
 MOST = 2_000
 """Objects that are looked at; what leads further counts as held."""
 _LASTING = (ModuleType, FrameType)
-_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+_PLAIN = frozenset({int, float, complex, bool, str, type(None)})
 _PLAIN_CONTAINERS = frozenset({list, tuple, set, frozenset, deque, dict, OrderedDict})
-MOST_PLAIN = 64
+MOST_PLAIN = 1_024
 """Parts of an object that are looked at; more may take memory."""
 _PACKAGE = f"{__name__.partition('.')[0]}."
 
@@ -48,20 +48,24 @@ def abandoned(values: list[Any]) -> list[bool]:
 
 def is_plain(value: Any) -> bool:
     """Whether an object holds numbers and strings alone, and few of them."""
-    left, met = [value], set[int]()
-    while left and len(met) <= MOST_PLAIN:
-        part = left.pop()
+    left, met, looked = [value], set[int](), 0
+    while left and looked <= MOST_PLAIN:
+        part, looked = left.pop(), looked + 1
         kind = type(part)
-        if id(part) in met or kind in _PLAIN:
+        if kind in _PLAIN or id(part) in met:
             continue
         met.add(id(part))
-        if kind in _PLAIN_CONTAINERS:
-            left += [*part, *part.values()] if issubclass(kind, dict) else part
-        elif is_openable(kind) and not slots_of(kind) and (table := table_of(part)) is not None:
-            left += table.values()
-        else:
+        held = part if kind in _PLAIN_CONTAINERS else _attributes_of(part)
+        if held is None or len(held) > MOST_PLAIN:
             return False
+        left += [*held, *held.values()] if isinstance(held, dict) else held
     return not left
+
+
+def _attributes_of(value: Any) -> dict[str, Any] | None:
+    """The attributes of an object that is nothing else; None of any other."""
+    kind = type(value)
+    return table_of(value) if is_openable(kind) and not slots_of(kind) else None
 
 
 class _Search:

@@ -175,7 +175,7 @@ class Choice:
                 recording.track(keeps_graph=False)  # a training step: its history ends with it
                 return recording.bound
         if tracked:
-            recording.use_in_place(())
+            recording.unbind()
             return ()
         return self.guesses.spots(call, recording.bound, recording.accesses.written, recording.persistent)
 

@@ -101,6 +101,7 @@ FREE_MISSES = 2
 """Traces of one key that may record nothing, however seldom it comes."""
 
 FREE_SEARCHES = 2
+"""Questions to the garbage collector that are not paid for."""
 
 LONGEST_REST = 4096
 """Calls that are left alone at most, before one is looked at."""
@@ -176,10 +177,9 @@ class Ledger:
             self._means = Means()
         self._calls = self._traced = self._in_vain = self._replayed = self._unpriced = 0
         self._wrappers = 1
-        self._trace_s = self._look_s = self._plain_s = self._work_s = self._search_s = 0.0
-        self._for_work_s = 0.0
+        self._trace_s = self._look_s = self._plain_s = self._search_s = 0.0
+        self._replay_s = self._price = self._work_s = self._for_work_s = 0.0
         self._searches = 0
-        self._replay_s = self._price = 0.0
         self._compared = False
         self._met: OrderedDict[int, None] = OrderedDict()
 

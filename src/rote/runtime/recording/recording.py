@@ -160,9 +160,9 @@ class Recording:
         """The report says this of the arguments."""
         self.facts = facts
 
-    def use_in_place(self, spots: tuple[Spot, ...]) -> None:
-        """These arguments share memory with state, and have to be used where they lie."""
-        self.bound = spots
+    def unbind(self) -> None:
+        """No argument has to be used where it lies."""
+        self.bound = ()
 
     def compute(self, computation: Computation, *, new: bool) -> None:
         """Calls find numbers that change; replays compute from them what the last call did."""
