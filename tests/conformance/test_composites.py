@@ -83,6 +83,39 @@ def test_a_product_with_a_batch_of_length_one(device, product, one, other):
     assert g.report().replayed == 4
 
 
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("loss", [
+    lambda *each: torch.nn.functional.ctc_loss(*each),
+    lambda p, targets, given, wanted: torch.ctc_loss(p, targets, given, target_lengths=wanted, blank=1),
+    torch.nn.CTCLoss(zero_infinity=True),
+])  # fmt: skip
+def test_a_loss_of_ctc_with_lengths_in_tensors(device, loss, on_device):
+    """PyTorch reads them on the host where no mode is active; where one is, the kernel takes them."""
+    home = device if on_device else "cpu"
+    lengths = torch.tensor([5, 4], device=home), torch.tensor([2, 1], device=home)
+    targets = torch.tensor([[2, 3], [3, 0]], device=device)
+
+    def step(x):
+        x = (x * 2).requires_grad_()
+        return torch.autograd.grad(loss(x.log_softmax(-1), targets, *lengths).sum(), x)
+
+    g = compare(step, [(torch.randn(5, 2, 4).to(device),) for _ in range(8)])
+    assert g.report().replayed >= 5, g.explain()
+
+
+def test_a_list_in_an_index_behind_an_operation(device):
+    """PyTorch makes a tensor of it below the dispatcher, by a copy that no capture may hold."""
+
+    def fn(x, i):
+        y = x * 2
+        y[:, [0, 2]] = 0.5
+        y[[True, False, True]] += 1
+        return y[..., [2, 0]], y[[1, 0]], y[i, [0, 1]], y[:, [i, i + 1]], y[[]]
+
+    g = compare(fn, [(torch.randn(3, 4).to(device), n % 3) for n in range(16)])
+    assert g.report().replayed >= 8, g.explain()
+
+
 def test_split_at_places_in_a_tensor(device):
     def fn(x, places):
         return [part.sum() for part in torch.tensor_split(x, places)]

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import rote
+import rote.quant
 from rote.testing import compare
 
 WARM = rote.Options().warmup + 1
@@ -145,6 +146,23 @@ def test_what_is_not_runs_between_segments(device, name, change):
     assert [(island.code, island.operation) for island in recording.islands] == [
         ("RT131", f"rote_kernels::{name}")
     ]
+
+
+def test_what_a_kernel_of_a_quantized_layer_calls_is_no_kernel(device):
+    """It launches by functions with more operands than the operator, of Triton's for instance."""
+    source = compile("def kernel(x):\n    return launch(x, 2.0, 1.0)\n", rote.quant.__file__, "exec")
+    names = {"launch": lambda x, scale, more: x * scale + more}
+    exec(source, names)
+    library = torch.library.Library("rote_launched", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    for kind in ("CPU", "CUDA"):
+        library.impl("twice", names["kernel"], kind)
+    try:
+        calls = [(torch.full((3,), float(n), device=device),) for n in range(8)]
+        g = compare(lambda x: torch.ops.rote_launched.twice(x + 1) - 1, calls)
+        assert g.report().replayed == 8 - WARM and not g.report().recordings[0].islands
+    finally:
+        library._destroy()
 
 
 def test_a_counter(device, reason):

@@ -21,6 +21,7 @@ from .location import (
     Lines,
     Site,
     Sites,
+    calls_kernels,
     is_internal,
     is_own,
     running_lines,

@@ -139,6 +139,11 @@ def is_own(filename: str) -> bool:
     return filename.startswith(_ROTE) and not filename.startswith(_IN_CALLS)
 
 
+def calls_kernels(filename: str) -> bool:
+    """Whether a source file's code may lie between an operator and its kernel: PyTorch's, or the runtime's."""
+    return is_internal(filename) and not filename.startswith(_IN_CALLS)
+
+
 @lru_cache(maxsize=4096)
 def _shorten(filename: str) -> str:
     """Cut everything up to ``site-packages/`` or the working directory, to keep messages readable."""

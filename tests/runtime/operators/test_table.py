@@ -318,6 +318,7 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "stores": lambda name: place(facts_of(overload(name)), [X, MASK, X], {}, True) is Placement.ISLAND,
     "unrecorded": blocked,
     "splits": lambda name: [*composites._with("splits")],
+    "lengths": lambda name: [*composites._with("lengths")],
     "packed": lambda name: [*composites._with("packed")],
     "values": lambda name: [*composites._with("values")],
     "product": lambda name: [*composites._with("product")],

@@ -9,7 +9,8 @@ as host data are. Their choice depends on one of two things:
 - **An active mode.** Some operations calculate in another way in a mode, with other last bits, to be safe
   with unknown classes of tensors. Singular values and eigenvalues come with vectors; a product of batches,
   one of length one, is folded into a product of matrices; the gradient of a product multiplies the other
-  factors, where it is divided by each outside of a mode. Here they run as outside of a mode.
+  factors, where it is divided by each outside of a mode. Here they run as outside of a mode. The loss of CTC
+  reads lengths on the host, and in a mode hands them to the kernel, which wants them on its device.
 
 The gradient of a product is divided by a hook behind the node of its backward. The hook holds neither the
 node nor the result: the three would be a cycle that no collector finds.
@@ -38,7 +39,11 @@ def _functions(name: str) -> list[Any]:
     short = name.removeprefix("linalg_")
     if name != short:
         return [getattr(torch.linalg, short)]
-    named = (torch, name), *((torch.Tensor, each) for each in (name, f"__{name}__", f"__r{name}__"))
+    named = (
+        (torch, name),
+        (torch.nn.functional, name),
+        *((torch.Tensor, each) for each in (name, f"__{name}__", f"__r{name}__")),
+    )
     return [getattr(home, each) for home, each in named if hasattr(home, each)]
 
 
@@ -46,10 +51,10 @@ def _with(fact: str) -> dict[Any, str]:
     return {function: value for name, value in rows_with(fact) for function in _functions(name)}
 
 
-_SPLITS, _PACKED, _VALUES, _PRODUCTS, _DIVIDED = map(
-    _with, ("splits", "packed", "values", "product", "divides")
+_SPLITS, _LENGTHS, _PACKED, _VALUES, _PRODUCTS, _DIVIDED = map(
+    _with, ("splits", "lengths", "packed", "values", "product", "divides")
 )
-COMPOSITES = frozenset((*_SPLITS, *_PACKED, *_VALUES, *_PRODUCTS, *_DIVIDED))
+COMPOSITES = frozenset((*_SPLITS, *_LENGTHS, *_PACKED, *_VALUES, *_PRODUCTS, *_DIVIDED))
 """The functions that :func:`call_composite` is for."""
 
 
@@ -65,6 +70,8 @@ def call_composite(
         return func(*_of_one_length(args), **kwargs)
     if func in _SPLITS:
         return _split(read, func, args, kwargs)
+    if func in _LENGTHS:
+        return _with_lengths(func, args, kwargs)
     if func in _DIVIDED:
         return _divided(func(*args, **kwargs))
     if func in _VALUES:
@@ -89,6 +96,18 @@ def _split(
         return func(args[0], indices, *args[2:], **kwargs)
     others = {key: value for key, value in kwargs.items() if key != name}
     return func(*args, **others, indices=indices)
+
+
+def _with_lengths(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The loss of CTC with its lengths where its probabilities are: in a mode they go to the kernel."""
+    probs = args[0] if args else kwargs["log_probs"]
+
+    def moved(value: Any) -> Any:
+        return value.to(probs.device) if isinstance(value, torch.Tensor) and value.dim() == 1 else value
+
+    names = _LENGTHS[func].split()
+    others = {name: moved(value) if name in names else value for name, value in kwargs.items()}
+    return func(*args[:2], *map(moved, args[2:4]), *args[4:], **others)
 
 
 def _of_one_length(args: tuple[Any, ...]) -> tuple[Any, ...]:

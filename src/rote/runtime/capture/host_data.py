@@ -100,6 +100,7 @@ _ESCAPES = frozenset({
     _Tensor.apply_, _Tensor.map_, _Tensor.map2_,
 })  # fmt: skip
 _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
+_INDEXES = frozenset({_Tensor.__getitem__, _Tensor.__setitem__})
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
 _GIVES_NUMBER = frozenset({_Tensor.item, _Tensor.__float__, _Tensor.__int__})
@@ -143,6 +144,8 @@ class HostDataMode(TorchFunctionMode):
             self._tracer.generators.meet(generator)
         if func in _GIVES_NUMBER and self._numbers is not None:
             return self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
+        if func in _INDEXES and (type(args[1]) is list or type(args[1]) is tuple):
+            args = args[0], self._without_lists(args[0], args[1]), *args[2:]
         if self._places is not None and func in _READS_PLACE:
             if func is _Tensor.__getitem__ and (index := number_in(args[1])) is not None:
                 args = args[0], self._read_index(args[1], index)
@@ -235,6 +238,25 @@ class HostDataMode(TorchFunctionMode):
             number = self._numbers.read(number)
             self._numbers.owe(number)
         return tuple([number if each is index else each for each in key]) if type(key) is tuple else number
+
+    def _without_lists(self, tensor: torch.Tensor, key: Any) -> Any:
+        """An index with tensors for its lists of numbers.
+
+        PyTorch would make the same tensors below the dispatcher. There nobody sees the copy to a GPU, which ends
+        a capture.
+        """
+        if type(key) is list:
+            return self._index_of(tensor, key)
+        return tuple([self._index_of(tensor, each) if type(each) is list else each for each in key])
+
+    def _index_of(self, tensor: torch.Tensor, numbers: list[Any]) -> Any:
+        kinds = {type(each) for each in numbers}
+        if kinds != {int} and kinds != {bool}:
+            return numbers
+        data = {"dtype": torch.int64 if kinds == {int} else torch.bool, "device": tensor.device}
+        if self._numbers is not None and built_of(self._numbers, numbers) is not None:
+            return self._build_with_numbers(self._numbers, torch.tensor, (numbers,), data)
+        return self._build(torch.tensor, (numbers,), data)
 
     def _take(
         self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from ...base import is_internal, is_own
+from ...base import calls_kernels, is_own
 
 RUNS = "seen"
 """Name of rote's function that runs an operator whose kernel may be Python code."""
@@ -34,7 +34,7 @@ def hiding(code: CodeType, frame: FrameType) -> str | None:
 def _operator_of(frame: FrameType) -> Running | None:
     """The operator that called a function, if only PyTorch's code lies between the two."""
     above = frame.f_back
-    while above is not None and is_internal(above.f_code.co_filename):
+    while above is not None and calls_kernels(above.f_code.co_filename):
         if above.f_code.co_name == RUNS and is_own(above.f_code.co_filename):
             return getattr(above.f_locals.get("self"), "running", None)
         above = above.f_back
