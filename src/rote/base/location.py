@@ -140,7 +140,7 @@ def is_own(filename: str) -> bool:
 
 
 def calls_kernels(filename: str) -> bool:
-    """Whether a source file's code may lie between an operator and its kernel: PyTorch's, or the runtime's."""
+    """Whether a file's code may lie between an operator and its kernel: PyTorch's, or the runtime's."""
     return is_internal(filename) and not filename.startswith(_IN_CALLS)
 
 
