@@ -23,7 +23,8 @@ def test_autograd_inside_that_leaves_no_gradient(device):
     assert g.report().replayed == 8 - WARM and layer.weight.grad is None
 
 
-def test_gradients_that_leave_run_eagerly(device, reason, where):
+def test_gradients_that_leave_are_their_owners(device):
+    """The caller clears them, and so does the call; those of all steps are kept."""
     layer = nn.Linear(4, 4).to(device)
 
     def forward_backward(x):
@@ -33,17 +34,34 @@ def test_gradients_that_leave_run_eagerly(device, reason, where):
         return loss.detach()
 
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-    g = rote.graph(forward_backward)
+    g, kept = rote.graph(forward_backward), []
     for _ in range(12):
         layer.zero_grad()
         x = torch.randn(2, 4, device=device)
         g(x)
-        assert torch.equal(layer.weight.grad, x.sum(0).expand(4, 4))
+        kept.append((layer.weight.grad, x.sum(0).expand(4, 4)))
+        assert all(torch.equal(grad, expected) for grad, expected in kept)
         optimizer.step()
+    assert g.report().replayed >= 8, g.explain()
+
+
+def test_a_gradient_that_is_a_result_as_well(device, reason):
+    layer = nn.Linear(4, 4).to(device)
+
+    def fn(x):
+        layer.zero_grad()
+        layer(x).sum().backward()
+        return layer.weight.grad
+
+    g = rote.graph(fn)
+    for number in range(6):
+        x = torch.full((2, 4), float(number), device=device)
+        assert g(x) is layer.weight.grad and torch.equal(layer.weight.grad, x.sum(0).expand(4, 4))
     assert g.report().replayed == 0
-    found = reason(g, "RT402")
-    assert found.message.endswith(".grad was None before the call and holds a gradient after it")
-    assert "clear gradients inside of the call only" in found.remedy  # and not before each call as well
+    assert reason(g, "RT402").message == (
+        "test_a_gradient_that_is_a_result_as_well.<locals>.fn.layer.weight.grad, which the call makes, "
+        "is the result as well"
+    )
 
 
 def test_backward_inside_that_reaches_an_argument(device, reason, where):

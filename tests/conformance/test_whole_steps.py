@@ -753,13 +753,10 @@ def test_accumulation_across_calls(device):
     assert g.report().replayed >= 60 - 2 * WARM, g.explain()
 
 
-def test_accumulation_across_calls_into_new_gradients(device, where):
-    """Gradients made anew in each round: right, and the report names the line that throws them away."""
+def test_accumulation_across_calls_into_new_gradients(device):
+    """Gradients made anew in each round: they are shown in the same memory."""
     g = train(lambda: Across(device), micro_batches(device, 90), every=1)
-    if g.report().replayed < 45:
-        moved = next(found for found in g.report().reasons if found.code == "RT414")
-        assert ".grad was a tensor at " in moved.message and moved.where == where(Across.step, "zero_grad(")
-        assert "optimizer.zero_grad(set_to_none=False)" in moved.remedy
+    assert g.report().replayed >= 60, g.explain()
 
 
 # ---------------------------------------------------------------------- sparse gradients
@@ -844,9 +841,8 @@ class Outside(Trainer):
             self.optimizer.zero_grad(set_to_none=not self.in_place)
 
 
-def test_gradients_cleared_outside(device, reason):
-    g = train(lambda: Outside(device), batches(device, 30), every=1)
-    assert "keep gradients where they are with zero_grad(set_to_none=False)" in reason(g, "RT402").remedy
+def test_gradients_cleared_outside(device):
+    assert train(lambda: Outside(device), batches(device, 30), every=1).report().replayed >= 30 - WARM
 
     class InPlace(Outside):
         in_place = True
@@ -876,8 +872,7 @@ def test_freezing_between_epochs(device, reason):
             if number == 9:
                 self.model[0].requires_grad_(True)
 
-    g = train(lambda: Late(device), batches(device, 30), every=1)
-    assert "if it is seldom: a parameter that is new, or was frozen" in reason(g, "RT402").remedy
+    assert train(lambda: Late(device), batches(device, 30), every=1).report().replayed >= 30 - 2 * WARM
 
 
 def test_an_average_with_a_history(device, reason):

@@ -64,7 +64,7 @@ def test_no_page_without_a_group() -> None:
 
 def test_why_no_check_finds_it_is_shown() -> None:
     shown = rule_pages.rule_text(RULES["RT402"])
-    assert "**Why no check finds it.** The trial repeats the call" in shown
+    assert "**Why no check finds it.** Results are compared with the slots" in shown
     assert "Why no check finds it" not in rule_pages.rule_text(RULES["RT101"])
 
 

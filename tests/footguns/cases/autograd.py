@@ -558,7 +558,7 @@ def losses_and_gradients_held(wrap: Wrap, device: torch.device) -> Items:
     yield losses, held
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def gradients_left_for_the_optimizer_outside(wrap: Wrap, device: torch.device) -> Items:
     """Forward and backward are graphed, the optimizer's step and zero_grad are plain."""
     m = mlp(device)
@@ -572,7 +572,7 @@ def gradients_left_for_the_optimizer_outside(wrap: Wrap, device: torch.device) -
     g = wrap(forward_backward)
     for _ in range(12):
         o.zero_grad()
-        yield g(batch(device)), grads(m)  # RT402
+        yield g(batch(device)), grads(m)
         o.step()
 
 

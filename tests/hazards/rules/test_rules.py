@@ -32,7 +32,7 @@ def test_codes_of_the_contract():
         "RT303": rules.TOO_MANY_RECORDINGS,
         "RT304": rules.TOO_MANY_PATHS,
         "RT401": rules.OUTPUT_GRADIENT,
-        "RT402": rules.GRADIENT_LEAVES,
+        "RT402": rules.GRADIENT_RETURNED,
     }
     assert {code: rule.code for code, rule in wanted.items()} == {code: code for code in wanted}
 

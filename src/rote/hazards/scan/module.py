@@ -13,7 +13,7 @@ from .program import CAPTURES, GRAPHERS, Reach, ScannedFile, SourceClass, Source
 from .reader import Reader
 from .scope import Env
 from .syntax import Imports, decorators, is_literal, keyword, last_name, text_literal, text_of
-from .values import FACTORIES, TENSOR, Type
+from .values import FACTORIES, TENSOR
 
 _REGISTERS = ("register_buffer", "register_parameter")
 _MEMOS = frozenset({"functools.lru_cache", "functools.cache"})
@@ -51,10 +51,10 @@ class _File:
             self._attributes(owner)
         for function in self._program.functions:
             outside = {**top, **self._outer(function, top)}
-            env = self._read(function, outside)
+            self._read(function, outside)
             if not isinstance(function.node, ast.Lambda):
                 self._memoized(function.node)
-                self._gradients(function, {**outside, **env})
+                self._gradients(function)
         self._whole_file()
         return sorted(self._found.values(), key=lambda found: (found.where.line, found.column, found.code))
 
@@ -131,15 +131,10 @@ class _File:
                 text = f"{node.name} keeps tensors of earlier calls"
                 self._found_at(rules.MEMOIZED, decorator, text, node.name)
 
-    def _gradients(self, function: SourceFunction, env: Env) -> None:
-        """Gradients dropped around a graph."""
-
-        def is_replay(node: ast.Call) -> bool:
-            name = node.func.id if isinstance(node.func, ast.Name) else ""
-            return last_name(node.func) == "replay" or (name in env and env[name].type is Type.GRAPH)
-
+    def _gradients(self, function: SourceFunction) -> None:
+        """Gradients dropped around a graph that is replayed by hand."""
         nodes = list(function.nodes())
-        replays = any(isinstance(node, ast.Call) and is_replay(node) for node in nodes)
+        replays = any(isinstance(node, ast.Call) and last_name(node.func) == "replay" for node in nodes)
         if not replays or function.reach is not Reach.NONE:
             return
         for node in nodes:

@@ -242,8 +242,8 @@ class HostDataMode(TorchFunctionMode):
     def _without_lists(self, tensor: torch.Tensor, key: Any) -> Any:
         """An index with tensors for its lists of numbers.
 
-        PyTorch would make the same tensors below the dispatcher, where nobody sees the copy to a GPU. It fails
-        in a capture.
+        PyTorch would make the same tensors below the dispatcher, where nobody sees the copy to a GPU that
+        fails in a capture.
         """
         if type(key) is list:
             return self._index_of(tensor, key)

@@ -348,12 +348,14 @@ class Guard:
         pinned = self.reads.pinned
         return [value for value in found if identity(value) in pinned or not is_plain(value)]
 
-    def explain(self) -> list[Difference]:
-        """Every slot that differs from the recording, moved tensors first."""
+    def explain(self, *, gradients: bool = True) -> list[Difference]:
+        """Every slot that differs from the recording, perhaps without ``.grad``; moved tensors first."""
         with plain_functions():
             found = self.tensors.differences()
             known = {difference.name for difference in found}
             places = [place for condition in self.conditions for place in condition.differing()]
+            if not gradients:
+                places = [each for each in places if not _is_gradient(each.entry)]
             found += [self._difference(each) for each in places if self._name(each.entry) not in known]
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
 
@@ -384,3 +386,7 @@ class Guard:
 def _keeps_others(value: Any) -> bool:
     known = (TensorMark, Content, Position, type, ModuleType)
     return was_destroyed(value) or (gc.is_tracked(value) and not isinstance(value, known))
+
+
+def _is_gradient(entry: Entry) -> bool:
+    return entry.kind == ATTRIBUTE and entry.key == "grad" and isinstance(entry.container, torch.Tensor)

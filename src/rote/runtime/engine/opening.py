@@ -77,7 +77,8 @@ def _open(
     *,
     abandons: bool,
 ) -> OpenCapture:
-    aliases = memory.inputs.aliases(call.leaves)
+    gradients = [each.untyped_storage() for _, _, each in recording.guard.watch().gradients()]
+    aliases = memory.inputs.aliases(call.leaves, gradients)
     holding = memory.holding
     sharing = BUDGETS.of(holding.backend).sharing(holding.account, recording.estimate)
     generators = (*recording.accesses.generators.values(), *memory.stands.by_number.values())

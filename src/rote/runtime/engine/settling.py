@@ -141,9 +141,7 @@ class Settling:
         changes = self._changes(held=held)
         if self._after is not None:
             watch.name(self._after.names_of_tensors(watch.met))
-        self._effects, self._effects_key, gradients = steadiness.gradient_reasons(
-            observed, watch, list(self._key.executed.globals), site
-        )
+        self._effects, self._effects_key, gradients = steadiness.gradient_reasons(observed, watch, site)
         found = steadiness.random_reasons(dice, self._plan.numbers, self._noted, site)
         found = found or steadiness.state_reasons(changes, list(self._key.executed.globals), site)
         found = found or steadiness.effect_reasons(self._noted.effects, site)
@@ -270,10 +268,11 @@ class Settling:
     def _changes(self, *, held: bool) -> list[Difference]:
         """What the call changed of what it read."""
         if held and self._guard is not None:
-            if not self._guard.holds():
-                found = self._guard.explain()[: steadiness.SHOWN]
+            # What it does to gradients, which are a condition before it, is judged apart.
+            found = [] if self._guard.holds() else self._guard.explain(gradients=False)
+            if found:
                 self._look_again()
-                return found
+                return found[: steadiness.SHOWN]
             if self._guard.covers(self._read):
                 return []
         self._look_again()
@@ -499,8 +498,6 @@ class Settling:
         if any(why.code == rules.WRONG_BACKEND.code for why in found):
             devices = self._observed.devices
             self._key.move(next((found for found in devices if found.type == "cuda"), _HOST))
-        if self._key.calls == 1:  # the first training step leaves gradients where there were none
-            found = [why for why in found if why.code != rules.GRADIENT_LEAVES.code]
         return Answer(value, EAGER, found)
 
     def _differed(self, recording: Recording, value: Any, found: list[Reason]) -> Answer:

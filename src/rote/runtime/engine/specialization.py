@@ -226,7 +226,7 @@ class Specialization:
         inputs = memory.inputs
         backend.enter_call()
         untouched = recording.gradients.stand()
-        if not untouched and not recording.gradients.withdraw(branches=bool(recording.root.edges)):
+        if not untouched and not recording.gradients.withdraw():
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
-from dataclasses import replace
 from types import CodeType
 from typing import Any
 
@@ -62,13 +61,6 @@ SHOWN = 3
 """Reasons of one kind that are given, and changes of the state."""
 
 _TENSOR = "a tensor at "
-
-CLEARS = (
-    "Nothing has to be done if it is seldom: a parameter that is new, or was frozen, begins without one. "
-    "Otherwise clear gradients inside of the call only; where not every call reaches all parameters, with "
-    "zero_grad(set_to_none=False)."
-)
-"""What to do about a gradient that is new after a call that clears gradients itself."""
 
 _SWITCHING = (
     "set_grad_enabled", "_set_grad_enabled", "set_default_dtype", "set_default_device", "set_detect_anomaly",
@@ -288,14 +280,10 @@ def device_reasons(outcome: Observation, device: torch.device, site: Site, *, ca
 
 
 def gradient_reasons(
-    outcome: Observation, watch: GradientWatch, codes: Iterable[CodeType], site: Site
+    outcome: Observation, watch: GradientWatch, site: Site
 ) -> tuple[list[GradientEffect], Any, list[Reason]]:
     """Gradients that the call leaves behind."""
     effects, key, found = watch.changed(outcome.storages, site)
-    leaves = [why.code == rules.GRADIENT_LEAVES.code for why in found]
-    if any(leaves) and line_that_calls("", "zero_grad", codes) is not None:
-        parts = zip(found, leaves, strict=True)
-        found = [replace(why, remedy=CLEARS) if leaving else why for why, leaving in parts]
     if outcome.blockers:  # no operation was noted behind the first, so where a gradient came from is unknown
         return effects, key, [why for why in found if why.code != rules.TENSOR_ESCAPES.code]
     return effects, key, found or _shown_twice(outcome, effects, site)
@@ -310,7 +298,7 @@ def _shown_twice(outcome: Observation, effects: list[GradientEffect], site: Site
         number = outcome.storages.token(effect.static).origin[1]
         if number in shown:
             text = f"{effect.name}.grad, which the call makes, is {shown[number]} as well"
-            return [reason(rules.GRADIENT_LEAVES, text, site, "Return or keep a copy: gradient.clone().")]
+            return [reason(rules.GRADIENT_RETURNED, text, site)]
         shown[number] = f"{effect.name}.grad"
     return []
 

@@ -8,8 +8,10 @@ recording owns it, the recording copies gradients from then on.
 A recording in which the host reads something copies unless every gradient has left its slot by then.
 Otherwise one path may keep a gradient that another path replaces, in memory that their common start writes.
 
-A call that leaves a gradient where there was none (forward and backward inside, optimizer outside) is not
-recorded: a replay would have to know whether the next call accumulates.
+A call that leaves a gradient where there was none (forward and backward inside, optimizer outside) has the
+empty slot as a condition. The next call may add to the gradient, with its memory as a condition. So a replay
+of the first shows the same tensor in the same memory again, as long as nobody else holds it, and the second
+fits again, too.
 """
 
 from __future__ import annotations
@@ -43,44 +45,52 @@ class GradientEffect:
         name: Its name, for messages.
         static: The gradient in the recording's memory; None if the call clears the slot.
         storage: The static memory, kept to count its owners.
+        was_empty: There was no gradient before the call, which is a condition of it.
         owners: References to the static memory that are the recording's own.
         shown: The tensor that was put into the slot last.
+        spare: The same, when the slot is empty and nobody else holds it. It is put there again, since a call
+            that adds to the gradient knows it as an object.
     """
 
     parameter: weakref.ref[torch.Tensor]
     name: str
     static: torch.Tensor | None
     storage: torch.UntypedStorage | None
+    was_empty: bool
 
     owners: int = 0
     shown: torch.Tensor | None = None
+    spare: torch.Tensor | None = None
     _counts: tuple[int, int] = (0, 0)
-    _taken: list[torch.Tensor | None] | None = None  # out of the slot, if the call may go another way
+    _unshown: tuple[int, int] = (0, 0)  # the references to a spare one
+    _taken: list[torch.Tensor | None] | None = None  # out of the slot
 
     def count_owners(self) -> None:
         """After the recording, while only the slot looks at the static memory: note the recording's own."""
         if self.storage is not None:
             self.owners = storage_owners(self.storage) - 1
 
-    def withdraw(self, *, branches: bool) -> bool:
-        """Before a replay: False if somebody besides the slot still holds the static gradient.
-
-        Args:
-            branches: The replay may lead to what is not recorded; see :meth:`put_back`.
-        """
+    def withdraw(self) -> bool:
+        """Before a replay: False if somebody besides the slot still holds the static gradient."""
         parameter = self.parameter()
         if parameter is None or self.storage is None:
             return True
         if self._is_alone(parameter):
             return True
-        self.shown = None
-        if branches:
-            self._take(parameter.grad, self.storage)
+        spare = self.shown if self.shown is not None else self.spare
+        self.shown = self.spare = None
+        self._take(parameter.grad, self.storage)
         parameter.grad = None
-        return storage_owners(self.storage) <= self.owners
+        if spare is not None and _references(spare) == self._unshown and self._looks_as_made(spare):
+            self.spare = spare
+        del spare
+        return storage_owners(self.storage) <= self.owners + (self.spare is not None)
 
     def _take(self, gradient: torch.Tensor | None, storage: torch.UntypedStorage) -> None:
-        """Note the slot's gradient, but do not own static memory: its owners are about to be counted."""
+        """Note the slot's gradient, which the replay may read.
+
+        Not where it is static memory, whose owners are about to be counted.
+        """
         if gradient is not None:
             ours = gradient.untyped_storage()._cdata == storage._cdata
             self._taken = [None if ours else gradient]
@@ -110,15 +120,21 @@ class GradientEffect:
             return False
         if _references(shown) != self._counts or storage_owners(storage) != self.owners + 1:
             return False
+        return self._looks_as_made(shown)
+
+    def _looks_as_made(self, shown: torch.Tensor) -> bool:
+        static = self.static
+        if static is None or vars(shown):
+            return False
         return shown.data_ptr() == static.data_ptr() and describe_tensor(shown) == describe_tensor(static)
 
     def restore(self) -> None:
         """Leave the static memory to whoever holds it: its tensors move to memory of their own."""
         parameter = self.parameter()
-        self.shown = None
+        self.shown = self.spare = None
         if self.storage is not None and self.static is not None:
             self.storage.resize_(self.storage.nbytes())
-            if parameter is not None:
+            if parameter is not None and not self.was_empty:
                 parameter.grad = self.static.detach()
 
     def hand_out(self, copy: bool) -> None:
@@ -131,7 +147,10 @@ class GradientEffect:
         elif copy:
             parameter.grad = self.static.clone()
         elif self.shown is None or parameter.grad is not self.shown:
-            shown = self.static.detach()  # a name for it here, as where they are counted again
+            shown, self.spare = self.spare, None  # a name for it here, as where they are counted again
+            if shown is None:
+                shown = self.static.detach()
+                self._unshown = _references(shown)
             parameter.grad = self.shown = shown
             self._counts = _references(shown)
 
@@ -252,7 +271,7 @@ class GradientWatch:
             if after is before:
                 continue
             if after is None:
-                effects.append(GradientEffect(weakref.ref(tensor), name, None, None))
+                effects.append(GradientEffect(weakref.ref(tensor), name, None, None, was_empty=False))
                 keys.append((name, "cleared"))
                 continue
             if after.layout is not torch.strided:  # as embeddings with sparse=True have it
@@ -261,12 +280,11 @@ class GradientWatch:
                 continue
             token = storages.token(after)
             keys.append((name, token))
-            if before is None:
-                text = f"{_shown(name)} was None before the call and holds a gradient after it"
-                blockers.append(reason(rules.GRADIENT_LEAVES, text, site))
-            elif token.origin[0] != NEW:
+            if token.origin[0] != NEW:
                 text = f"{_shown(name)} was replaced by a tensor made outside the call"
                 blockers.append(reason(rules.TENSOR_ESCAPES, text, site))
-            static = after.detach()
-            effects.append(GradientEffect(weakref.ref(tensor), name, static, static.untyped_storage()))
+            static, empty = after.detach(), before is None
+            effects.append(
+                GradientEffect(weakref.ref(tensor), name, static, static.untyped_storage(), was_empty=empty)
+            )
         return effects, keys, blockers

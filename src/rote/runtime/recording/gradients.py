@@ -55,10 +55,10 @@ class ShownGradients:
         """The slots have to be looked at one by one."""
         self._words = None
 
-    def withdraw(self, *, branches: bool) -> bool:
+    def withdraw(self) -> bool:
         """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
         self._words = None  # they are those of gradients that may be gone now
-        return self.copies or all([effect.withdraw(branches=branches) for effect in self.effects])
+        return self.copies or all([effect.withdraw() for effect in self.effects])
 
     def show(self, effects: list[GradientEffect], present: Present) -> None:
         """After a replay: fill the slots, and note them so that the next one need not ask each."""
