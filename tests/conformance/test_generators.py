@@ -144,3 +144,43 @@ def test_a_generator_of_the_device_made_inside(reason):
     g = compare(fn, signs("cuda"))
     assert g.report().replayed == 0
     assert "a generator on cuda" in reason(g, "RT221").message
+
+
+# ---------------------------------------------------------------------- states that are put back
+
+
+SAVED: list[torch.Tensor] = []
+
+
+def checkpoints(x, between=lambda x: x, noise=0.0):
+    """A gradient through a checkpoint, which puts the random state back to what it was."""
+    weight = torch.ones(4, device=x.device, requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(lambda w: between(w * x).relu(), weight, use_reentrant=False)
+    return torch.autograd.grad((y + noise * torch.ones_like(y)).sum(), weight)[0]
+
+
+PUT_BACK = {
+    "checkpoint": (checkpoints, True),
+    "checkpoint that draws": (lambda x: checkpoints(x, torch.nn.functional.dropout), False),
+    "checkpoint beside a draw": (lambda x: checkpoints(x) + torch.randn_like(x), False),
+    "seeded": (lambda x: (torch.manual_seed(3), x * 2)[1], False),
+    "set to what is kept": (lambda x: (torch.set_rng_state(SAVED[0]), x * 2)[1], False),
+}
+
+
+@pytest.mark.parametrize("name", PUT_BACK)
+def test_a_state_that_is_put_back_while_nothing_is_drawn(device, name):
+    fn, replays = PUT_BACK[name]
+    found = []
+    for wrap in (lambda fn: fn, rote.graph):
+        torch.manual_seed(0)
+        SAVED[:] = [torch.get_rng_state()]
+        made, results = wrap(fn), []
+        for number in range(14):
+            if number in (8, 11):  # the next call finds another state
+                torch.rand(3), torch.rand(3, device=device)
+            results.append(made(torch.full((4,), float(number), device=device)))
+            results.append(torch.rand(2, device=device) if number % 4 == 3 else torch.get_rng_state())
+        found.append(results)
+    assert all(one.equal(other) for one, other in zip(*found, strict=True))
+    assert bool(made.report().replayed) == replays, made.explain()

@@ -68,6 +68,7 @@ from .opened import (
     Openings,
     address_of,
     is_default,
+    is_default_at,
     is_openable,
     parts_of,
     slots_of,

@@ -125,9 +125,12 @@ def told_of(generator: torch.Generator, name: str) -> Any:
 
 def is_default(generator: torch.Generator) -> bool:
     """Whether it is a generator from which PyTorch draws where it is given none."""
-    if generator.device.type == "cpu":
-        return address_of(generator) == _OF_HOST
-    return any([address_of(generator) == address_of(each) for each in torch.cuda.default_generators])
+    return is_default_at(address_of(generator))
+
+
+def is_default_at(address: int) -> bool:
+    """Whether such a generator lies there."""
+    return address == _OF_HOST or any([address == address_of(each) for each in torch.cuda.default_generators])
 
 
 def address_of(generator: Any) -> int:

@@ -142,7 +142,9 @@ class Settling:
         if self._after is not None:
             watch.name(self._after.names_of_tensors(watch.met))
         self._effects, self._effects_key, gradients = steadiness.gradient_reasons(observed, watch, site)
-        found = steadiness.random_reasons(dice, self._plan.numbers, self._noted, site)
+        found = steadiness.random_reasons(
+            dice, self._plan.numbers, self._noted, self._key.executed, observed, site
+        )
         found = found or steadiness.state_reasons(changes, list(self._key.executed.globals), site)
         found = found or steadiness.effect_reasons(self._noted.effects, site)
         found += steadiness.unknown_reasons(self._noted, site, recorded=self._plan.capture is not None)

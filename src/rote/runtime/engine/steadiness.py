@@ -12,7 +12,16 @@ import torch
 from ...base import Site, identity
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import APPENDED, Bound, Call, containers, explain_ambient, parts_of, read_ambient
+from ..arguments import (
+    APPENDED,
+    Bound,
+    Call,
+    containers,
+    explain_ambient,
+    is_default_at,
+    parts_of,
+    read_ambient,
+)  # fmt: skip
 from ..autograd import graph_ends
 from ..autograd.graph import (
     kept_storages,
@@ -36,7 +45,7 @@ from ..program import (
     within,
 )
 from ..pytorch import constants_of, is_kept_out
-from ..reads.trace import Effect, Noted, UnseenCode
+from ..reads.trace import Effect, Noted, Setting, UnseenCode
 from ..state import Difference, ExecutedCode, Reads, Snapshot
 
 NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
@@ -150,9 +159,17 @@ def written_arrays(outcome: Observation) -> set[int]:
 
 
 def random_reasons(
-    before: HostRandom, numbers: TrackedNumbers | None, noted: Noted, caller: Site
+    before: HostRandom,
+    numbers: TrackedNumbers | None,
+    noted: Noted,
+    executed: ExecutedCode,
+    outcome: Observation,
+    caller: Site,
 ) -> list[Reason]:
-    """Use of Python's or numpy's global generators, but for numbers that replays draw as well."""
+    """Use of global generators, but for numbers that replays draw as well.
+
+    Whoever sets PyTorch's back to what they were does nothing if nothing is drawn, as checkpoints do.
+    """
     now, site = HostRandom.read(), noted.draws or caller
     if numbers is not None and numbers.drawn:
         before = before.behind(numbers.drawn)
@@ -161,7 +178,19 @@ def random_reasons(
         found.append(reason(rules.HOST_RANDOM, "the call drew from Python's random module", site))
     if now.array != before.array:
         found.append(reason(rules.HOST_RANDOM, "the call drew from numpy.random", site))
+    settings = [each for each in outcome.settings if is_default_at(each.address)]
+    sets = executed.seeds or (settings[0].site if settings else None)
+    if sets is not None and not (_puts_back(settings, outcome) and now.torch == before.torch):
+        found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", sets))
     return found
+
+
+def _puts_back(settings: list[Setting], outcome: Observation) -> bool:
+    """Whether a call draws nothing, and sets PyTorch's generators to states of this call alone."""
+    ran = [each for node in outcome.nodes for each in node.operations if each.is_of_aten]
+    draws = any([each.draws or not (each.facts.own or each.facts.hidden) for each in ran])
+    own = [each.state is not None and not each.given for each in settings]
+    return not draws and bool(own) and all(own)
 
 
 def surroundings_reasons(
@@ -177,8 +206,6 @@ def surroundings_reasons(
     if is_kept_out():
         text = "the call begins a region of rote.no_graphs() and does not end it"
         found.append(reason(rules.AMBIENT_CHANGES, text, site))
-    if executed.seeds is not None:
-        found.append(reason(rules.RANDOM_STATE_SET, "the call sets PyTorch's random state", executed.seeds))
     if executed.hooks and outcome.template.tracked:
         text = "the call checkpoints, or sets saved-tensor hooks"
         found.append(reason(rules.SAVED_HOOKS, text, site))

@@ -19,6 +19,7 @@ from types import BuiltinFunctionType, MethodType
 from typing import Any
 
 import numpy
+import torch
 
 from ...base import identity
 from ..objects import mark
@@ -158,15 +159,24 @@ class DrawnFrom:
 
 @dataclass(frozen=True)
 class HostRandom:
-    """The state of the host's random generators, which shows whether a call used them."""
+    """The state of the random generators on the host, which shows whether a call used them.
+
+    Attributes:
+        python: Of Python's.
+        array: Of numpy's.
+        torch: Of PyTorch's, each device's own among them.
+    """
 
     python: Any
     array: Any
+    torch: tuple[bytes, ...]
 
     @classmethod
     def read(cls) -> HostRandom:
-        """Read Python's and numpy's global generators."""
-        return cls(random.getstate(), _told(numpy.random.get_state(legacy=True)))
+        """Read the global generators."""
+        devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
+        states = [each.get_state().numpy().tobytes() for each in (torch.default_generator, *devices)]
+        return cls(random.getstate(), _told(numpy.random.get_state(legacy=True)), tuple(states))
 
     def behind(self, draws: Iterable[Draw]) -> HostRandom:
         """The state behind some draws from here."""
@@ -177,7 +187,7 @@ class HostRandom:
         for each in draws:
             if (generator := stand.get(identity(each.generator))) is not None:
                 getattr(generator, each.name)(*each.args)
-        return HostRandom(python.getstate(), _told(array.get_state(legacy=True)))
+        return HostRandom(python.getstate(), _told(array.get_state(legacy=True)), self.torch)
 
 
 def _told(state: Any) -> Any:

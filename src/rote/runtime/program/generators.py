@@ -24,7 +24,7 @@ import torch
 from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import Call, address_of, is_default
+from ..arguments import Call, address_of, is_default, is_default_at
 from ..reads.trace import Setting
 from .operations import Drawn
 from .storages import StorageTable
@@ -272,7 +272,8 @@ class Generators:
         if self._shared:
             text = "two generators among the arguments, or outside, have one state"
             found.append(reason(rules.RANDOM_STATE_SET, text, self._all[0].site if self._all else None))
-        for site in list(self._unread.values())[: not found]:
+        unread = [site for address, site in self._unread.items() if not is_default_at(address)]
+        for site in unread[: not found]:
             found.append(reason(rules.RANDOM_STATE_SET, _SET_OUTSIDE, site))
         for met in self._all:
             if met.number is not None:

@@ -41,6 +41,7 @@ class Setting(NamedTuple):
     address: int  # where the generator lies
     outside: bool  # it was made outside
     state: Any  # what it is set to, if that is a tensor
+    given: bool  # that tensor was made outside as well
     site: Site
 
 

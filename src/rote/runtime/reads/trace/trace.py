@@ -212,7 +212,8 @@ class Trace:
     def sets(self, generator: torch.Generator, state: Any) -> None:
         """The call sets the state of a random generator, perhaps to what a tensor holds."""
         address = generator_address(generator)
-        setting = Setting(address, self.outside.has(generator), state, self.running.site())
+        given = isinstance(state, torch.Tensor) and self.outside.has_tensor(state)
+        setting = Setting(address, self.outside.has(generator), state, given, self.running.site())
         self.settings.append(setting)
 
     def looks_at_state(self, generator: Any) -> None:
