@@ -806,8 +806,8 @@ def test_a_sparse_gradient_inside(device, clears):
 
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("preserves", [False, True])
-def test_checkpointing_inside(device, reentrant, preserves, reason):
-    """What is not told to preserve the random state does not set it."""
+def test_checkpointing_inside(device, reentrant, preserves):
+    """It sets the random state to what it was, unless it is told not to."""
 
     class Checkpointing(Trainer):
         def loss(self, x, y):
@@ -816,10 +816,7 @@ def test_checkpointing_inside(device, reentrant, preserves, reason):
             return F.mse_loss(checkpoint(self.model, x, **options), y)
 
     g = train(lambda: Checkpointing(device), batches(device, 30))
-    if preserves:
-        assert "preserve_rng_state=False" in reason(g, "RT208").remedy
-    else:
-        assert g.report().replayed >= 30 - WARM, g.explain()
+    assert g.report().replayed >= 30 - WARM, g.explain()
 
 
 # ---------------------------------------------------------------------- what is said, and that it helps
