@@ -55,7 +55,7 @@ UNNAMED = (
     "builtins.weakproxy", "builtins.weakcallableproxy", "builtins.AccumulateGrad", "torch._C._TensorBase",
     "torch._C._VariableFunctionsClass", "pybind11_builtins", "_thread.RLock", "_thread.lock", "builtins.instancemethod", "_contextvars", "_contextvars.Context",
     "_contextvars.ContextVar", "_functools._lru_cache_wrapper", "_collections._tuplegetter", "_cython_", "optree",
-    "torch._C.Event", "torch._C.Stream", "torch.Future", "torch._C.__call__", "torch._C.__enter__", "torch._C.__exit__",
+    "torch._C.Event", "torch._C.Stream", "torch.Future", "torch._C.__call__", "torch._C.__enter__", "torch._C.__exit__", "torch._C._autograd.unpack",
     "builtins.weakref", "builtins.member_descriptor",
     "builtins.getset_descriptor", "builtins.wrapper_descriptor", "builtins.method-wrapper", "_json.Encoder",
 )  # fmt: skip

@@ -19,15 +19,17 @@ iteration), and each instruction that reads has to say under which key.
 from __future__ import annotations
 
 import abc
+import bisect
 import builtins
 import itertools
 import operator
 import sys
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, partial
 from inspect import CO_GENERATOR
+from itertools import pairwise
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
@@ -112,6 +114,12 @@ _HANDS_ON: frozenset[type] = frozenset({
 """Classes of C whose own way of iterating gives what they hold, and runs none but code that is followed."""
 
 _CACHED: type = type(cache(lambda: None))
+_COMPARE = frozenset({*_JOINED, dict, set, frozenset, Counter, OrderedDict, defaultdict, deque})
+"""Containers that find a number by comparison alone, in a row or behind its hash."""
+_MOST_COMPARED = 32
+_PLACES = {bisect.bisect_right: ("<=", "<"), bisect.bisect_left: ("<", "<=")}
+"""How what bisection finds compares with the numbers before and behind it."""
+
 _OF_NUMPY: type = type(numpy.clip)
 """The type of numpy's functions in Python that others may replace for their own arrays."""
 _NOTHING: frozenset[int] = frozenset()
@@ -399,9 +407,23 @@ def _length(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
 
 
 def _contains(trace: Trace, numbers: TrackedNumbers, key: Any, owner: Any) -> None:
+    if _may_be_among(numbers, key, owner):
+        whole(trace, owner)
+        for each in owner:
+            numbers.ask("==", each, key)
+        return
     # What lies in a hashed container as a key was hashed before.
     numbers.pin_inside(key) if issubclass(type(owner), (dict, set)) else numbers.pin_inside(key, owner)
     _asked(numbers, owner, "__contains__")
+
+
+def _may_be_among(numbers: TrackedNumbers, key: Any, owner: Any) -> bool:
+    """Whether a number that is followed is looked for among a few that are not, by comparison with each."""
+    if type(key) not in _NUMBERS or key != key or numbers.expression(key) is None:
+        return False
+    if type(owner) not in _COMPARE or len(owner) > _MOST_COMPARED:
+        return False
+    return all([type(each) in _NUMBERS and numbers.expression(each) is None for each in owner])
 
 
 def _same(trace: Trace, numbers: TrackedNumbers, one: Any, other: Any) -> None:
@@ -561,6 +583,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.compute_next(CALLED[function], args)
     elif function in OF_MEMBERS and (members := _numbers_in(args)) and not named:
         numbers.compute_next(OF_MEMBERS[function], members)
+    elif function in _PLACES and not named and _has_a_place(numbers, args):
+        _placed(numbers, function, *args)
     elif _is_of_torch(function):
         if function.__name__ in _CALLS_BACK:
             numbers.stop(f"{function.__name__} calls Python code")
@@ -589,6 +613,24 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
             _asked(numbers, each, "__len__")
     else:
         _unknown(numbers, function, args)
+
+
+def _has_a_place(numbers: TrackedNumbers, args: tuple[Any, ...]) -> bool:
+    """Whether these are a sorted list of fixed numbers, and a number that is equal to itself."""
+    if len(args) != 2 or type(args[1]) not in _NUMBERS or args[1] != args[1]:
+        return False
+    items = args[0]
+    return _is_fixed(numbers, items) and all([one <= other for one, other in pairwise(items)])
+
+
+def _placed(numbers: TrackedNumbers, function: Any, items: Sequence[Any], value: Any) -> None:
+    """It is asked where in a list a number belongs: between which two of them."""
+    before, behind = _PLACES[function]
+    place = function(items, value)
+    if place:
+        numbers.ask(before, items[place - 1], value)
+    if place < len(items):
+        numbers.ask(behind, value, items[place])
 
 
 def _numbers_in(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
