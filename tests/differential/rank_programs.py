@@ -11,6 +11,7 @@ import contextlib
 import copy
 import datetime
 import json
+import math
 import sys
 import traceback
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import rote
+from rote.api.parts import part
 
 from .ranks import RANKS
 
@@ -42,6 +44,8 @@ class Program(NamedTuple):
         nccl: Why it is not replayed over NCCL, where that differs.
         least: Calls that are replayed.
         optimised: The exact tier is made, after many more calls.
+        part: Calls are replayed of a module that it calls, after more calls.
+        walks: Backward passes are replayed as well.
     """
 
     make: Callable[[int, Any, torch.device], Any]
@@ -50,11 +54,13 @@ class Program(NamedTuple):
     nccl: str | None = None
     least: int = STEPS - 4
     optimised: bool = False
+    part: bool = False
+    walks: bool = False
 
     @property
     def steps(self) -> int:
         """Calls of the callable."""
-        return 150 if self.optimised else STEPS
+        return 150 if self.optimised else 2 * STEPS if self.part else STEPS
 
 
 PROGRAMS: dict[str, Program] = {}
@@ -759,29 +765,6 @@ def differentiable_gather(rank, wrap, device):
     return trained(net, wrap(step))
 
 
-@program()
-def ddp_around_accumulated(rank, wrap, device):
-    """A transformer in DDP: gradients of two halves of a batch, clipped, and AdamW."""
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
-    net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
-    g = wrap(net)
-    parallel = DistributedDataParallel(g)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.0001)
-
-    def step(x):
-        optimizer.zero_grad()
-        with parallel.no_sync():
-            parallel(x[None]).square().sum().backward()
-        loss = parallel(x[None] + 1).square().sum()
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        return loss.detach()
-
-    return trained(net, Outside(step, g))
-
-
 # ---------------------------------------------------------------------- training
 
 
@@ -817,38 +800,143 @@ def gradients_in_hooks(rank, wrap, device):
     return trained(net, wrap(step))
 
 
-@program("RT803")
-def ddp(rank, wrap, device):
-    net = model(device)
-    g = wrap(DistributedDataParallel(net))
-    return trained(net, Step(net, g))
-
-
-@program("RT803")
-def ddp_called(rank, wrap, device):
-    net = model(device)
-    wrapped = DistributedDataParallel(net)
-
-    def forward(x):
-        return wrapped(x) * 2
-
-    return trained(net, Step(net, wrap(forward)))
-
-
-@program("RT803")
-def ddp_whole_step(rank, wrap, device):
-    net = model(device)
-    step = Step(net, DistributedDataParallel(net))
-    return trained(net, wrap(step.__call__))
-
-
-@program()
+@program(walks=True)
 def ddp_around(rank, wrap, device):
     net = model(device)
     g = wrap(net)
     step = Step(net, DistributedDataParallel(g))
     step.g = g
     return trained(net, step)
+
+
+def data_parallel(wrap, net, way="step", **options):
+    """A module in DDP, where the module, a function that calls it or the whole step is graphed."""
+    parallel = DistributedDataParallel(net, **options)
+    if way == "step":
+        return trained(net, wrap(Step(net, parallel).__call__))
+    return trained(net, Step(net, wrap(parallel if way == "module" else lambda x: parallel(x) * 2)))
+
+
+@program("RT803", part=True, walks=True)
+def ddp(rank, wrap, device):
+    return data_parallel(wrap, model(device), "module")
+
+
+@program("RT803", part=True, walks=True)
+def ddp_called(rank, wrap, device):
+    return data_parallel(wrap, model(device), "function")
+
+
+@program("RT803", part=True, walks=True)
+def ddp_whole_step(rank, wrap, device):
+    return data_parallel(wrap, model(device))
+
+
+class Odd(nn.Module):
+    """Buffers that each rank changes, and a layer that every other call leaves out."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.net, self.norm = model(device), nn.BatchNorm1d(2, device=device)
+        self.more = nn.Linear(2, 2, device=device)
+
+    def forward(self, x, more):
+        y = self.norm(self.net(x))
+        return self.more(y) if more else y
+
+
+@program("RT803", part=True, walks=True)
+def ddp_of_unused_parameters(rank, wrap, device):
+    net = Odd(device)
+    parallel, turns = DistributedDataParallel(net, find_unused_parameters=True), iter(range(100))
+    step = Step(net, lambda x: parallel(x, next(turns) // 2 % 2 == 0))
+    step, left = trained(net, wrap(step.__call__))
+    return step, lambda: [*left(), *net.buffers()]
+
+
+@program("RT803", part=True, walks=True)
+def ddp_of_a_static_graph(rank, wrap, device):
+    return data_parallel(wrap, model(device), static_graph=True)
+
+
+@program("RT803", part=True, walks=True)
+def ddp_with_gradients_in_buckets(rank, wrap, device):
+    return data_parallel(wrap, model(device), "module", gradient_as_bucket_view=True)
+
+
+@program("RT803", part=True, walks=True)
+def ddp_with_a_hook_of_its_own(rank, wrap, device):
+    net = model(device)
+    parallel = DistributedDataParallel(net)
+    parallel.register_comm_hook(None, halved)
+    return trained(net, wrap(Step(net, parallel).__call__))
+
+
+def halved(state, bucket):
+    """A hook for the communication of DDP, which compresses what is sent."""
+    sent = bucket.buffer().to(torch.bfloat16)
+    work = dist.all_reduce(sent, async_op=True).get_future()
+    return work.then(lambda done: bucket.buffer().copy_(done.value()[0]).div_(RANKS))
+
+
+class Tied(nn.Module):
+    """A layer that is used twice."""
+
+    def __init__(self, device):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(4, 4, device=device)
+
+    def forward(self, x):
+        return self.layer(torch.relu(self.layer(x)))
+
+
+@program("RT803", part=True, walks=True)
+def ddp_of_a_layer_used_twice(rank, wrap, device):
+    return data_parallel(wrap, Tied(device), "module")
+
+
+@program("RT803", part=True, least=0)
+def ddp_whole_step_of_a_layer_used_twice(rank, wrap, device):
+    """Its gradient is used outside as well, behind the module: eager adds that first."""
+    net = Tied(device)
+    parallel = DistributedDataParallel(net)
+    return trained(net, wrap(Step(net, lambda x: parallel(x) * (net.layer.weight.sin() * 3).sum()).__call__))
+
+
+def accumulating(device):
+    """A transformer in DDP: gradients of two halves of a batch, clipped, and AdamW."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
+    return net, torch.optim.AdamW(net.parameters(), lr=0.0001)
+
+
+def accumulated(net, parallel, optimizer):
+    def step(x):
+        optimizer.zero_grad()
+        with parallel.no_sync():
+            parallel(x[None]).square().sum().backward()
+        loss = parallel(x[None] + 1).square().sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+@program(walks=True)
+def ddp_around_accumulated(rank, wrap, device):
+    net, optimizer = accumulating(device)
+    g = wrap(net)
+    return trained(net, Outside(accumulated(net, DistributedDataParallel(g), optimizer), g))
+
+
+@program("RT803", part=True, walks=True)
+def ddp_accumulated(rank, wrap, device):
+    net, optimizer = accumulating(device)
+    return trained(net, wrap(accumulated(net, DistributedDataParallel(net), optimizer)))
 
 
 @program("RT803")
@@ -932,10 +1020,13 @@ def play(name: str, rank: int, device: torch.device) -> dict[str, Any]:
         equal.append(same([one, inputs[0], *kept()], [two, inputs[1], *left()]))
     report = graphed.report()
     codes = sorted({found.code for found in report.reasons})
+    reports = [report, *(part.report for part in report.parts)]
     return {
         "name": name,
         "equal": equal,
         "replayed": replayed,
+        "parts": sum([part.replayed for part in report.parts]),
+        "walked": sum([each.backwards_replayed for each in reports]),
         "optimised": "exact tier:" in getattr(graphed, "explain", str)(),
         "codes": codes,
         "said": [f"{found.code} {found.message}" for found in report.reasons],
@@ -944,6 +1035,7 @@ def play(name: str, rank: int, device: torch.device) -> dict[str, Any]:
 
 def main(rank: int, file: str, kind: str = "cpu", only: str = "") -> None:
     torch.set_num_threads(1)
+    part.LEAST_S, part.MARGIN = 0.0, math.inf  # no program depends on how long a module takes
     timeout = datetime.timedelta(seconds=60)
     store = dist.FileStore(file, RANKS)
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)

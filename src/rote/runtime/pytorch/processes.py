@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from ...base import Site
 
@@ -85,6 +86,16 @@ _OF_GROUPS = frozenset({
     "_reduce_scatter_base",
 })  # fmt: skip
 """Methods of a process group that are operators and seen where they run. Those of its backend are not."""
+
+
+def is_wrapper(value: Any) -> bool:
+    """Whether a value is a module in ``DistributedDataParallel``."""
+    return torch.distributed.is_available() and isinstance(value, DistributedDataParallel)
+
+
+def calls_wrapped(code: CodeType) -> bool:
+    """Whether this is the code of ``DistributedDataParallel`` that calls the module in it."""
+    return code.co_filename == f"{_PARALLEL}distributed.py"
 
 
 class Contact(NamedTuple):
