@@ -23,7 +23,14 @@ import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as differentiable
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import rote
@@ -730,15 +737,6 @@ def halves_trained_outside(rank, wrap, device):
     return trained(net, Step(net, g))
 
 
-@program("RT601")
-def parallelized(rank, wrap, device):
-    """Parameters and values of a class of tensors that knows how they are spread."""
-    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
-    net = model(device)
-    parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    return wrap(net.requires_grad_(False)), nothing
-
-
 @program()
 def differentiable_sum(rank, wrap, device):
     net = model(device)
@@ -763,6 +761,192 @@ def differentiable_gather(rank, wrap, device):
         return loss.detach()
 
     return trained(net, wrap(step))
+
+
+# ---------------------------------------------------------------------- tensors spread over processes
+
+
+def mesh_of(device):
+    return dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+
+
+def parallelized_layers(device):
+    """Parameters and values of a class of tensors that knows how they are spread."""
+    net = model(device)
+    parallelize_module(net, mesh_of(device), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return net
+
+
+def parallelized_program(wrap, net, change=lambda net, turn: None, mode=torch.no_grad):
+    """The caller changes something before each call."""
+
+    @mode()
+    def call(x):
+        return net(x) * 2  # which waits
+
+    g, turns = wrap(call), iter(range(200))
+
+    def outside(x):
+        change(net, next(turns))
+        return g(x)
+
+    return Outside(outside, g), lambda: [p.to_local() for p in net.parameters()]
+
+
+@program()
+def parallelized(rank, wrap, device):
+    return parallelized_program(wrap, parallelized_layers(device))
+
+
+@program()
+def parallelized_in_inference_mode(rank, wrap, device):
+    return parallelized_program(wrap, parallelized_layers(device), mode=torch.inference_mode)
+
+
+@program(optimised=True)
+def parallelized_and_optimised(rank, wrap, device):
+    net = parallelized_layers(device)
+
+    @torch.no_grad()
+    def call(x):
+        for turn in range(3):
+            x = net(x)[:, :1].sin() * 0.1 + table(x, turn) * 0.1
+            x.exp()
+        return x
+
+    return wrap(call, keep=True), nothing
+
+
+@program("RT501")
+def parallelized_and_not_waited_for(rank, wrap, device):
+    net = parallelized_layers(device)
+    return wrap(torch.no_grad()(lambda x: net(x))), nothing
+
+
+@program()
+def parallelized_and_stepped(rank, wrap, device):
+    """The values of parameters change in place."""
+
+    @torch.no_grad()
+    def change(net, turn):
+        net[0].weight.to_local().mul_(1.1)
+
+    return parallelized_program(wrap, parallelized_layers(device), change)
+
+
+@program(least=2)
+def parallelized_with_another_parameter(rank, wrap, device):
+    def change(net, turn):
+        if turn == 5:
+            whole = torch.full((4, 4), 0.5, device=device)
+            net[0].weight = nn.Parameter(distribute_tensor(whole, mesh_of(device), [Shard(0)]))
+
+    return parallelized_program(wrap, parallelized_layers(device), change)
+
+
+@program(least=2)
+def parallelized_with_another_part(rank, wrap, device):
+    def change(net, turn):
+        if turn == 5:
+            net[0].weight._local_tensor = torch.full((2, 4), 0.5, device=device)
+
+    return parallelized_program(wrap, parallelized_layers(device), change)
+
+
+@program(least=2)
+def parallelized_and_spread_otherwise(rank, wrap, device):
+    @torch.no_grad()
+    def change(net, turn):
+        if turn == 5:
+            weight = net[0].weight
+            other = weight.redistribute(weight.device_mesh, [Replicate()])
+            weight._local_tensor, weight._spec = other._local_tensor, other._spec
+
+    return parallelized_program(wrap, parallelized_layers(device), change)
+
+
+@program()
+def parallelized_along_the_sequence(rank, wrap, device):
+    torch.manual_seed(0)
+    norm, up, down = nn.LayerNorm(4), nn.Linear(4, 6), nn.Linear(6, 4)
+    net = nn.Sequential(norm, up, nn.ReLU(), down).to(device)
+    rows = Shard(0)
+    parallelize_module(net, mesh_of(device), {
+        "0": SequenceParallel(sequence_dim=0), "1": ColwiseParallel(input_layouts=rows),
+        "3": RowwiseParallel(output_layouts=rows),
+    })  # fmt: skip
+    return parallelized_program(wrap, net)
+
+
+@program()
+def spread_inside(rank, wrap, device):
+    mesh = mesh_of(device)
+
+    def call(x):
+        y = DTensor.from_local(x, mesh, [Replicate()], run_check=False) * 2
+        z = y.redistribute(mesh, [Shard(1)])
+        return z.to_local() + 1, z.full_tensor() * 2
+
+    g = wrap(call)
+    return Outside(lambda x: torch.cat(g(x), 1), g), nothing
+
+
+@program("RT601")
+def spread_and_others_beside(rank, wrap, device):
+    """A setting of PyTorch's allows it, until it does not."""
+    mesh, turns = mesh_of(device), iter(range(100))
+
+    def call(x):
+        y = DTensor.from_local(x, mesh, [Replicate()], run_check=False)
+        return (y * torch.ones(3, 4, device=device)).to_local() + 1
+
+    g = wrap(call)
+
+    def outside(x):
+        if next(turns) < 5:
+            with implicit_replication():
+                return g(x)
+        try:
+            return g(x)
+        except RuntimeError:
+            return torch.zeros(1)
+
+    return Outside(outside, g), nothing
+
+
+@program("RT601")
+def spread_and_written(rank, wrap, device):
+    state = distribute_tensor(torch.zeros(3, 4, device=device), mesh_of(device), [Replicate()])
+
+    def call(x):
+        state.add_(1)
+        return x + state.to_local()
+
+    return wrap(call), lambda: [state.to_local()]
+
+
+@program("RT601")
+def spread_arguments(rank, wrap, device):
+    mesh = mesh_of(device)
+    g = wrap(lambda y: y.to_local() * 2)
+    return Outside(lambda x: g(DTensor.from_local(x, mesh, [Replicate()], run_check=False)), g), nothing
+
+
+def parts_of(net):
+    """This process's parts of parameters and gradients."""
+    return lambda: [t.to_local().clone() for p in net.parameters() for t in (p, p.grad) if t is not None]
+
+
+@program("RT601")
+def parallelized_and_trained(rank, wrap, device):
+    net = parallelized_layers(device)
+    return wrap(Step(net, net).__call__), parts_of(net)
+
+
+@program("RT601")
+def parallelized_and_trained_outside(rank, wrap, device):
+    net = parallelized_layers(device)
+    return Step(net, wrap(lambda x: net(x) * 2)), parts_of(net)
 
 
 # ---------------------------------------------------------------------- training
@@ -947,10 +1131,7 @@ def sharded(rank, wrap, device):
     g = wrap(net)
     step = Step(net, g)
 
-    def left():
-        return [t.to_local().clone() for p in net.parameters() for t in (p, p.grad) if t is not None]
-
-    return step, left
+    return step, parts_of(net)
 
 
 @program(host=True)
@@ -1036,7 +1217,7 @@ def play(name: str, rank: int, device: torch.device) -> dict[str, Any]:
 def main(rank: int, file: str, kind: str = "cpu", only: str = "") -> None:
     torch.set_num_threads(1)
     part.LEAST_S, part.MARGIN = 0.0, math.inf  # no program depends on how long a module takes
-    timeout = datetime.timedelta(seconds=60)
+    timeout = datetime.timedelta(seconds=120)
     store = dist.FileStore(file, RANKS)
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":

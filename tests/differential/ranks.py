@@ -10,7 +10,7 @@ from typing import Any
 
 RANKS = 2
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 180
+LIMIT_S = 280
 
 
 def started(python: str, module: str, file: Path, *more: str) -> list[tuple[dict[str, Any], str]]:

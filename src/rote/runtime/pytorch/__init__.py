@@ -34,6 +34,9 @@ from .kernels import Running, hiding
 from .modes import DispatchMode
 from .processes import (
     DEPARTURE,
+    LOCAL,
+    SPREAD_AS,
+    SPREAD_BY,
     Contact,
     GroupCall,
     SeenWork,
@@ -42,6 +45,7 @@ from .processes import (
     contact,
     is_acting,
     is_quiet,
+    is_sharded,
     is_wrapper,
     waits_itself,
     was_destroyed,
