@@ -188,7 +188,8 @@ def play(name: str, rank: int, steps: int, device: torch.device, injectors: Inje
         pairs = [(found, expected), *zip(mine.parameters(), theirs.parameters(), strict=True)]
         if not all([torch.equal(one, two) for one, two in pairs]):
             wrong.append(number)
-    return {"name": name, "wrong": wrong, "replayed": faults.replayed(), "met": sorted(met - {""})}
+    told = {"name": name, "wrong": wrong, "replayed": faults.replayed(), "met": sorted(met - {""})}
+    return {**told, "ranks": g.explain_ranks()}
 
 
 def main(rank: int, file: str, ranks: int, steps: int, kind: str) -> None:

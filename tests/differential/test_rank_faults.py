@@ -25,6 +25,9 @@ def check(python, file, ranks, steps, kind="cpu"):
             assert told["wrong"] == [], told
             has_faults = rank == ranks - 1
             assert len(told["met"]) == (KINDS if has_faults else 0), told
+            head, *others = told["ranks"].splitlines()
+            assert f" on {ranks} ranks: " in head and told["ranks"] == said[0][0][told["name"]]["ranks"], told
+            assert any([f" on rank {ranks - 1}, " in line for line in others]), told
             assert told["replayed"] >= (steps * (1 - OFTEN) / 3 if has_faults else steps - 12), told
 
 

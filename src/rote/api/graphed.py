@@ -23,7 +23,16 @@ from ..base import MisuseError, NotReplayedError, Site, read_settings, user_site
 from ..enclosed import enclose, leave_alone
 from ..hazards import Findings, findings_of, rules
 from ..hazards.rules import Reason, reason
-from ..inspect import CallReport, OutputReport, Report, ShownCallable, explain, page_of, save_trace
+from ..inspect import (
+    CallReport,
+    OutputReport,
+    Report,
+    ShownCallable,
+    explain,
+    explain_ranks,
+    page_of,
+    save_trace,
+)
 from ..plans import PLANS, PlanStore
 from ..runtime.arguments import (
     NOT_MINE,
@@ -585,6 +594,22 @@ class Graphed:
     def explain(self) -> str:
         """Text: what replays, what does not, why, where, and what to do about it."""
         return explain(self.report(), len(self._bound))
+
+    def explain_ranks(self, group: Any = None) -> str:
+        """Text: what this callable did on all ranks, and what on some of them. Every rank has to call it.
+
+        Args:
+            group: The process group whose ranks are asked; None for all.
+
+        Returns:
+            The same on every rank; :meth:`explain` where there is one process.
+        """
+        distributed = torch.distributed
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return self.explain()
+        reports: list[Any] = [None] * distributed.get_world_size(group)
+        distributed.all_gather_object(reports, self.report(), group)
+        return explain_ranks(reports)
 
     def save_report(
         self,
