@@ -1088,6 +1088,41 @@ def ddp_whole_step_of_a_layer_used_twice(rank, wrap, device):
     return trained(net, wrap(Step(net, lambda x: parallel(x) * (net.layer.weight.sin() * 3).sum()).__call__))
 
 
+class Several(nn.Module):
+    """Random numbers, and results of which one is walked back, or both are."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.net, self.head = model(device), nn.Linear(2, 3, device=device)
+
+    def forward(self, x):
+        y = nn.functional.dropout(self.net(x), 0.5)
+        return {"loss": y.square().mean(), "head": self.head(y)}
+
+
+@program("RT803", part=True, walks=True)
+def ddp_under_autocast(rank, wrap, device):
+    """With a gradient scaler, and gradients of one result or of both."""
+    net = Several(device)
+    parallel, turns = DistributedDataParallel(net, find_unused_parameters=True), iter(range(100))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+    scaler = torch.amp.GradScaler(device.type, init_scale=8.0)
+
+    def step(x):
+        turn = next(turns)
+        torch.manual_seed(turn)
+        optimizer.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16):
+            found = parallel(x)
+            loss = found["loss"] + (found["head"].float().sum() * 0.01 if turn // 4 % 2 else 0)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return trained(net, wrap(step))
+
+
 def accumulating(device):
     """A transformer in DDP: gradients of two halves of a batch, clipped, and AdamW."""
     torch.manual_seed(0)

@@ -68,6 +68,7 @@ from ..pytorch import (
     DispatchMode,
     GroupCall,
     count_versions,
+    is_faking,
     is_kept_out,
     is_lazy_zero,
     is_sharded,
@@ -182,6 +183,8 @@ class Tracer(DispatchMode):
             if any(map(is_sharded, types)):
                 meet_sharded(self.cursor, func, args, kwargs or {})
                 return NotImplemented  # it comes again with the parts that this process has
+        if is_faking():  # what it finds out about shapes follows from what is known of them
+            return self.runner.seen(func, *args, **(kwargs or {}))
         profiler = self.runner.profiler
         if profiler is not None:  # first of all, since it is told of every call of a function
             if get_profile() is profiler:

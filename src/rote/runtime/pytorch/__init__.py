@@ -74,6 +74,7 @@ from .torch_private import (
     has_memory,
     in_backward,
     is_capturing,
+    is_faking,
     is_lazy_zero,
     is_wrapped,
     key_readers,
