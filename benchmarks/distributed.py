@@ -91,7 +91,7 @@ def measured(way: str, options: argparse.Namespace, device: torch.device) -> dic
         "ms": {name: round(statistics.median(times), 4) for name, times in rounds.items()},
         "rounds_ms": {name: [round(each, 4) for each in times] for name, times in rounds.items()},
         "calls": report.calls,
-        "replayed": report.replayed,
+        "replayed": report.replayed + sum([part.replayed for part in report.parts]),
         "reasons": [str(each) for each in report.reasons],
     }
 
@@ -135,7 +135,7 @@ def main() -> None:
         for row in found["timed"]:
             times = ", ".join([f"{name} {ms:.3f} ms" for name, ms in row["ms"].items()])
             print(
-                f"{row['way']:>6} rank {row['rank']}: {times}; {row['replayed']} of {row['calls']} replayed"
+                f"{row['way']:>7} rank {row['rank']}: {times}; {row['replayed']} of {row['calls']} replayed"
             )
         print("bitwise equal:", all([row["equal"] == row["steps"] for row in found["equal"]]))
     dist.destroy_process_group()

@@ -2,13 +2,15 @@
 
     torchrun --nproc-per-node 2 examples/torchrun_transformer.py --device cpu
 
-Three ways in which processes share work:
+Five ways in which processes share work:
 
 - ``ddp``: the model is graphed, and ``DistributedDataParallel`` around it averages the gradients. Two halves
   of a batch are accumulated, gradients are clipped by their global norm, and AdamW makes the step.
+- ``wrapped``: the same, but it is the wrapper that is graphed.
 - ``step``: the whole training step is graphed. It averages its gradients itself, in one collective.
 - ``decode``: each rank has a part of the heads and of the hidden units (tensor parallelism), and one token
   follows another. Two collectives a layer are part of the graphed step.
+- ``sharded``: the feed-forward halves of the layers, parallelized by ``parallelize_module`` (``DTensor``).
 
 With ``--device cuda`` each rank has a GPU, and the processes meet over NCCL; otherwise over gloo. The exit
 status is 1 if a rank differs, or if nothing was replayed.
@@ -28,6 +30,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import rote
@@ -114,7 +118,7 @@ class Decoder:
         return self.model.head(self.model.norm(x)).argmax(-1)
 
 
-# ---------------------------------------------------------------------------- the three ways
+# ---------------------------------------------------------------------------- the five ways
 
 
 Step = Callable[[int], list[Tensor]]
@@ -137,23 +141,39 @@ def made(options: argparse.Namespace, device: torch.device, parts: int = 1) -> T
 
 
 def ddp(options: argparse.Namespace, device: torch.device, wrap: Any) -> tuple[Step, Any]:
-    model = made(options, device)
-    graphed = wrap(model)
-    parallel = DistributedDataParallel(graphed, device_ids=[device] if device.type == "cuda" else None)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    graphed = wrap(made(options, device))
+    parallel = data_parallel(graphed, device)
+    return accumulating(parallel, parallel, options, device), graphed
+
+
+def wrapped(options: argparse.Namespace, device: torch.device, wrap: Any) -> tuple[Step, Any]:
+    parallel = data_parallel(made(options, device), device)
+    graphed = wrap(parallel)
+    return accumulating(graphed, parallel, options, device), graphed
+
+
+def data_parallel(model: Any, device: torch.device) -> DistributedDataParallel:
+    return DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+
+
+def accumulating(
+    call: Any, parallel: DistributedDataParallel, options: argparse.Namespace, device: torch.device
+) -> Step:
+    parameters = list(parallel.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3)
 
     def step(number: int) -> list[Tensor]:
         tokens, others = batch(options, number, device).chunk(2)
         optimizer.zero_grad()
         with parallel.no_sync():
-            (loss_of(parallel(tokens), tokens) / 2).backward()
-        loss = loss_of(parallel(others), others) / 2
+            (loss_of(call(tokens), tokens) / 2).backward()
+        loss = loss_of(call(others), others) / 2
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
-        return [loss.detach(), *model.parameters()]
+        return [loss.detach(), *parameters]
 
-    return step, graphed
+    return step
 
 
 def step(options: argparse.Namespace, device: torch.device, wrap: Any) -> tuple[Step, Any]:
@@ -197,7 +217,34 @@ def decode(options: argparse.Namespace, device: torch.device, wrap: Any) -> tupl
     return following, graphed
 
 
-WAYS = {"ddp": ddp, "step": step, "decode": decode}
+class FeedForward(nn.Module):
+    """Half of a layer."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def sharded(options: argparse.Namespace, device: torch.device, wrap: Any) -> tuple[Step, Any]:
+    torch.manual_seed(SEED)
+    model = nn.Sequential(*[FeedForward(options.width) for _ in range(options.layers)]).to(device)
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    for half in model:
+        parallelize_module(half, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    graphed = wrap(torch.inference_mode()(lambda x: model(x)))
+
+    def following(number: int) -> list[Tensor]:
+        x = torch.full((options.batch, options.width), number + 0.5).to(device)
+        return [graphed(x.sin())]
+
+    return following, graphed
+
+
+WAYS = {"ddp": ddp, "wrapped": wrapped, "step": step, "decode": decode, "sharded": sharded}
 
 
 # ---------------------------------------------------------------------------- running
@@ -223,7 +270,7 @@ def played(way: str, options: argparse.Namespace, device: torch.device) -> dict[
         "steps": options.steps,
         "equal": equal,
         "calls": report.calls,
-        "replayed": report.replayed,
+        "replayed": report.replayed + sum([part.replayed for part in report.parts]),
         "reasons": [str(each) for each in report.reasons],
     }
 
@@ -260,7 +307,7 @@ def main() -> int:
         for row in found:
             same = "yes" if row["equal"] == row["steps"] else "no"
             print(
-                f"{row['way']:>6} rank {row['rank']}: {row['replayed']} of {row['calls']} calls replayed, "
+                f"{row['way']:>7} rank {row['rank']}: {row['replayed']} of {row['calls']} calls replayed, "
                 f"bitwise equal: {same}"
             )
         if options.out is not None:

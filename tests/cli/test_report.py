@@ -42,6 +42,13 @@ def test_the_report_alone_on_standard_output(rote, target):
     assert done.exit_code == 0 and json.loads(done.stdout)["calls"] > 3, done.output
 
 
+def test_a_rank_of_several(rote, target, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    done = rote("report", target("chain"), "--calls", 2, "--trace", "call.json.gz", "--json", "-")
+    assert done.exit_code == 0, done.output
+    assert {each.name for each in rote.folder.iterdir()} >= {"report-rank1.html", "call-rank1.json.gz"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

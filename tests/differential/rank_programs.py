@@ -11,6 +11,7 @@ import contextlib
 import copy
 import datetime
 import json
+import math
 import sys
 import traceback
 from collections.abc import Callable
@@ -22,10 +23,18 @@ import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as differentiable
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import rote
+from rote.api.parts import part
 
 from .ranks import RANKS
 
@@ -42,6 +51,8 @@ class Program(NamedTuple):
         nccl: Why it is not replayed over NCCL, where that differs.
         least: Calls that are replayed.
         optimised: The exact tier is made, after many more calls.
+        part: Calls are replayed of a module that it calls, after more calls.
+        walks: Backward passes are replayed as well.
     """
 
     make: Callable[[int, Any, torch.device], Any]
@@ -50,11 +61,13 @@ class Program(NamedTuple):
     nccl: str | None = None
     least: int = STEPS - 4
     optimised: bool = False
+    part: bool = False
+    walks: bool = False
 
     @property
     def steps(self) -> int:
         """Calls of the callable."""
-        return 150 if self.optimised else STEPS
+        return 150 if self.optimised else 2 * STEPS if self.part else STEPS
 
 
 PROGRAMS: dict[str, Program] = {}
@@ -724,15 +737,6 @@ def halves_trained_outside(rank, wrap, device):
     return trained(net, Step(net, g))
 
 
-@program("RT601")
-def parallelized(rank, wrap, device):
-    """Parameters and values of a class of tensors that knows how they are spread."""
-    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
-    net = model(device)
-    parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    return wrap(net.requires_grad_(False)), nothing
-
-
 @program()
 def differentiable_sum(rank, wrap, device):
     net = model(device)
@@ -759,27 +763,190 @@ def differentiable_gather(rank, wrap, device):
     return trained(net, wrap(step))
 
 
+# ---------------------------------------------------------------------- tensors spread over processes
+
+
+def mesh_of(device):
+    return dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+
+
+def parallelized_layers(device):
+    """Parameters and values of a class of tensors that knows how they are spread."""
+    net = model(device)
+    parallelize_module(net, mesh_of(device), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return net
+
+
+def parallelized_program(wrap, net, change=lambda net, turn: None, mode=torch.no_grad):
+    """The caller changes something before each call."""
+
+    @mode()
+    def call(x):
+        return net(x) * 2  # which waits
+
+    g, turns = wrap(call), iter(range(200))
+
+    def outside(x):
+        change(net, next(turns))
+        return g(x)
+
+    return Outside(outside, g), lambda: [p.to_local() for p in net.parameters()]
+
+
 @program()
-def ddp_around_accumulated(rank, wrap, device):
-    """A transformer in DDP: gradients of two halves of a batch, clipped, and AdamW."""
+def parallelized(rank, wrap, device):
+    return parallelized_program(wrap, parallelized_layers(device))
+
+
+@program()
+def parallelized_in_inference_mode(rank, wrap, device):
+    return parallelized_program(wrap, parallelized_layers(device), mode=torch.inference_mode)
+
+
+@program(optimised=True)
+def parallelized_and_optimised(rank, wrap, device):
+    net = parallelized_layers(device)
+
+    @torch.no_grad()
+    def call(x):
+        for turn in range(3):
+            x = net(x)[:, :1].sin() * 0.1 + table(x, turn) * 0.1
+            x.exp()
+        return x
+
+    return wrap(call, keep=True), nothing
+
+
+@program("RT501")
+def parallelized_and_not_waited_for(rank, wrap, device):
+    net = parallelized_layers(device)
+    return wrap(torch.no_grad()(lambda x: net(x))), nothing
+
+
+@program()
+def parallelized_and_stepped(rank, wrap, device):
+    """The values of parameters change in place."""
+
+    @torch.no_grad()
+    def change(net, turn):
+        net[0].weight.to_local().mul_(1.1)
+
+    return parallelized_program(wrap, parallelized_layers(device), change)
+
+
+@program(least=2)
+def parallelized_with_another_parameter(rank, wrap, device):
+    def change(net, turn):
+        if turn == 5:
+            whole = torch.full((4, 4), 0.5, device=device)
+            net[0].weight = nn.Parameter(distribute_tensor(whole, mesh_of(device), [Shard(0)]))
+
+    return parallelized_program(wrap, parallelized_layers(device), change)
+
+
+@program(least=2)
+def parallelized_with_another_part(rank, wrap, device):
+    def change(net, turn):
+        if turn == 5:
+            net[0].weight._local_tensor = torch.full((2, 4), 0.5, device=device)
+
+    return parallelized_program(wrap, parallelized_layers(device), change)
+
+
+@program(least=2)
+def parallelized_and_spread_otherwise(rank, wrap, device):
+    @torch.no_grad()
+    def change(net, turn):
+        if turn == 5:
+            weight = net[0].weight
+            other = weight.redistribute(weight.device_mesh, [Replicate()])
+            weight._local_tensor, weight._spec = other._local_tensor, other._spec
+
+    return parallelized_program(wrap, parallelized_layers(device), change)
+
+
+@program()
+def parallelized_along_the_sequence(rank, wrap, device):
     torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
-    net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
-    g = wrap(net)
-    parallel = DistributedDataParallel(g)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.0001)
+    norm, up, down = nn.LayerNorm(4), nn.Linear(4, 6), nn.Linear(6, 4)
+    net = nn.Sequential(norm, up, nn.ReLU(), down).to(device)
+    rows = Shard(0)
+    parallelize_module(net, mesh_of(device), {
+        "0": SequenceParallel(sequence_dim=0), "1": ColwiseParallel(input_layouts=rows),
+        "3": RowwiseParallel(output_layouts=rows),
+    })  # fmt: skip
+    return parallelized_program(wrap, net)
 
-    def step(x):
-        optimizer.zero_grad()
-        with parallel.no_sync():
-            parallel(x[None]).square().sum().backward()
-        loss = parallel(x[None] + 1).square().sum()
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        return loss.detach()
 
-    return trained(net, Outside(step, g))
+@program()
+def spread_inside(rank, wrap, device):
+    mesh = mesh_of(device)
+
+    def call(x):
+        y = DTensor.from_local(x, mesh, [Replicate()], run_check=False) * 2
+        z = y.redistribute(mesh, [Shard(1)])
+        return z.to_local() + 1, z.full_tensor() * 2
+
+    g = wrap(call)
+    return Outside(lambda x: torch.cat(g(x), 1), g), nothing
+
+
+@program("RT601")
+def spread_and_others_beside(rank, wrap, device):
+    """A setting of PyTorch's allows it, until it does not."""
+    mesh, turns = mesh_of(device), iter(range(100))
+
+    def call(x):
+        y = DTensor.from_local(x, mesh, [Replicate()], run_check=False)
+        return (y * torch.ones(3, 4, device=device)).to_local() + 1
+
+    g = wrap(call)
+
+    def outside(x):
+        if next(turns) < 5:
+            with implicit_replication():
+                return g(x)
+        try:
+            return g(x)
+        except RuntimeError:
+            return torch.zeros(1)
+
+    return Outside(outside, g), nothing
+
+
+@program("RT601")
+def spread_and_written(rank, wrap, device):
+    state = distribute_tensor(torch.zeros(3, 4, device=device), mesh_of(device), [Replicate()])
+
+    def call(x):
+        state.add_(1)
+        return x + state.to_local()
+
+    return wrap(call), lambda: [state.to_local()]
+
+
+@program("RT601")
+def spread_arguments(rank, wrap, device):
+    mesh = mesh_of(device)
+    g = wrap(lambda y: y.to_local() * 2)
+    return Outside(lambda x: g(DTensor.from_local(x, mesh, [Replicate()], run_check=False)), g), nothing
+
+
+def parts_of(net):
+    """This process's parts of parameters and gradients."""
+    return lambda: [t.to_local().clone() for p in net.parameters() for t in (p, p.grad) if t is not None]
+
+
+@program("RT601")
+def parallelized_and_trained(rank, wrap, device):
+    net = parallelized_layers(device)
+    return wrap(Step(net, net).__call__), parts_of(net)
+
+
+@program("RT601")
+def parallelized_and_trained_outside(rank, wrap, device):
+    net = parallelized_layers(device)
+    return Step(net, wrap(lambda x: net(x) * 2)), parts_of(net)
 
 
 # ---------------------------------------------------------------------- training
@@ -817,38 +984,178 @@ def gradients_in_hooks(rank, wrap, device):
     return trained(net, wrap(step))
 
 
-@program("RT803")
-def ddp(rank, wrap, device):
-    net = model(device)
-    g = wrap(DistributedDataParallel(net))
-    return trained(net, Step(net, g))
-
-
-@program("RT803")
-def ddp_called(rank, wrap, device):
-    net = model(device)
-    wrapped = DistributedDataParallel(net)
-
-    def forward(x):
-        return wrapped(x) * 2
-
-    return trained(net, Step(net, wrap(forward)))
-
-
-@program("RT803")
-def ddp_whole_step(rank, wrap, device):
-    net = model(device)
-    step = Step(net, DistributedDataParallel(net))
-    return trained(net, wrap(step.__call__))
-
-
-@program()
+@program(walks=True)
 def ddp_around(rank, wrap, device):
     net = model(device)
     g = wrap(net)
     step = Step(net, DistributedDataParallel(g))
     step.g = g
     return trained(net, step)
+
+
+def data_parallel(wrap, net, way="step", **options):
+    """A module in DDP, where the module, a function that calls it or the whole step is graphed."""
+    parallel = DistributedDataParallel(net, **options)
+    if way == "step":
+        return trained(net, wrap(Step(net, parallel).__call__))
+    return trained(net, Step(net, wrap(parallel if way == "module" else lambda x: parallel(x) * 2)))
+
+
+@program("RT803", part=True, walks=True)
+def ddp(rank, wrap, device):
+    return data_parallel(wrap, model(device), "module")
+
+
+@program("RT803", part=True, walks=True)
+def ddp_called(rank, wrap, device):
+    return data_parallel(wrap, model(device), "function")
+
+
+@program("RT803", part=True, walks=True)
+def ddp_whole_step(rank, wrap, device):
+    return data_parallel(wrap, model(device))
+
+
+class Odd(nn.Module):
+    """Buffers that each rank changes, and a layer that every other call leaves out."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.net, self.norm = model(device), nn.BatchNorm1d(2, device=device)
+        self.more = nn.Linear(2, 2, device=device)
+
+    def forward(self, x, more):
+        y = self.norm(self.net(x))
+        return self.more(y) if more else y
+
+
+@program("RT803", part=True, walks=True)
+def ddp_of_unused_parameters(rank, wrap, device):
+    net = Odd(device)
+    parallel, turns = DistributedDataParallel(net, find_unused_parameters=True), iter(range(100))
+    step = Step(net, lambda x: parallel(x, next(turns) // 2 % 2 == 0))
+    step, left = trained(net, wrap(step.__call__))
+    return step, lambda: [*left(), *net.buffers()]
+
+
+@program("RT803", part=True, walks=True)
+def ddp_of_a_static_graph(rank, wrap, device):
+    return data_parallel(wrap, model(device), static_graph=True)
+
+
+@program("RT803", part=True, walks=True)
+def ddp_with_gradients_in_buckets(rank, wrap, device):
+    return data_parallel(wrap, model(device), "module", gradient_as_bucket_view=True)
+
+
+@program("RT803", part=True, walks=True)
+def ddp_with_a_hook_of_its_own(rank, wrap, device):
+    net = model(device)
+    parallel = DistributedDataParallel(net)
+    parallel.register_comm_hook(None, halved)
+    return trained(net, wrap(Step(net, parallel).__call__))
+
+
+def halved(state, bucket):
+    """A hook for the communication of DDP, which compresses what is sent."""
+    sent = bucket.buffer().to(torch.bfloat16)
+    work = dist.all_reduce(sent, async_op=True).get_future()
+    return work.then(lambda done: bucket.buffer().copy_(done.value()[0]).div_(RANKS))
+
+
+class Tied(nn.Module):
+    """A layer that is used twice."""
+
+    def __init__(self, device):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(4, 4, device=device)
+
+    def forward(self, x):
+        return self.layer(torch.relu(self.layer(x)))
+
+
+@program("RT803", part=True, walks=True)
+def ddp_of_a_layer_used_twice(rank, wrap, device):
+    return data_parallel(wrap, Tied(device), "module")
+
+
+@program("RT803", part=True, least=0)
+def ddp_whole_step_of_a_layer_used_twice(rank, wrap, device):
+    """Its gradient is used outside as well, behind the module: eager adds that first."""
+    net = Tied(device)
+    parallel = DistributedDataParallel(net)
+    return trained(net, wrap(Step(net, lambda x: parallel(x) * (net.layer.weight.sin() * 3).sum()).__call__))
+
+
+class Several(nn.Module):
+    """Random numbers, and results of which one is walked back, or both are."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.net, self.head = model(device), nn.Linear(2, 3, device=device)
+
+    def forward(self, x):
+        y = nn.functional.dropout(self.net(x), 0.5)
+        return {"loss": y.square().mean(), "head": self.head(y)}
+
+
+@program("RT803", part=True, walks=True)
+def ddp_under_autocast(rank, wrap, device):
+    """With a gradient scaler, and gradients of one result or of both."""
+    net = Several(device)
+    parallel, turns = DistributedDataParallel(net, find_unused_parameters=True), iter(range(100))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+    scaler = torch.amp.GradScaler(device.type, init_scale=8.0)
+
+    def step(x):
+        turn = next(turns)
+        torch.manual_seed(turn)
+        optimizer.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16):
+            found = parallel(x)
+            loss = found["loss"] + (found["head"].float().sum() * 0.01 if turn // 4 % 2 else 0)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return trained(net, wrap(step))
+
+
+def accumulating(device):
+    """A transformer in DDP: gradients of two halves of a batch, clipped, and AdamW."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
+    return net, torch.optim.AdamW(net.parameters(), lr=0.0001)
+
+
+def accumulated(net, parallel, optimizer):
+    def step(x):
+        optimizer.zero_grad()
+        with parallel.no_sync():
+            parallel(x[None]).square().sum().backward()
+        loss = parallel(x[None] + 1).square().sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+@program(walks=True)
+def ddp_around_accumulated(rank, wrap, device):
+    net, optimizer = accumulating(device)
+    g = wrap(net)
+    return trained(net, Outside(accumulated(net, DistributedDataParallel(g), optimizer), g))
+
+
+@program("RT803", part=True, walks=True)
+def ddp_accumulated(rank, wrap, device):
+    net, optimizer = accumulating(device)
+    return trained(net, wrap(accumulated(net, DistributedDataParallel(net), optimizer)))
 
 
 @program("RT803")
@@ -859,10 +1166,7 @@ def sharded(rank, wrap, device):
     g = wrap(net)
     step = Step(net, g)
 
-    def left():
-        return [t.to_local().clone() for p in net.parameters() for t in (p, p.grad) if t is not None]
-
-    return step, left
+    return step, parts_of(net)
 
 
 @program(host=True)
@@ -932,10 +1236,13 @@ def play(name: str, rank: int, device: torch.device) -> dict[str, Any]:
         equal.append(same([one, inputs[0], *kept()], [two, inputs[1], *left()]))
     report = graphed.report()
     codes = sorted({found.code for found in report.reasons})
+    reports = [report, *(part.report for part in report.parts)]
     return {
         "name": name,
         "equal": equal,
         "replayed": replayed,
+        "parts": sum([part.replayed for part in report.parts]),
+        "walked": sum([each.backwards_replayed for each in reports]),
         "optimised": "exact tier:" in getattr(graphed, "explain", str)(),
         "codes": codes,
         "said": [f"{found.code} {found.message}" for found in report.reasons],
@@ -944,7 +1251,8 @@ def play(name: str, rank: int, device: torch.device) -> dict[str, Any]:
 
 def main(rank: int, file: str, kind: str = "cpu", only: str = "") -> None:
     torch.set_num_threads(1)
-    timeout = datetime.timedelta(seconds=60)
+    part.LEAST_S, part.MARGIN = 0.0, math.inf  # no program depends on how long a module takes
+    timeout = datetime.timedelta(seconds=120)
     store = dist.FileStore(file, RANKS)
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":

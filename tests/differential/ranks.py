@@ -1,4 +1,4 @@
-"""Starts a module as two processes that meet by a file."""
+"""Starts a module as several processes that meet by a file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 
 RANKS = 2
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 180
+LIMIT_S = 280
 
 
-def started(python: str, module: str, file: Path, *more: str) -> list[tuple[dict[str, Any], str]]:
+def started(
+    python: str, module: str, file: Path, *more: str, ranks: int = RANKS
+) -> list[tuple[dict[str, Any], str]]:
     """What each rank has said in lines of JSON, by their names, and its errors."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     surroundings = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
@@ -23,7 +25,7 @@ def started(python: str, module: str, file: Path, *more: str) -> list[tuple[dict
             [*command, str(rank), str(file), *more],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings, cwd=ROOT,
         )
-        for rank in range(RANKS)
+        for rank in range(ranks)
     ]  # fmt: skip
     said: list[tuple[dict[str, Any], str]] = []
     try:

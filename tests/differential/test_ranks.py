@@ -46,6 +46,8 @@ def check_replayed(ranks, code, least, name):
             assert told["replayed"] == 0 and code in told["codes"], told
         else:
             assert told["replayed"] >= least, told
+        assert not PROGRAMS[name].part or told["parts"] >= least, told
+        assert not PROGRAMS[name].walks or told["walked"] >= least, told
         assert told["optimised"] == PROGRAMS[name].optimised, told
 
 

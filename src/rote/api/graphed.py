@@ -23,7 +23,16 @@ from ..base import MisuseError, NotReplayedError, Site, read_settings, user_site
 from ..enclosed import enclose, leave_alone
 from ..hazards import Findings, findings_of, rules
 from ..hazards.rules import Reason, reason
-from ..inspect import CallReport, OutputReport, Report, ShownCallable, explain, page_of, save_trace
+from ..inspect import (
+    CallReport,
+    OutputReport,
+    Report,
+    ShownCallable,
+    explain,
+    explain_ranks,
+    page_of,
+    save_trace,
+)
 from ..plans import PLANS, PlanStore
 from ..runtime.arguments import (
     NOT_MINE,
@@ -51,7 +60,7 @@ from ..runtime.engine import (
 )
 from ..runtime.memory import Account, parse_size
 from ..runtime.program import PLAINLY, RECORDED, REPLAYED, BackwardLog, Result
-from ..runtime.pytorch import foreign_modes, is_kept_out
+from ..runtime.pytorch import foreign_modes, is_kept_out, is_wrapper
 from ..runtime.reads import MODULE_CALL
 from ..runtime.recording import Recording
 from ..runtime.replay import Counts
@@ -98,7 +107,7 @@ class Graphed:
     Attributes that it does not have itself are those of the wrapped callable, so a wrapped module still
     answers as a module does. The methods of a class share an account of memory and a ledger of costs.
     Where a compiler made the callable, ``compiled`` has what it says of it.
-    ``sizes_of`` and ``keeps_all`` are those of :class:`.Exclusion`.
+    ``sizes_of`` and ``keeps_all`` are those of :class:`.Exclusion`, ``ordered`` that of :class:`.Limits`.
     """
 
     def __init__(
@@ -111,6 +120,7 @@ class Graphed:
         compiled: CompiledFrom | None = None,
         sizes_of: SizesOf = of_first_tensor,
         keeps_all: str | None = None,
+        ordered: bool = False,
     ) -> None:
         settings = read_settings()
         self._function = function
@@ -131,7 +141,7 @@ class Graphed:
         self._account = account or Account(self._name, parse_size(options.budget, "budget"))
         self._backwards = BackwardLog(self._tally, self._strict, checks, graphs=options.backward)
         self._exclusion = Exclusion(options, sizes_of, keeps_all)
-        limits = options.limits(self._account, strict=self._strict)
+        limits = replace(options.limits(self._account, strict=self._strict), ordered=ordered)
         self._plan = self._open_plan(os.fsdecode(options.plans or settings.plans))
         self._ledger = ledger or Ledger(bounded=not limits.keep)
         self._subject = Subject(
@@ -248,7 +258,10 @@ class Graphed:
             return
         try:
             if self._parts is None:
-                make = functools.partial(_graph_module, replace(self._options, parts=False), self._account)
+                make = functools.partial(
+                    _graph_module, replace(self._options, parts=False), self._account,
+                    ordered=not is_wrapper(self._function),
+                )  # fmt: skip
                 self._parts = Parts(self._function, make, self._ledger)
                 self._plain = self._parts.call
         finally:
@@ -582,6 +595,22 @@ class Graphed:
         """Text: what replays, what does not, why, where, and what to do about it."""
         return explain(self.report(), len(self._bound))
 
+    def explain_ranks(self, group: Any = None) -> str:
+        """Text: what this callable did on all ranks, and what on some of them. Every rank has to call it.
+
+        Args:
+            group: The process group whose ranks are asked; None for all.
+
+        Returns:
+            The same on every rank; :meth:`explain` where there is one process.
+        """
+        distributed = torch.distributed
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return self.explain()
+        reports: list[Any] = [None] * distributed.get_world_size(group)
+        distributed.all_gather_object(reports, self.report(), group)
+        return explain_ranks(reports)
+
     def save_report(
         self,
         path: str | os.PathLike[str],
@@ -781,10 +810,10 @@ class Graphed:
 
 
 def _graph_module(
-    options: Options, account: Account, alive: weakref.ref[torch.nn.Module], ledger: Ledger
+    options: Options, account: Account, alive: weakref.ref[torch.nn.Module], ledger: Ledger, *, ordered: bool
 ) -> Graphed:
     """The graphed callable of a part."""
-    return Graphed(BoundWeakly(MODULE_CALL, alive), options, account, ledger)
+    return Graphed(BoundWeakly(MODULE_CALL, alive), options, account, ledger, ordered=ordered)
 
 
 def call_traced(

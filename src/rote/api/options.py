@@ -141,10 +141,11 @@ class Options:
             a recorded call.
         backward: False records calls only; ``backward()`` through their results runs as plain autograd.
         parts: Where calls are not replayed, modules that the callable calls are graphed by themselves, the
-            largest first, in calls without gradients; ``report().parts`` says which. The objects stay as
-            they are. A part is dropped if its replays are slower than its plain calls, and all that tracing
-            takes stays within the bound for the callable. Not in strict mode, with ``verify``, with
-            ``capture_sizes`` or under ``torch.compile(backend="rote")``. False leaves them alone.
+            largest first, in calls without gradients, and with them what ``DistributedDataParallel`` wraps;
+            ``report().parts`` says which. The objects stay as they are. A part is dropped if its replays are
+            slower than its plain calls, and all that tracing takes stays within the bound for the callable.
+            Not in strict mode, with ``verify``, with ``capture_sizes`` or under
+            ``torch.compile(backend="rote")``. False leaves them alone.
         capture_sizes: Sizes that are recorded; calls of others run plainly, at once. A number is the length
             of the first axis of the first tensor among the arguments that is no parameter, a tuple those of
             its first axes: ``(1, 2, (4, 128))``. Where ``torch.compile`` compiles for sizes that change, they

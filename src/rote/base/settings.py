@@ -26,6 +26,7 @@ class Settings:
         plans: ``ROTE_PLANS=DIR``: the directory of plans of wrappers whose options name none; empty for none.
         untried_versions: ``ROTE_UNTRIED_VERSIONS=1``: versions of Python and PyTorch that nobody has tried
             are not refused.
+        rank: ``RANK``, as ``torchrun`` sets it; None if it says nothing.
     """
 
     disable: bool = False
@@ -33,16 +34,19 @@ class Settings:
     read_words: bool = True
     plans: str = ""
     untried_versions: bool = False
+    rank: int | None = None
 
 
 def read_settings() -> Settings:
     """Read the environment now."""
+    rank = os.environ.get("RANK", "").strip()
     return Settings(
         disable=_flag("ROTE_DISABLE"),
         strict=_flag("ROTE_STRICT"),
         read_words=_flag("ROTE_READ_WORDS", default="1"),
         plans=os.environ.get("ROTE_PLANS", "").strip(),
         untried_versions=_flag("ROTE_UNTRIED_VERSIONS"),
+        rank=int(rank) if rank.isdecimal() else None,
     )
 
 

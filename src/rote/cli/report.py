@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..api import Graphed, graph
-from ..base import MisuseError, RoteError
+from ..base import MisuseError, RoteError, read_settings
 from ..inspect import NO_JINJA
 from . import targets
 from .output import HERE, check_installed, check_places, progress, told, write
@@ -37,7 +37,15 @@ def report(
     TARGET names a function that returns a callable and its arguments: fn, (fn, args) or (fn, args, kwargs).
     The callable is really called, with the same arguments, --calls and once or twice more. What it prints
     goes to standard error. With --wait it is called until it becomes no faster, at most 2,000 times more.
+    Under torchrun each rank writes files of its own, and the first one says what all have done.
     """
+    rank = read_settings().rank
+    if rank is not None:
+        html, trace, json = (
+            _of_rank(html, rank),
+            trace and _of_rank(trace, rank),
+            json and _of_rank(json, rank),
+        )
     with told(), redirect_stdout(sys.stderr):
         check_places(html, trace, json)
         check_installed("jinja2", NO_JINJA)
@@ -46,10 +54,18 @@ def report(
         if trace is not None:
             found.trace(trace, given.args, given.kwargs)
         found.save_report(html, given.args, given.kwargs)
+        text = found.explain_ranks()
     write(found.report().to_json(), json)
     if json != HERE:
-        typer.echo(found.explain())
+        if not rank:
+            typer.echo(text)
         typer.echo(f"written: {', '.join([str(path) for path in (html, trace, json) if path is not None])}")
+
+
+def _of_rank(path: Path, rank: int) -> Path:
+    """Where a rank writes what one process alone writes there."""
+    name, dot, ends = path.name.partition(".")
+    return path if path == HERE else path.with_name(f"{name}-rank{rank}{dot}{ends}")
 
 
 def _called(target: targets.CommandTarget, calls: int, wait: float) -> Graphed:

@@ -2,6 +2,7 @@
 
 from .measured import ShownCallable
 from .page import NO_JINJA, page_of
+from .ranks import explain_ranks
 from .report import (
     FusedReport,
     InputReport,

@@ -182,8 +182,10 @@ def _explain_part(part: PartReport) -> str:
     if measured:
         most = max(measured, key=lambda each: each.replays)
         times = f", {most.replay_us:.1f} us each, {most.plain_us:.1f} us plainly"
+    walked = part.report.backwards_replayed
+    back = f", {walked} of {part.report.backwards} backward passes replayed" if part.report.backwards else ""
     end = f"; given up: {part.given_up}" if part.given_up else ""
-    return f"{head}{times}{end}"
+    return f"{head}{back}{times}{end}"
 
 
 def explain_reasons(reasons: Iterable[ReasonReport]) -> list[str]:

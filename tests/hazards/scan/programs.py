@@ -204,6 +204,23 @@ def hosted(x: Tensor, layer: nn.Module):
         return torch.compile(layer)(y)  # RT741
 
 
+def of_ranks(x: Tensor, rank, pair):
+    if rank == 0:
+        dist.all_reduce(x)  # RT801 RT804
+    if rank < 2:
+        dist.all_reduce(x, group=pair)  # RT801
+    if dist.get_rank() == 0:
+        dist.gather(x, [x, x])  # RT801
+        dist.send(x, 1)  # RT801
+    else:
+        dist.gather(x)  # RT801
+        dist.recv(x, 0)  # RT801
+        dist.barrier()  # RT802 RT804
+    if x.dim() == 2:
+        dist.all_reduce(x)  # RT801
+    return x
+
+
 def narrowed(x: Tensor, t):
     if not torch.is_tensor(t):
         t = torch.tensor([t], device=x.device)  # RT124

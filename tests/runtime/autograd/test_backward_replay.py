@@ -10,10 +10,11 @@ import weakref
 import pytest
 import torch
 from torch import nn
+from torch.autograd.graph import get_gradient_edge
 from torch.utils.flop_counter import FlopCounterMode
 
 import rote
-from rote.runtime.autograd.graph import packing
+from rote.runtime.autograd.graph import GradientWalk, packing
 from rote.runtime.backends.select import PROCESS
 from rote.runtime.engine.specialization import Specialization
 from rote.runtime.replay.generated import HotPath
@@ -206,6 +207,25 @@ def test_with_checks_every_walk_goes_the_general_way(device):
     graphed = warmed(model, device, calls=8, verify=1)
     report = graphed.report()
     assert report.backwards_verified >= 4, graphed.explain()
+
+
+def test_a_walk_where_a_reducer_has_hooked_the_nodes_of_parameters(device, monkeypatch):
+    """As in DistributedDataParallel: on the device they run on the stream on which they were made."""
+    monkeypatch.setattr(torch.distributed, "is_initialized", torch.distributed.is_available)
+    model, seen = layers(device, depth=2), []
+    nodes = [get_gradient_edge(parameter).node for parameter in model.parameters()]
+    for node in nodes:
+        node.register_prehook(lambda gradients: seen.append(gradients[0].clone()))
+    plain, graphed = copy.deepcopy(model), warmed(model, device, calls=3)
+    for _ in range(5):
+        x = torch.randn(3, 4, device=device)
+        seen.clear()
+        found = gradients(graphed, model, x)
+        assert same(found, gradients(plain, plain, x)) and len(seen) == len(found)
+    assert graphed.report().backwards_replayed >= 5, graphed.explain()
+    walks = [each for each in gc.get_objects() if type(each) is GradientWalk]
+    ends = [edge.node for walk in walks for edge in vars(walk)["_edges"]]
+    assert len(ends) >= len(nodes) and not any([end is node for end in ends for node in nodes])
 
 
 class Branch(torch.autograd.Function):

@@ -36,6 +36,7 @@ MARGIN = 1.05
 """Times its shortest plain call that the shortest replay since the last look may take.
 
 The contest of a recording (:mod:`rote.runtime.recording.contest`) waits longer, and asks the device as well.
+Calls of a part that trains are half of what it is for; see :mod:`.pace`.
 """
 
 LEAST_REPLAYED = 0.25
@@ -73,6 +74,7 @@ class ModulePart:
     Args:
         alive: The module, which nobody here keeps alive.
         stage: What becomes of its first call.
+        trains: Its calls with gradients are met as well.
 
     Attributes:
         kind: The class of the module.
@@ -81,8 +83,11 @@ class ModulePart:
         last: The call of the callable around in which it was called last, as a number.
     """
 
-    def __init__(self, alive: weakref.ref[torch.nn.Module], stage: PartStage) -> None:
+    def __init__(
+        self, alive: weakref.ref[torch.nn.Module], stage: PartStage, *, trains: bool = False
+    ) -> None:
         self._alive = alive
+        self._trains = trains
         self.kind = type(alive())
         self._site = NOWHERE
         self._calls = 0
@@ -119,6 +124,8 @@ class ModulePart:
         kwargs: dict[str, Any],
         frame: FrameType,
         graph: Graph,
+        *,
+        rests: bool = False,
     ) -> Any:
         """Call the module. Nobody is to be asked about the calls in it.
 
@@ -128,14 +135,17 @@ class ModulePart:
             kwargs: Keyword arguments.
             frame: The frame of the call.
             graph: Makes the graphed callable of a module; None if it is to have none for now.
+            rests: It is called plainly this time if it trains.
         """
         graphed = self._graphed
+        if rests and self._trains:
+            return MODULE_CALL(module, *args, **kwargs)
         if graphed is not None:
             began = perf_counter()
             value = graphed.function(*args, **kwargs)
             self._quickest_s = min(self._quickest_s, perf_counter() - began)
             self._calls += 1
-            if self._calls < FIRST_LOOK and is_tracked(value):
+            if self._calls < FIRST_LOOK and not self._trains and is_tracked(value):
                 self._give_up(graphed, "gradients lead through its results")
                 return value
             if self._calls >= self._look_at:
@@ -144,7 +154,7 @@ class ModulePart:
         began = perf_counter()
         value = MODULE_CALL(module, *args, **kwargs)
         if self.stage is PartStage.TIMED:
-            self._time(perf_counter() - began, is_tracked(value), frame, graph)
+            self._time(perf_counter() - began, not self._trains and is_tracked(value), frame, graph)
         return value
 
     def _time(self, seconds: float, tracked: bool, frame: FrameType, graph: Graph) -> None:
@@ -168,7 +178,7 @@ class ModulePart:
         self._last_replayed, self._last_calls = report.replayed, self._calls
         self._look_at = 2 * self._calls
         quickest_s, self._quickest_s = self._quickest_s, math.inf
-        if replayed and quickest_s > MARGIN * self._fastest_s:
+        if replayed and not self._trains and quickest_s > MARGIN * self._fastest_s:
             self._give_up(
                 graphed, f"a replay took {told(quickest_s)} and a plain call {told(self._fastest_s)}"
             )
@@ -183,6 +193,13 @@ class ModulePart:
         self._report, self._graphed, self._why = graphed.function.report(), None, why
         self.stage = PartStage.LEFT
         self.was_vain = graphed.ledger.is_vain
+
+    def lose(self, with_s: float, without_s: float) -> None:
+        """Calls of the callable around follow each other faster without it, if it trains."""
+        if self._graphed is not None and self._trains:
+            self._give_up(
+                self._graphed, f"from call to call it took {told(with_s)}, and {told(without_s)} without it"
+            )
 
     def leave(self) -> None:
         """It is not to be graphed: the modules in it are met in its place."""

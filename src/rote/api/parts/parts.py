@@ -13,10 +13,17 @@ parts. Where hardly any call of a part replays, or where it loses its contest, i
 in it are met in its place.
 
 **What is met.** Calls without gradients (``torch.no_grad()``, ``torch.inference_mode()``). With gradients,
-a part would change the order in which gradients of one parameter are added where it is used both inside and
-outside of the part, or twice inside, and that is seen by no test before the backward runs. Where it is the
-user who graphs a module, they are told; nobody here was asked. So such calls are made as they are, and
-modules in them that are called without gradients (a teacher, a target network) are met.
+a part would change the order in which gradients of one parameter are added where it is used twice inside of
+the part and outside as well, and that is seen by no test before the backward runs. Where it is the user who
+graphs a module, they are told; nobody here was asked. So such calls are made as they are, and modules in them
+that are called without gradients (a teacher, a target network) are met.
+
+**Data-parallel training.** What ``DistributedDataParallel`` wraps is met with gradients as well: the wrapper
+keeps every step around it from being replayed as a whole, and gradients come to its reducer from one node,
+as they do where the user graphs the module inside of the wrapper. Autograd runs nodes from the youngest to
+the oldest, so what a part gives comes to a parameter in its turn; it is one sum of several where the module
+uses a parameter more than once. Then nothing is recorded, unless it was the wrapper that the user graphed.
+Whether steps come faster with such a part is asked of steps (:mod:`.pace`).
 
 **What nobody sees.** The module has no attribute, no hook and no class more than before; what is known of
 it lies here, by its identity and with a weak reference. A module that is called through a wrapper of the
@@ -39,6 +46,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -49,7 +57,9 @@ from ...inspect import PartReport
 from ...runtime.arguments import NOT_MINE, tracing
 from ...runtime.conditions import abandoned
 from ...runtime.engine import Ledger, Means
+from ...runtime.pytorch import calls_wrapped, is_wrapper
 from ...runtime.reads import MODULE_CALL, WATCH
+from .pace import Pace
 from .part import GraphedPart, ModulePart, PartStage
 
 MOST = 32
@@ -90,6 +100,7 @@ class Parts:
         self._calls = 0
         self._is_new = False  # a module was met for the first time
         self._search_at, self._vain = 0, 1
+        self._pace = Pace()
         self._open = WATCH.precede(NOT_MINE)
         if self._open:
             self._leave = weakref.finalize(self, WATCH.leave)
@@ -105,6 +116,7 @@ class Parts:
             return self._function(*args, **kwargs)
         answering = WATCH.answering
         before, answering.of_thread = answering.of_thread, self.answer
+        self._begin()
         try:
             return self._function(*args, **kwargs)
         finally:
@@ -118,31 +130,35 @@ class Parts:
 
     def answer(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of the call of a module; NOT_MINE if the call is to be made, and those in it are met."""
-        if torch.is_grad_enabled() or tracing.get() or torch.nn.Module.__call__ is not MODULE_CALL:
+        if tracing.get() or torch.nn.Module.__call__ is not MODULE_CALL:
             return NOT_MINE  # the last one: a symbolic trace sees calls of modules, or somebody else does
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        caller = frame.f_back
+        trains = caller is not None and calls_wrapped(caller.f_code)
+        if torch.is_grad_enabled() and not trains:
+            return NOT_MINE
         part = self._known.get(id(module))
         if part is None or part.module is not module:
-            part = self._meet(module, frame)
+            part = self._meet(module, caller, trains=trains)
         if part.meet(self._calls) is PartStage.LEFT:
             return NOT_MINE
         answering = WATCH.answering
         before, answering.of_thread = answering.of_thread, None
         try:
-            return part.call(module, args, kwargs, frame, self._graph)
+            return part.call(module, args, kwargs, frame, self._graph, rests=self._pace.rests)
         finally:
             answering.of_thread = before
 
-    def _meet(self, module: torch.nn.Module, frame: FrameType) -> ModulePart:
+    def _meet(self, module: torch.nn.Module, caller: FrameType | None, *, trains: bool) -> ModulePart:
         """The part of a module that is met for the first time."""
         known, key = self._known, id(module)
         alive = weakref.ref(module, lambda _: known.pop(key, None))
-        stage, caller = PartStage.TIMED, frame.f_back
-        if module is self._function:
+        stage = PartStage.TIMED
+        if module is self._function or is_wrapper(module):
             stage = PartStage.LEFT
         elif caller is not None and is_own(caller.f_code.co_filename):
             stage = PartStage.APART  # a wrapper of the user's calls it
-        made = ModulePart(alive, stage)
+        made = ModulePart(alive, stage, trains=trains)
         self._is_new = True
         with self._lock:
             part = known.get(key)
@@ -168,6 +184,16 @@ class Parts:
         self._ledger.share_with_parts(shares=True)
         ledger = Ledger(bounded=self._ledger.bounded, of=self._ledger, means=self._means)
         return GraphedPart(self._make(alive, ledger), ledger)
+
+    def _begin(self) -> None:
+        """A call of the callable begins."""
+        if self._pace.is_over or not self._ledger.bounded:
+            return
+        self._pace.begin(perf_counter())
+        lost = self._pace.lost()
+        if lost is not None:
+            for part in [*self._known.values()]:
+                part.lose(*lost)
 
     def _drop_abandoned(self) -> None:
         """Drop parts whose modules nobody but guards holds, as those that were replaced.

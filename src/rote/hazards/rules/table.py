@@ -107,6 +107,7 @@ OBJECT_COLLECTIVE = Rule("RT802", "collective that waits on the host", _STOPS, T
 WRAPPED = Rule(
     "RT803", "data-parallel wrapper made around a graph's work", _UNKNOWN, Topic.DISTRIBUTED, _READ
 )
+SOME_RANKS = Rule("RT804", "collective on some ranks only", _STOPS, Topic.DISTRIBUTED, _SCAN)
 TENSOR_MOVED = Rule("RT301", "external tensor replaced or moved", _WRONG, Topic.GUARDS, _ALL)
 VALUE_CHANGED = Rule("RT302", "Python value changed", _WRONG, Topic.GUARDS)
 NEW_KEY = Rule("RT306", "arguments not seen before", _SPEED, Topic.GUARDS)

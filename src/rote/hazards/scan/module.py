@@ -12,11 +12,13 @@ from .evidence import annotated
 from .program import CAPTURES, GRAPHERS, Reach, ScannedFile, SourceClass, SourceFunction
 from .reader import Reader
 from .scope import Env
-from .syntax import Imports, decorators, is_literal, keyword, last_name, text_literal, text_of
+from .syntax import COLLECTIVES, Imports, decorators, is_literal, keyword, last_name, text_literal, text_of
 from .values import FACTORIES, TENSOR
 
 _REGISTERS = ("register_buffer", "register_parameter")
 _MEMOS = frozenset({"functools.lru_cache", "functools.cache"})
+_RANKS = frozenset({"rank", "local_rank", "global_rank", "get_rank", "get_local_rank", "is_main_process"})
+_BETWEEN_TWO = frozenset({"send", "recv", "isend", "irecv"})
 _WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard")
 
 
@@ -108,6 +110,8 @@ class _File:
         for node in ast.walk(self._program.tree):
             if isinstance(node, (ast.With, ast.AsyncWith)):
                 self._autocast(node)
+            elif isinstance(node, ast.If) and self._program.captures:
+                self._of_ranks(node)
             elif isinstance(node, ast.Call):
                 if last_name(node.func) in _WRAPPERS and self._program.captures:
                     text = f"{text_of(node)} wraps a model in a file that captures graphs"
@@ -115,6 +119,28 @@ class _File:
                 if is_literal(keyword(node, "experts_implementation"), "eager"):
                     text = f"{text_of(node)} loops over the experts on the host"
                     self._found_at(rules.EXPERTS, node, text)
+
+    def _of_ranks(self, node: ast.If) -> None:
+        """A branch for some ranks, with a collective that the other branch has not."""
+        names = {
+            last_name(each) for each in ast.walk(node.test) if isinstance(each, (ast.Name, ast.Attribute))
+        }
+        if names.isdisjoint(_RANKS):
+            return
+        one, other = self._collectives(node.body), self._collectives(node.orelse)
+        for mine, theirs in ((one, other), (other, one)):
+            known = {last_name(call.func) for call in theirs}
+            for call in mine:
+                if last_name(call.func) not in known:
+                    text = f"{text_of(call)} is called by some ranks only: if {text_of(node.test)}"
+                    self._found_at(rules.SOME_RANKS, call, text)
+
+    def _collectives(self, body: list[ast.stmt]) -> list[ast.Call]:
+        """The collectives of all ranks in some statements."""
+        calls = [each for part in body for each in ast.walk(part) if isinstance(each, ast.Call)]
+        found = [each for each in calls if self._program.imports.resolve(each.func) in COLLECTIVES]
+        found = [each for each in found if last_name(each.func) not in _BETWEEN_TWO]
+        return [each for each in found if keyword(each, "group") is None]
 
     def _memoized(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """A cache of a function of tensors."""

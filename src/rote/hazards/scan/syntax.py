@@ -17,6 +17,11 @@ _TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("names.toml").re
 CALLS: list[dict[str, Any]] = _TABLE["calls"]
 """Functions that are always a finding: ``names``, the code of their ``rule``, and what each ``does``."""
 
+COLLECTIVES = frozenset(
+    [name for call in CALLS if call["rule"] in ("RT801", "RT802") for name in call["names"]]
+)
+"""Functions that processes call together."""
+
 MAKES: dict[str, list[str]] = _TABLE["makes"]
 """Constructors by the name of the type that they make."""
 

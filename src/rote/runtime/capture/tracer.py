@@ -68,8 +68,10 @@ from ..pytorch import (
     DispatchMode,
     GroupCall,
     count_versions,
+    is_faking,
     is_kept_out,
     is_lazy_zero,
+    is_sharded,
     resolve_lazily,
     run_compiled,
     takes_tickets,
@@ -97,6 +99,7 @@ from .path import (
     Unwritten,
     Writes,
     kept_call,
+    meet_sharded,
     only_reads,
 )
 from .placed import Placer
@@ -174,8 +177,14 @@ class Tracer(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if types and waits_itself(types):
-            return NotImplemented  # it waits, and comes again with what it stands for
+        if types:
+            if waits_itself(types):
+                return NotImplemented  # it waits, and comes again with what it stands for
+            if any(map(is_sharded, types)):
+                meet_sharded(self.cursor, func, args, kwargs or {})
+                return NotImplemented  # it comes again with the parts that this process has
+        if is_faking():  # what it finds out about shapes follows from what is known of them
+            return self.runner.seen(func, *args, **(kwargs or {}))
         profiler = self.runner.profiler
         if profiler is not None:  # first of all, since it is told of every call of a function
             if get_profile() is profiler:

@@ -234,12 +234,27 @@ def drop_abandoned(choices: Iterable[Choice], ledger: Ledger) -> None:
 def may_track(recording: Recording, call: Call | None = None) -> bool:
     """Whether a way through the recording, known or not, may have results that require grad."""
     if not torch.is_grad_enabled():
-        return any(node.template is not None and node.template.tracked for node in recording.root.walk())
+        return _is_tracked(recording)
     tensors = recording.accesses.alive().values()
     leaves = call.leaves if call is not None else ()
     arguments = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     with plain_functions():  # to look at a tensor of the user's class is not to use it
         return any(tensor.requires_grad for tensor in (*tensors, *arguments))
+
+
+def _is_tracked(recording: Recording) -> bool:
+    """Whether a known way through the recording has results that require grad."""
+    return any(node.template is not None and node.template.tracked for node in recording.root.walk())
+
+
+def stands_in(recording: Recording) -> bool:
+    """Whether the recorded graph ends in leaves of its own instead of the parameters.
+
+    In distributed training others hook the nodes that add up gradients. A call whose results require grad
+    runs no backward inside, and a walk of its graph ends before those nodes.
+    """
+    hooked = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return _is_tracked(recording) if hooked else torch.is_grad_enabled() or may_track(recording)
 
 
 def leaves_history(recording: Recording) -> bool:

@@ -165,6 +165,8 @@ class Settling:
             return found
         found = self._judge_sharing()
         found += self._judge_externals(watch)
+        if self._key.limits.ordered:
+            found += steadiness.order_reasons(observed, self._call, site)
         pointers = set(observed.arrays)
         if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
             ranges = self._look_again().arrays
@@ -500,6 +502,9 @@ class Settling:
         if any(why.code == rules.WRONG_BACKEND.code for why in found):
             devices = self._observed.devices
             self._key.move(next((found for found in devices if found.type == "cuda"), _HOST))
+        wrapped = [why for why in found if why.code == rules.WRAPPED.code]
+        if wrapped and self._key.calls > 1:  # by then it is initialised, and does the same in every call
+            self._key.give_up(LifeEvent.LIMIT, wrapped[0])
         return Answer(value, EAGER, found)
 
     def _differed(self, recording: Recording, value: Any, found: list[Reason]) -> Answer:

@@ -48,7 +48,7 @@ from ..recording import FIRST_TIER, Node, Numerics, Recording, RecordingMemory
 from ..replay import Counting, HotPath, KeyCounts, Replayed, ReplayWriter, raised, range_of, replay, result_of
 from ..state import look_again
 from .answer import Answer
-from .choice import Choice, drop_abandoned, keeps_values, may_track, shared_with
+from .choice import Choice, drop_abandoned, keeps_values, shared_with, stands_in
 from .facts import EarlierFacts
 from .guard_reasons import guard_reasons, strict_reasons
 from .ledger import Misses
@@ -514,8 +514,7 @@ class Specialization:
         self, traced: TracedCall, recording: Recording | None, plan: Plan, hooks: TraceHooks | None = None
     ) -> Observation:
         """Run the callable; a recorded graph ends in leaves of its own instead of the parameters."""
-        grad = torch.is_grad_enabled() or (recording is not None and may_track(recording))
-        if plan.capture is None or recording is None or not grad:
+        if plan.capture is None or recording is None or not stands_in(recording):
             return traced.run(hooks)
         with recording.stand_ins.placed(list(recording.accesses.alive().values())):
             return traced.run(hooks)

@@ -22,8 +22,9 @@ from ..arguments import (
     parts_of,
     read_ambient,
 )  # fmt: skip
-from ..autograd import graph_ends
+from ..autograd import graph_ends, tracked_results
 from ..autograd.graph import (
+    adds_up,
     kept_storages,
     line_that_advances,
     line_that_calls,
@@ -65,6 +66,12 @@ PURE = (
 
 OUTSIDE = "Call it outside. Collectives between tensors, all_reduce and its kin, are replayed."
 """What to do about code that acts on other processes past the dispatcher."""
+
+ADDED_UP = (
+    "Graph the wrapped module, not the step around it: rote.graph(DistributedDataParallel(model)). What it "
+    "adds up is one sum then, to which is added what the parameter gets from outside."
+)
+"""What to do about a module in a step whose gradients are sums."""
 
 SHOWN = 3
 """Reasons of one kind that are given, and changes of the state."""
@@ -304,6 +311,16 @@ def device_reasons(outcome: Observation, device: torch.device, site: Site, *, ca
     if accelerators and device.type == "cpu":
         return [reason(rules.WRONG_BACKEND, f"the call used {accelerators[0]} on the host backend", site)]
     return []
+
+
+def order_reasons(outcome: Observation, call: Call, site: Site) -> list[Reason]:
+    """Why gradients might be added in another order than in eager: some are sums when they leave the call."""
+    leaves = [outcome.stood.get(index, leaf) for index, leaf in enumerate(call.leaves)]
+    results = tracked_results(outcome.value, outcome.template)
+    if not adds_up(results, graph_ends(tuple(leaves))):
+        return []
+    text = "a parameter or an argument of the module is used more than once"
+    return [reason(rules.WRAPPED, text, site, ADDED_UP)]
 
 
 def gradient_reasons(

@@ -42,6 +42,7 @@ class Limits:
         silent: In strict mode, output that a replay does not repeat counts against it.
         numbers: Numbers that change from call to call are followed.
         ranges: How replays are named in timelines.
+        ordered: A call of which a gradient would be a sum is not recorded: eager may add outside first.
     """
 
     warmup: int
@@ -56,6 +57,7 @@ class Limits:
     silent: bool
     numbers: bool = False
     ranges: str = "off"
+    ordered: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import describe_tensor
-from ..pytorch import unseen_functions
+from ..pytorch import stands_for_others, unseen_functions
 from .storages import NEW, StorageTable
 from .torch_private import storage_owners, tensor_owners
 
@@ -274,8 +274,10 @@ class GradientWatch:
                 effects.append(GradientEffect(weakref.ref(tensor), name, None, None, was_empty=False))
                 keys.append((name, "cleared"))
                 continue
-            if after.layout is not torch.strided:  # as embeddings with sparse=True have it
-                text = f"{_shown(name)} is a {str(after.layout).removeprefix('torch.')} tensor"
+            sharded = stands_for_others(after)
+            if sharded or after.layout is not torch.strided:  # as embeddings with sparse=True have it
+                what = type(after).__name__ if sharded else str(after.layout).removeprefix("torch.")
+                text = f"{_shown(name)} is a {what} tensor"
                 blockers.append(reason(rules.UNSUPPORTED_TENSOR, text, site))
                 continue
             token = storages.token(after)

@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from ...base import Site
 
@@ -30,10 +31,10 @@ _DISTRIBUTED, _PARALLEL = f"{_HOME}/distributed/", f"{_HOME}/nn/parallel/"
 _WRAPPERS = (_PARALLEL, f"{_DISTRIBUTED}fsdp/", f"{_DISTRIBUTED}_composable")
 _PASSING_ON = (
     f"{_PARALLEL}data_parallel.py", f"{_DISTRIBUTED}c10d_logger.py", f"{_DISTRIBUTED}_mesh_layout.py",
-    f"{_DISTRIBUTED}_pycute/",
+    f"{_DISTRIBUTED}_pycute/", f"{_DISTRIBUTED}tensor/", f"{_DISTRIBUTED}_local_tensor/",
 )  # fmt: skip
-"""Files that only call acting code, as ``DataParallel`` on several devices and the wrapper around collectives
-do; arithmetic of meshes."""
+"""Files that only call acting code, as ``DataParallel`` on several devices, sharded tensors and the wrapper
+around collectives do; arithmetic of meshes."""
 
 _READERS = frozenset({
     "is_available", "is_initialized", "is_gloo_available", "is_mpi_available", "is_nccl_available",
@@ -46,7 +47,8 @@ _READERS_IN = (f"{_DISTRIBUTED}__init__.py", f"{_DISTRIBUTED}distributed_c10d.py
 _OF_MESHES = frozenset({
     "get_group", "get_all_groups", "size", "ndim", "shape", "device_type", "mesh_dim_names", "get_rank",
     "get_local_rank", "get_coordinate", "_get_mesh_dim_by_name", "_get_root_mesh", "_hash_key", "__hash__",
-    "__eq__", "_is_current_rank_part_of_mesh",
+    "__eq__", "_is_current_rank_part_of_mesh", "_sym_get_coordinate", "_MeshEnv.num_devices_per_host",
+    "_MeshEnv.num_hosts", "_MeshEnv.get_current_mesh",
 })  # fmt: skip
 """Methods of a mesh of devices that read what it is."""
 
@@ -85,6 +87,16 @@ _OF_GROUPS = frozenset({
     "_reduce_scatter_base",
 })  # fmt: skip
 """Methods of a process group that are operators and seen where they run. Those of its backend are not."""
+
+
+def is_wrapper(value: Any) -> bool:
+    """Whether a value is a module in ``DistributedDataParallel``."""
+    return torch.distributed.is_available() and isinstance(value, DistributedDataParallel)
+
+
+def calls_wrapped(code: CodeType) -> bool:
+    """Whether this is the code of ``DistributedDataParallel`` that calls the module in it."""
+    return code.co_filename == f"{_PARALLEL}distributed.py"
 
 
 class Contact(NamedTuple):
@@ -210,6 +222,17 @@ def work_in(value: Any) -> Any:
 def waits_itself(kinds: Iterable[type]) -> bool:
     """Whether a tensor is one that waits for a collective where it is used first."""
     return any([each.__module__ == _FUNCTIONAL and each.__name__ == _LAZY for each in kinds])
+
+
+LOCAL, SPREAD_AS = "_local_tensor", "_spec"
+"""The attributes of a sharded tensor: this process's part, and how it is spread over processes."""
+SPREAD_BY = ("mesh", "placements", "tensor_meta", "shard_order")
+"""What says how it is spread."""
+
+
+def is_sharded(kind: type) -> bool:
+    """Whether this is the class of tensors of which each process has a part."""
+    return kind.__name__ == "DTensor" and kind.__module__ == "torch.distributed.tensor"
 
 
 class WeakGroup:

@@ -164,6 +164,15 @@ def foreign_modes() -> bool:
     return is_traced() or getattr(forward_ad, "_current_level", -1) >= 0
 
 
+_mode: Any = getattr(torch._C, "_get_dispatch_mode", None)
+_FAKE: Any = getattr(getattr(torch._C, "_TorchDispatchModeKey", None), "FAKE", None)
+
+
+def is_faking() -> bool:
+    """Whether operations find out shapes alone, on tensors without memory, as PyTorch does for DTensor."""
+    return _mode is not None and _FAKE is not None and _mode(_FAKE) is not None
+
+
 _tensor_guards: Any = _found("_dynamo.guards.TensorGuards")
 _dict_version: Any = _found("_dynamo.guards.dict_version")
 """Both check guards of ``torch.compile``."""

@@ -5,6 +5,7 @@ from .contexts import Contexts
 from .graph import (
     GradientWalk,
     Node,
+    adds_up,
     contexts_of,
     ending_at,
     kept_storages,

@@ -13,8 +13,10 @@ backward runs code of a ``torch.autograd.Function``: that may ask for gradients 
 (adjoint methods do), and those are leaves of the recorded graph. To make the caller new nodes instead loses
 the gradients of the older graphs there.
 
-Parameters with hooks are left alone, since hooks belong to the tensor that is set aside. So are those in
-distributed training, whose reducers hook the nodes. A backward that cannot be captured runs eagerly there.
+Parameters with hooks are left alone, since hooks belong to the tensor that is set aside. Hooks on the node
+(the reducer of ``DistributedDataParallel`` has some) stay where they are: gradients come there from the one
+node of a replay, past the recorded graph. A backward inside of the call would not come to them, so in
+distributed training such a call is recorded on its parameters themselves.
 What does not work: ``torch.autograd.grad`` with respect to a parameter, over a graph that another thread made
 just then, which ends in the alias; what ``backward`` over such a graph adds there goes on to the parameter.
 """
@@ -51,10 +53,9 @@ class ParameterAliases:
     def placed(self, parameters: Iterable[torch.Tensor]) -> Generator[None]:
         """Run a recorded call that reads these tensors; only leaves that require grad matter."""
         with ExitStack() as stack:
-            if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-                for parameter in parameters:
-                    if _is_plain(parameter):
-                        stack.enter_context(self._placed(parameter))
+            for parameter in parameters:
+                if _is_plain(parameter):
+                    stack.enter_context(self._placed(parameter))
             yield
 
     @contextmanager

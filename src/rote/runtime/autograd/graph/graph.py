@@ -54,6 +54,18 @@ def leaves_below(results: Iterable[torch.Tensor]) -> list[Node]:
     return [node for node in nodes_below(results) if hasattr(node, "variable")]
 
 
+def adds_up(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozenset()) -> bool:
+    """Whether gradients of several operations are added up in a leaf, or in one place of the ``ends``."""
+    met: set[tuple[Node, int]] = set()
+    for node in nodes_below(results, ends):
+        for edge in node.next_functions:
+            if edge[0] in ends or hasattr(edge[0], "variable"):
+                if edge in met:
+                    return True
+                met.add(edge)
+    return False
+
+
 def older_node(results: Iterable[torch.Tensor], ends: frozenset[Node], age: int) -> Node | None:
     """A node that was there before the call, or None if the call made the whole graph."""
     for node in nodes_below(results, ends):

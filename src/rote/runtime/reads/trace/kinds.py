@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from ...objects import said_module
+from ...pytorch import is_sharded
 from ..table import types_in
 
 PLAIN, TENSOR, CONTAINER, DERIVED, MODULE, CLASS, FUNCTION, METHOD, IN_C, OTHER = range(10)
@@ -46,13 +47,13 @@ class _Kinds(dict[type, int]):
         return found
 
 
-MEETS, FINDS, BY_CONTENT, HOLDS, NUMBERED, STANDS, GENERATES, SPREAD, BINDS, STAGED, COMPILES = (
-    1 << place for place in range(11)
+MEETS, FINDS, BY_CONTENT, HOLDS, NUMBERED, STANDS, GENERATES, SPREAD, BINDS, STAGED, COMPILES, SHARDED = (
+    1 << place for place in range(12)
 )
 """What a value that lies outside may need: a tensor is met; an object is outside, too; it is compared by what
 it holds; it holds tensors; its numbers are read; it may stand for another function; it is a random generator;
 it has parts that were numbers; it may be a bound method; it may be an empty table of a scaler's; it belongs
-to PyTorch's compiler."""
+to PyTorch's compiler; it is a tensor of which each process has a part."""
 
 _CONTENTS = types_in("types_by_content")
 """Types that :func:`...objects.marks.mark` compares by what they hold; iterators are such, too."""
@@ -83,6 +84,7 @@ class Traits(dict[type, int]):
             (BINDS, binds and what not in (CONTAINER, MODULE, CLASS, FUNCTION)),
             (STAGED, kind is defaultdict),
             (COMPILES, is_compilers(said_module(kind))),
+            (SHARDED, is_sharded(kind)),
         )
         flags = self[kind] = sum([flag for flag, has in found if has])
         return flags

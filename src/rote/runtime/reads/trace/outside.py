@@ -33,6 +33,7 @@ from ...objects import (
     members,
     said_name,
 )
+from ...pytorch import LOCAL, SPREAD_AS, SPREAD_BY
 from ...state import (
     ASKED,
     ATTRIBUTE,
@@ -69,6 +70,7 @@ from .kinds import (
     MEETS,
     MODULE,
     NUMBERED,
+    SHARDED,
     SPREAD,
     STAGED,
     STANDS,
@@ -318,6 +320,20 @@ class Outside(dict[int, Any]):
             self._find(value, whose, suffix)
         if trait & NUMBERED:
             self._read_numbers(value)
+        if trait & SHARDED:
+            self.names.setdefault(identity(value), (identity(whose), suffix))
+            self._read_sharded(value)
+
+    def _read_sharded(self, tensor: Any) -> None:
+        """Note what C reads of a tensor of which each process has a part: that part, and how it is spread."""
+        self.read(ATTRIBUTE, tensor, LOCAL, getattr(tensor, LOCAL), f".{LOCAL}")
+        spread = getattr(tensor, SPREAD_AS)
+        self.read(ATTRIBUTE, tensor, SPREAD_AS, spread, f".{SPREAD_AS}")
+        self.pin(spread)
+        table = vars(spread)
+        for name in SPREAD_BY:
+            self.read(ITEM, table, name, table[name], f".{name}", spread)
+            self.pin(table[name])
 
     def _reads_given(
         self, address: tuple[str, int, Any], container: Any, value: Any, suffix: str, owner: Any

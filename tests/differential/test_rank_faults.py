@@ -1,0 +1,48 @@
+"""One of several processes has faults, in many steps: no rank hangs, and each has what it has plainly."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from torch import distributed
+
+from .rank_faults import OFTEN, PROGRAMS
+from .ranks import RANKS, started
+
+pytestmark = pytest.mark.skipif(
+    not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo"
+)
+KINDS = 8
+
+
+def check(python, file, ranks, steps, kind="cpu"):
+    said = started(python, "tests.differential.rank_faults", file, str(ranks), str(steps), kind, ranks=ranks)
+    for rank, (found, errors) in enumerate(said):
+        assert list(found) == list(PROGRAMS), errors
+        for told in found.values():
+            assert told["wrong"] == [], told
+            has_faults = rank == ranks - 1
+            assert len(told["met"]) == (KINDS if has_faults else 0), told
+            head, *others = told["ranks"].splitlines()
+            assert f" on {ranks} ranks: " in head and told["ranks"] == said[0][0][told["name"]]["ranks"], told
+            assert any([f" on rank {ranks - 1}, " in line for line in others]), told
+            assert told["replayed"] >= (steps * (1 - OFTEN) / 3 if has_faults else steps - 12), told
+
+
+def test_forty_steps(tmp_path, warm_path):
+    check(warm_path, tmp_path / "store", RANKS, 40)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("ranks", "steps"), [(2, 1000), (4, 200)])
+def test_many_steps(tmp_path, warm_path, ranks, steps):
+    check(warm_path, tmp_path / "store", ranks, steps)
+
+
+@pytest.mark.multi_gpu
+def test_many_steps_on_gpus(tmp_path):
+    if torch.cuda.device_count() < RANKS:
+        pytest.skip("needs two GPUs")
+    check(sys.executable, tmp_path / "store", RANKS, 200, "cuda")
