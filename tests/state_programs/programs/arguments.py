@@ -444,3 +444,24 @@ def list_argument_shared(wrap: Wrap, device: torch.device) -> Items:
     g, same = wrap(fn), [1.0]
     for pair in ((same, same),) * 4 + ((same, [1.0]),) * 3:
         yield g(full(1, device), *pair)
+
+
+@state("effects")
+def containers_written_together(wrap: Wrap, device: torch.device) -> Items:
+    """Several containers among the arguments are written, put into each other, and taken out."""
+
+    def fn(batch: dict[str, Any], kept: list[Any], made: dict[str, Any]) -> Any:
+        batch["y"] = batch.pop("x") * 2
+        batch["n"].append(1)
+        kept.append(batch["n"])
+        kept[0] = batch["y"] + 1
+        made["batch"] = batch
+        del batch["gone"]
+        return made, kept
+
+    g = wrap(fn)
+    for n in range(6):
+        batch, kept, made = {"x": full(n, device), "gone": [2], "n": [5]}, [0], dict[str, Any]()
+        out = g(batch, kept, made)
+        same = (out[0] is made, out[1] is kept, made["batch"] is batch, kept[1] is batch["n"])
+        yield same, kept, [*batch], batch["n"]

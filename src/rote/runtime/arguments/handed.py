@@ -53,6 +53,7 @@ class Marking:
         self._number_of = number_of
         self._is_outside = is_outside
         self._marked: dict[int, Any] = {}
+        self._looked_at: list[Any] = []  # what was marked, so that its identity stays its own
         self._openings: dict[type, Opening | None] = {}
 
     def mark(self, value: Any) -> Any:
@@ -76,6 +77,7 @@ class Marking:
         if opening is None or self._is_outside(value):
             return value
         if id(value) not in self._marked:
+            self._looked_at.append(value)
             self._marked[id(value)] = value  # as long as it is looked into, for it may contain itself
             names, held = opening.look(value)
             self._marked[id(value)] = Made(kind, names, tuple([self.mark(each) for each in held]))
@@ -93,6 +95,7 @@ class Marking:
 
     def _replaced(self, value: Any, parts: list[Any], make: Callable[[list[Any]], Any]) -> Any:
         if id(value) not in self._marked:
+            self._looked_at.append(value)
             self._marked[id(value)] = value  # likewise
             marked = [self.mark(part) for part in parts]
             if any([new is not old for new, old in zip(marked, parts, strict=True)]):

@@ -106,6 +106,7 @@ class Call(NamedTuple):
         inputs: What the leaves are in the program, if compiled code is called.
         carried: The slots that are carried.
         apart: Tensors that may share memory with each other, which makes no difference.
+        met: The branches, once they were asked for: the callable may change the arguments afterwards.
     """
 
     spec: Spec
@@ -121,6 +122,7 @@ class Call(NamedTuple):
     inputs: tuple[CompiledInput, ...] = ()
     carried: tuple[StatePlace, ...] = ()
     apart: frozenset[int] = frozenset()
+    met: list[Any] | None = None
 
     @property
     def changing(self) -> frozenset[int]:
@@ -208,8 +210,11 @@ class Call(NamedTuple):
         return unflatten(self.spec, iter(leaves), self.again)
 
     def branches(self) -> list[Any]:
-        """The containers and objects of the caller that were taken apart."""
-        return list(containers(self.spec, self.given))
+        """The containers and objects of the caller that were taken apart, as they were at first."""
+        met = self.met if self.met is not None else []
+        if not met:
+            met.extend(containers(self.spec, self.given))
+        return met
 
     def generators(self) -> dict[int, torch.Generator]:
         """The random generators that were taken apart: by branch, those outside by numbers below 0.
@@ -293,7 +298,7 @@ def bind(
         spec, tuple(leaves), kinds, key, given, foreign, again, openings, opened or _NONE,
         state=tuple([(place, each) for place, each, _ in state]),
         inputs=inputs if len(inputs) == len(leaves) else (),
-        carried=places, apart=apart,
+        carried=places, apart=apart, met=[],
     )  # fmt: skip
 
 
