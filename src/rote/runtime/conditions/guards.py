@@ -29,6 +29,7 @@ from ..state import (
     ITEM,
     LOOKED,
     NUMBERS,
+    SAID,
     VARIABLE,
     Address,
     Argument,
@@ -38,6 +39,7 @@ from ..state import (
     Reads,
     Snapshot,
     address_of,
+    answer,
     form_of,
     is_among,
     read,
@@ -94,6 +96,10 @@ class Guard:
         self.entries = [
             kept for entry in snapshot.entries.values() if (kept := self._kept(entry)) is not None
         ]
+        arrays_in_place = [entry for entry in self.entries if isinstance(entry.value, numpy.ndarray)]
+        for entry in arrays_in_place:  # the array may get another shape, type or memory
+            said, node = "__array_interface__", snapshot.node(entry.node, " (how it lies)")
+            self.entries.append(Entry(SAID, entry.value, said, answer(getattr(entry.value, said)), node))
         self.handles = set(externals)
         watched = [*self._found(externals, looked), *[(None, *each) for each in parameters.values()]]
         # Without gradients it changes nothing else whether a parameter requires grad.
