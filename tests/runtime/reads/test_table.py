@@ -58,6 +58,7 @@ UNNAMED = (
     "torch._C.Event", "torch._C.Stream", "torch.Future", "torch._C.__call__", "torch._C.__enter__", "torch._C.__exit__",
     "builtins.weakref", "builtins.member_descriptor",
     "builtins.getset_descriptor", "builtins.wrapper_descriptor", "builtins.method-wrapper", "_json.Encoder",
+    "_json.Scanner", "numpy._ArrayFunctionDispatcher",
 )  # fmt: skip
 """Types and modules that cannot be reached by their names."""
 
