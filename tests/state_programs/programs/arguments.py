@@ -465,3 +465,26 @@ def containers_written_together(wrap: Wrap, device: torch.device) -> Items:
         out = g(batch, kept, made)
         same = (out[0] is made, out[1] is kept, made["batch"] is batch, kept[1] is batch["n"])
         yield same, kept, [*batch], batch["n"]
+
+
+class Doubled(collections.namedtuple("Doubled", "a b")):
+    """A named tuple that doubles what it is given."""
+
+    def __new__(cls, a: Any, b: Any) -> Any:
+        return super().__new__(cls, a * 2, b)
+
+
+class Next(collections.namedtuple("Next", "a b")):
+    """A named tuple that is made of one value."""
+
+    def __new__(cls, a: Any) -> Any:
+        return super().__new__(cls, a, a + 1)
+
+
+@state("effects")
+def named_tuples_that_make_themselves(wrap: Wrap, device: torch.device) -> Items:
+    """Classes of named tuples whose ``__new__`` changes what it is given, and takes something else."""
+
+    g = wrap(lambda pair, x: (Doubled(pair.a * 2, pair.b), Next(x), [pair]))
+    for n in range(6):
+        yield g(Doubled(full(n, device), 1), full(n, device))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+from ...base import is_instance
 from ..objects import members
 from .opened import Name, Opening, is_openable
 
@@ -68,8 +69,8 @@ class Marking:
             return self._replaced(
                 value, [*value.values()], lambda parts: kind(zip(value, parts, strict=True))
             )
-        if isinstance(value, tuple) and is_named(kind):
-            return self._replaced(value, [*value], kind._make)  # pyright: ignore[reportAttributeAccessIssue]
+        if is_instance(value, tuple) and is_named(kind):
+            return self._replaced(value, [*value], lambda parts: tuple.__new__(kind, parts))
         if not self._is_outside(value) and is_output(value):  # an argument in it is handed out as itself
             names, parts = members.keys(value), [*members.values(value)]
             return self._replaced(value, parts, lambda marked: kind(**dict(zip(names, marked, strict=True))))
@@ -88,7 +89,7 @@ class Marking:
         kind = type(value)
         if kind is dict or kind is OrderedDict:
             return [*value.values()]
-        if kind in (list, tuple) or (isinstance(value, tuple) and is_named(kind)):
+        if kind in (list, tuple) or (is_instance(value, tuple) and is_named(kind)):
             return [*value]
         opening = self._opening(kind)
         return opening.look(value)[1] if opening is not None else None

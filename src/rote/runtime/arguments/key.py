@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from ...base import Site, bits_of, complex_of, float_bits, float_of
+from ...base import Site, bits_of, complex_of, float_bits, float_of, is_instance
 from ..numbers import KINDS, NumberSource, TrackedNumbers
 from ..objects import exact
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
@@ -333,9 +333,9 @@ def describe(leaf: Any) -> tuple[str, Any]:
     """Kind and comparable form of an argument leaf."""
     if type(leaf) is torch.Tensor and is_plain(leaf):  # by far the most frequent
         return TENSOR, describe_tensor(leaf)
-    if isinstance(leaf, torch.nn.Parameter) and not stands_for_others(leaf):
-        return PARAMETER, ("parameter", id(leaf))
-    if isinstance(leaf, torch.Tensor):
+    if is_instance(leaf, torch.Tensor):
+        if isinstance(leaf, torch.nn.Parameter) and not stands_for_others(leaf):
+            return PARAMETER, ("parameter", id(leaf))
         plain = type(leaf) is torch.nn.Buffer and is_plain(leaf)
         return (TENSOR, describe_tensor(leaf)) if plain else (FOREIGN, (type(leaf), id(leaf)))
     kind = type(leaf)
@@ -343,7 +343,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (float, float_bits(leaf))
     if kind in _SCALARS:
         return PLAIN, (kind, leaf)
-    if isinstance(leaf, numpy.generic):
+    if is_instance(leaf, numpy.generic):
         return PLAIN, (kind, leaf.tobytes())
     if kind is complex:
         return PLAIN, (complex, bits_of(leaf))
@@ -352,7 +352,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (slice, *ends, *map(exact, ends))
     if kind is range:  # two that give the same numbers are equal, and may differ in their ends
         return PLAIN, (range, leaf.start, leaf.stop, leaf.step)
-    if isinstance(leaf, _VALUES):
+    if is_instance(leaf, _VALUES):
         return PLAIN, (kind, leaf)
     token = value_token(leaf, _plain_token)
     return (PLAIN, token) if token is not None else (OPAQUE, (kind, id(leaf)))

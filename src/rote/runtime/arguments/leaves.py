@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...base import is_instance
 from ..objects import exact, put
 from ..state import ATTRIBUTE, ITEM
 from .bound import Bound, Target
@@ -110,9 +111,9 @@ def _parts(value: Any, opened: Mapping[type, Opening] | None) -> tuple[str, Any,
         return "bound", Bound, value.targets, (value.value, *value.parts)
     if kind is Made:
         return "made", value.kind, value.names, value.values
-    if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
+    if is_instance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
         return "namedtuple", kind, kind._fields, value
-    if isinstance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
+    if is_instance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
         return "structseq", kind, len(value), value
     return None
 
@@ -186,7 +187,7 @@ def _make_dataclass(cls: type[Any], names: tuple[str, ...], values: list[Any]) -
 _MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
     "list": lambda cls, names, values: values,
     "tuple": lambda cls, names, values: tuple(values),
-    "namedtuple": lambda cls, names, values: cls(*values),
+    "namedtuple": lambda cls, names, values: tuple.__new__(cls, values),
     "structseq": lambda cls, names, values: cls(values),
     "dict": lambda cls, names, values: cls(zip(names, values, strict=True)),
     "defaultdict": lambda cls, names, values: defaultdict(cls, zip(names, values, strict=True)),

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ....base import identity
+from ....base import identity, is_instance
 from ...arguments import (
     APPENDED,
     CONTENTS,
@@ -191,7 +191,7 @@ class Bindings:
         if where in self._slots.looked or where in self._slots.changed or not as_added or not count:
             return
         leaves = leaves_of(binding.marking.mark(added))
-        if any([isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
+        if any([is_instance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
             return  # what keeps the graphs of all calls alive
         target = Target(APPENDED, found, count, self._outside.name(found))
         if not (binding.others or target.address in binding.often):
