@@ -31,7 +31,7 @@ class GraphedModule(Graphed):
 
     _function: Any
 
-    def __new__(cls, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """A wrapper with the special methods of the module."""
         kind: Any = type(cls.__name__, (cls,), _special_methods(type(function)))
         return super().__new__(kind)
@@ -76,7 +76,7 @@ def _special_methods(kind: type) -> dict[str, Any]:
 def _passed_on(name: str) -> Callable[..., Any]:
     """A special method that calls the module's; where that returns the module, it returns the wrapper."""
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         module = self._function
         value = getattr(type(module), name)(module, *args, **kwargs)  # a class may get another one
         return self if value is module else value

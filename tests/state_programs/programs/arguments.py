@@ -488,3 +488,18 @@ def named_tuples_that_make_themselves(wrap: Wrap, device: torch.device) -> Items
     g = wrap(lambda pair, x: (Doubled(pair.a * 2, pair.b), Next(x), [pair]))
     for n in range(6):
         yield g(Doubled(full(n, device), 1), full(n, device))
+
+
+@state("reads")
+def names_of_arguments(wrap: Wrap, device: torch.device) -> Items:
+    """Named arguments that are called as parts of a wrapper may be."""
+
+    class Owner:
+        def method(this, **given: torch.Tensor) -> Any:  # noqa: N805
+            return [*given], sum(given.values())
+
+    g = wrap(lambda **given: ([*given], sum(given.values())))
+    h = wrap(Owner().method)
+    for name in ("self", "args", "kwargs", "function", "cls", "call", "key"):
+        for n in range(4):
+            yield g(**{name: full(n, device)}), h(**{name: full(n, device)})
