@@ -15,6 +15,8 @@ from ...base import is_instance
 from ..objects import members
 from .opened import Name, Opening, is_openable
 
+DEEPEST = 64
+"""Containers around each other that are taken apart."""
 _WHOLE = None
 
 
@@ -54,6 +56,7 @@ class Marking:
         self._number_of = number_of
         self._is_outside = is_outside
         self._marked: dict[int, Any] = {}
+        self._depth = 0
         self._looked_at: list[Any] = []  # what was marked, so that its identity stays its own
         self._openings: dict[type, Opening | None] = {}
 
@@ -63,7 +66,11 @@ class Marking:
         if number is not None:
             return GivenBranch(number, value)
         kind = type(value)
-        if kind is list or kind is tuple:
+        if kind is tuple:
+            return self._replaced(value, [*value], kind)
+        if issubclass(kind, (list, dict)) and self._is_outside(value):
+            return value  # it is to be that very object
+        if kind is list:
             return self._replaced(value, [*value], kind)
         if kind is dict or kind is OrderedDict:
             return self._replaced(
@@ -77,12 +84,14 @@ class Marking:
         opening = self._opening(kind)
         if opening is None or self._is_outside(value):
             return value
-        if id(value) not in self._marked:
+        if id(value) not in self._marked and self._depth <= DEEPEST:
             self._looked_at.append(value)
             self._marked[id(value)] = value  # as long as it is looked into, for it may contain itself
             names, held = opening.look(value)
+            self._depth += 1
             self._marked[id(value)] = Made(kind, names, tuple([self.mark(each) for each in held]))
-        return self._marked[id(value)]
+            self._depth -= 1
+        return self._marked.get(id(value), value)
 
     def parts_of(self, value: Any) -> list[Any] | None:
         """What lies in a container or an object that could be made again; None if it could not."""
@@ -95,13 +104,15 @@ class Marking:
         return opening.look(value)[1] if opening is not None else None
 
     def _replaced(self, value: Any, parts: list[Any], make: Callable[[list[Any]], Any]) -> Any:
-        if id(value) not in self._marked:
+        if id(value) not in self._marked and self._depth <= DEEPEST:
             self._looked_at.append(value)
             self._marked[id(value)] = value  # likewise
+            self._depth += 1
             marked = [self.mark(part) for part in parts]
+            self._depth -= 1
             if any([new is not old for new, old in zip(marked, parts, strict=True)]):
                 self._marked[id(value)] = make(marked)
-        return self._marked[id(value)]
+        return self._marked.get(id(value), value)
 
     def _opening(self, kind: type) -> Opening | None:
         if kind not in self._openings:

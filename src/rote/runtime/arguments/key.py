@@ -246,7 +246,7 @@ class Call(NamedTuple):
     def is_changed(self) -> bool:
         """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
         leaves: list[Any] = []
-        spec = flatten(self.given, leaves, self.opened if self.openings is not None else None)
+        spec = flatten(self.given, leaves, self.opened if self.openings is not None else None, cuts=True)
         return spec != self.spec or not all(map(_is_as_it_was, leaves, self.leaves, self.kinds))
 
 

@@ -58,7 +58,7 @@ def make_template(
         The template, and the reasons why the result cannot be handed out from a recording.
     """
     leaves: list[Any] = []
-    spec = flatten(value, leaves)
+    spec = flatten(value, leaves, cuts=True)
     found: list[OutputLeaf] = []
     blockers: list[Reason] = []
     first: dict[int, int] = {}

@@ -14,6 +14,7 @@ from ....base import identity, is_instance
 from ...arguments import (
     APPENDED,
     CONTENTS,
+    DEEPEST,
     DELETED,
     Bound,
     GivenTarget,
@@ -146,7 +147,12 @@ class Bindings:
         if identity(value) in given.leaves or given.number_of(value) is not None:
             return True
         parts = marking.parts_of(value)
-        if parts is None or identity(value) in inside or (self._outside.has(value) and kind is not tuple):
+        if (
+            parts is None
+            or identity(value) in inside
+            or len(inside) > DEEPEST
+            or (self._outside.has(value) and kind is not tuple)
+        ):
             return False
         if issubclass(kind, dict) and not all([type(key) in PLAIN_TYPES for key in value]):
             return False
