@@ -31,7 +31,7 @@ class GraphedModule(Graphed):
 
     _function: Any
 
-    def __new__(cls, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, function: Any, *args: Any, **kwargs: Any) -> Any:
         """A wrapper with the special methods of the module."""
         kind: Any = type(cls.__name__, (cls,), _special_methods(type(function)))
         return super().__new__(kind)

@@ -65,7 +65,7 @@ class Marking:
         number = self._number_of(value)
         if number is not None:
             return GivenBranch(number, value)
-        kind = type(value)
+        kind: Any = type(value)
         if kind is tuple:
             return self._replaced(value, [*value], kind)
         if issubclass(kind, (list, dict)) and self._is_outside(value):
