@@ -65,7 +65,7 @@ class Marking:
         number = self._number_of(value)
         if number is not None:
             return GivenBranch(number, value)
-        kind: Any = type(value)
+        kind = type(value)
         if kind is tuple:
             return self._replaced(value, [*value], kind)
         if issubclass(kind, (list, dict)) and self._is_outside(value):
@@ -77,7 +77,8 @@ class Marking:
                 value, [*value.values()], lambda parts: kind(zip(value, parts, strict=True))
             )
         if is_instance(value, tuple) and is_named(kind):
-            return self._replaced(value, [*value], lambda parts: tuple.__new__(kind, parts))
+            make: Any = tuple.__new__  # the class may have another way
+            return self._replaced(value, [*value], lambda parts: make(kind, parts))
         if not self._is_outside(value) and is_output(value):  # an argument in it is handed out as itself
             names, parts = members.keys(value), [*members.values(value)]
             return self._replaced(value, parts, lambda marked: kind(**dict(zip(names, marked, strict=True))))
