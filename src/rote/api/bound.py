@@ -60,7 +60,7 @@ class BoundWeakly:
             raise MisuseError(f"the instance that {self.__qualname__} was bound to no longer exists")
         return instance
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the method of the instance."""
         return self.__func__(self.__self__, *args, **kwargs)
 
@@ -72,7 +72,7 @@ class GraphedMethod:
         self.graphed = graphed
         self.__self__ = instance
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the instance's graphed callable."""
         return self.graphed(*args, **kwargs)
 

@@ -185,7 +185,7 @@ class Graphed:
 
     # ------------------------------------------------------------------ calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the callable, from a recording where there is one.
 
         Raises:
@@ -848,7 +848,7 @@ def method_in_trace(wrapper: Any, instance: Any) -> Callable[..., Any]:
     return functools.partial(_call_method, wrapper, instance)
 
 
-def _call_method(wrapper: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
+def _call_method(wrapper: Any, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
     if not is_dynamo_compiling():  # behind a graph break
         return wrapper.__get__(instance)(*args, **kwargs)
     return wrapper.call_in_trace(args, kwargs, instance)

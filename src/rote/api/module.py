@@ -76,7 +76,7 @@ def _special_methods(kind: type) -> dict[str, Any]:
 def _passed_on(name: str) -> Callable[..., Any]:
     """A special method that calls the module's; where that returns the module, it returns the wrapper."""
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         module = self._function
         value = getattr(type(module), name)(module, *args, **kwargs)  # a class may get another one
         return self if value is module else value

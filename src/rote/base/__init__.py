@@ -15,6 +15,7 @@ from .errors import (
     VerificationError,
 )
 from .floats import bits_of, complex_of, float_bits, float_of
+from .instances import is_instance
 from .location import (
     NOWHERE,
     TORCH_NEEDS,

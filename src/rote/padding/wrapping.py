@@ -185,7 +185,7 @@ class Padded:
         self._bound: weakref.WeakKeyDictionary[Graphed, PaddedCalls] = weakref.WeakKeyDictionary()
         dress(self, graphed.__wrapped__)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the callable, padded if checks have found no difference.
 
         Raises:

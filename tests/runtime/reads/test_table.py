@@ -59,6 +59,7 @@ UNNAMED = (
     "builtins.weakref", "builtins.member_descriptor",
     "builtins.getset_descriptor", "builtins.wrapper_descriptor", "builtins.method-wrapper", "_json.Encoder",
     "torch._C._distributed",
+    "_json.Scanner", "numpy._ArrayFunctionDispatcher",
 )  # fmt: skip
 """Types and modules that cannot be reached by their names."""
 

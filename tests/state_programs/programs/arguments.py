@@ -444,3 +444,62 @@ def list_argument_shared(wrap: Wrap, device: torch.device) -> Items:
     g, same = wrap(fn), [1.0]
     for pair in ((same, same),) * 4 + ((same, [1.0]),) * 3:
         yield g(full(1, device), *pair)
+
+
+@state("effects")
+def containers_written_together(wrap: Wrap, device: torch.device) -> Items:
+    """Several containers among the arguments are written, put into each other, and taken out."""
+
+    def fn(batch: dict[str, Any], kept: list[Any], made: dict[str, Any]) -> Any:
+        batch["y"] = batch.pop("x") * 2
+        batch["n"].append(1)
+        kept.append(batch["n"])
+        kept[0] = batch["y"] + 1
+        made["batch"] = batch
+        del batch["gone"]
+        return made, kept
+
+    g = wrap(fn)
+    for n in range(6):
+        batch, kept, made = {"x": full(n, device), "gone": [2], "n": [5]}, [0], dict[str, Any]()
+        out = g(batch, kept, made)
+        same = (out[0] is made, out[1] is kept, made["batch"] is batch, kept[1] is batch["n"])
+        yield same, kept, [*batch], batch["n"]
+
+
+class Doubled(collections.namedtuple("Doubled", "a b")):
+    """A named tuple that doubles what it is given."""
+
+    def __new__(cls, a: Any, b: Any) -> Any:
+        return super().__new__(cls, a * 2, b)
+
+
+class Next(collections.namedtuple("Next", "a b")):
+    """A named tuple that is made of one value."""
+
+    def __new__(cls, a: Any) -> Any:
+        return super().__new__(cls, a, a + 1)
+
+
+@state("effects")
+def named_tuples_that_make_themselves(wrap: Wrap, device: torch.device) -> Items:
+    """Classes of named tuples whose ``__new__`` changes what it is given, and takes something else."""
+
+    g = wrap(lambda pair, x: (Doubled(pair.a * 2, pair.b), Next(x), [pair]))
+    for n in range(6):
+        yield g(Doubled(full(n, device), 1), full(n, device))
+
+
+@state("reads")
+def names_of_arguments(wrap: Wrap, device: torch.device) -> Items:
+    """Named arguments that are called as parts of a wrapper may be."""
+
+    class Owner:
+        def method(this, **given: torch.Tensor) -> Any:  # noqa: N805
+            return [*given], sum(given.values())
+
+    g = wrap(lambda **given: ([*given], sum(given.values())))
+    h = wrap(Owner().method)
+    for name in ("self", "args", "kwargs", "function", "cls", "call", "key"):
+        for n in range(4):
+            yield g(**{name: full(n, device)}), h(**{name: full(n, device)})

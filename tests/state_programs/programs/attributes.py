@@ -401,3 +401,47 @@ def tensor_attribute_rebound(wrap: Wrap, device: torch.device) -> Items:
     o = types.SimpleNamespace(t=torch.full((4,), 1.5, device=device))
     fresh = torch.full((4,), 2.5, device=device)
     yield from turns(wrap(lambda x: x * o.t), device, put(o, t=fresh), lambda: fresh.mul_(2))
+
+
+@state("effects")
+def setter_and_deleter_with_closures(wrap: Wrap, device: torch.device) -> Items:
+    """A property's setter and deleter write to what they close over; their factor changes."""
+    log: list[float] = []
+    factor = types.SimpleNamespace(k=1.0)
+
+    class Box:
+        value = 0.0
+
+        @property
+        def k(self) -> float:
+            return self.value
+
+        @k.setter
+        def k(self, new: float) -> None:
+            log.append(new)
+            self.value = new * factor.k
+
+        @k.deleter
+        def k(self) -> None:
+            log.append(-1)
+
+    box = Box()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        box.k = 2.0
+        del box.k
+        return x * box.k
+
+    yield from turns(wrap(fn), device, put(factor, k=3.0), log.clear, watch=lambda: [*log])
+
+
+@state("reads")
+def attribute_of_a_tensor_of_ones_own(wrap: Wrap, device: torch.device) -> Items:
+    """A tensor of one's own class has an attribute from its class, then one of its own."""
+
+    class Own(torch.Tensor):
+        k = 1.0
+
+    t = torch.ones(4, device=device).as_subclass(Own)
+    g = wrap(lambda x: (x * t).as_subclass(torch.Tensor) * t.k)
+    yield from turns(g, device, put(t, k=2.0), put(Own, k=3.0), lambda: delattr(t, "k"))

@@ -9,6 +9,7 @@ import csv
 import ctypes
 import functools
 import hashlib
+import importlib
 import io
 import itertools
 import json
@@ -17,6 +18,7 @@ import pickle
 import queue
 import re
 import struct
+import threading
 import types
 import zlib
 from array import array
@@ -27,7 +29,7 @@ from unittest import mock
 
 import numpy
 import torch
-from tests.footguns.case import Wrap
+from tests.footguns.case import Wrap, full
 from tests.state_programs.program import item, put, state, turns
 
 Items = Iterator[Any]
@@ -530,3 +532,81 @@ def silent_iterator_by_computed_name(wrap: Wrap, device: torch.device) -> Items:
     ks = itertools.count(1)
     held = types.SimpleNamespace(drawn=iter(lambda: next(ks), -1))
     yield from turns(wrap(lambda x: x * next(getattr(held, "DRAWN".lower()))), device)
+
+
+@state("C")
+def states_inside_of_c(wrap: Wrap, device: torch.device) -> Items:
+    """Objects of C that go on when their methods are called, here and outside."""
+    scanner, packed = re.compile(r"\d").scanner("1111123456789" * 9), zlib.compress(bytes(range(200)))
+    unpacks, packs, sums = zlib.decompressobj(), zlib.compressobj(), importlib.import_module("_md5").md5()
+    uses = (
+        (lambda: int(scanner.search().group()), scanner.search),
+        (lambda: len(unpacks.decompress(unpacks.unconsumed_tail or packed, 2)), unpacks.copy),
+        (lambda: len(packs.flush(zlib.Z_SYNC_FLUSH)), lambda: packs.compress(b"more")),
+        (lambda: sums.digest()[0], lambda: sums.update(b"z")),
+    )
+    for use, change in uses:
+        yield from turns(wrap(lambda x, use=use: x * use()), device, change, change)
+
+
+@state("C")
+def csv_dialect(wrap: Wrap, device: torch.device) -> Items:
+    """A class and an object tell a reader of rows how to separate."""
+
+    class Dialect(csv.excel):
+        delimiter = ";"
+
+    mine = types.SimpleNamespace(
+        **{name: getattr(csv.excel, name) for name in vars(csv.excel) if name[0] != "_"}
+    )
+    g = wrap(
+        lambda x: (
+            x * len(next(csv.reader(["1;2,3,4"], Dialect))) + len(next(csv.reader(["1;2"], dialect=mine)))
+        )
+    )
+    yield from turns(g, device, put(Dialect, delimiter=","), put(mine, delimiter=";"))
+
+
+@state("C")
+def numpy_array_lies_otherwise(wrap: Wrap, device: torch.device) -> Items:
+    """An array that becomes a tensor gets another shape, other strides, another type, other memory."""
+    a = numpy.arange(4, dtype=numpy.float32)
+    b = numpy.arange(4, dtype=numpy.float32)
+
+    def fn(x: torch.Tensor) -> Any:
+        one, other = torch.from_numpy(a), torch.from_numpy(b)
+        return (x * len(one)).sum() + one.to(x.device, x.dtype), x.sum() * other.to(x.device).flatten()
+
+    def grow() -> None:
+        b.resize(400_000, refcheck=False)
+
+    changes = (put(a, shape=(2, 2)), put(a, dtype=numpy.int32), put(a, shape=(4,)), grow)
+    yield from turns(wrap(fn), device, *changes)
+
+
+@state("C")
+def lock_left_and_released(wrap: Wrap, device: torch.device) -> Items:
+    """A call leaves a lock that it has acquired; another releases one that it has not."""
+    left, found = threading.Lock(), threading.Lock()
+
+    def acquire(x: torch.Tensor) -> torch.Tensor:
+        left.acquire()
+        return x * 2
+
+    def release(x: torch.Tensor) -> torch.Tensor:
+        found.release()
+        return x * 2
+
+    one, other = wrap(acquire), wrap(release)
+    for n in range(6):
+        found.acquire()
+        yield one(full(n, device)), left.locked(), other(full(n, device)), found.locked()
+        left.release()
+
+
+@state("C")
+def format_of_parts(wrap: Wrap, device: torch.device) -> Items:
+    """A field of a format writes what lies in an attribute and in an item, as text."""
+    box = types.SimpleNamespace(k=[1], d={"a": [2]})
+    g = wrap(lambda x: x * len("{0.k} {0.d[a]} {0.k[0]}".format(box)))  # noqa: UP032
+    yield from turns(g, device, put(box, k=[1, 2]), lambda: box.d["a"].append(7), item(box.k, 0, 1000))

@@ -398,3 +398,16 @@ def length_of_a_string_list_joined(wrap: Wrap, device: torch.device) -> Items:
     words = ["a", "bc"]
     g = wrap(lambda x: x * len("-".join(words)))
     yield from turns(g, device, lambda: words.append("def"), item(words, 0, "xyz"))
+
+
+@state("effects")
+def default_factory_with_a_closure(wrap: Wrap, device: torch.device) -> Items:
+    """The factory of a dict that the call has emptied counts what it makes."""
+    log: list[int] = []
+    made = collections.defaultdict(lambda: log.append(1) or 2.0)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        made.pop("a", None)
+        return x * made["a"]
+
+    yield from turns(wrap(fn), device, log.clear, watch=lambda: (len(log), [*made]))

@@ -679,3 +679,48 @@ def socket_written(wrap: Wrap, device: torch.device) -> Items:
 
     with here, there:
         yield from turns(wrap(fn), device, watch=received, before=7)
+
+
+@state("effects")
+def kept_list_with_an_argument_returned(wrap: Wrap, device: torch.device) -> Items:
+    """A list outside gets an argument, alone or in something, and is returned; the caller changes it."""
+    kept: list[Any] = [0, 1]
+    ways = (lambda o: o, lambda o: [o], lambda o: {"o": o}, lambda o: (o, [o]))
+    for way in ways:
+
+        def fn(x: torch.Tensor, o: Any, way: Any = way) -> Any:
+            kept.append(way(o))
+            return x * 2, kept, {"kept": kept}
+
+        g = wrap(fn)
+        for n in range(7):
+            kept[:] = [0, 1] if n < 5 else [full(n, device), 1]
+            out = g(full(n, device), types.SimpleNamespace(k=n))
+            yield out[0], out[1] is kept, out[2]["kept"] is kept, kept[:2], len(kept)
+
+
+@state("effects")
+def containers_in_themselves(wrap: Wrap, device: torch.device) -> Items:
+    """A call puts containers and objects into themselves: outside, among its arguments and in its result."""
+    kept: dict[str, Any] = {}
+    grown: list[Any] = []
+    root = types.SimpleNamespace(children=[], deep=None)
+
+    def fn(x: torch.Tensor, batch: dict[str, Any], o: Any) -> Any:
+        kept.setdefault("me", []).append(kept)
+        grown.extend([grown])
+        root.children.append(types.SimpleNamespace(parent=root, y=x * 2))
+        root.deep = (x, root.deep)
+        batch["me"], o.me = batch, o
+        out: list[Any] = [x * 2]
+        return [*out, out.append(out) or out]
+
+    g = wrap(fn)
+    for _ in range(500):
+        root.deep = (0, root.deep)
+    for n in range(6):
+        batch, o = dict[str, Any](), types.SimpleNamespace()
+        out = g(full(n, device), batch, o)
+        inner = out[1]
+        yield out[0], inner[1] is inner, kept["me"][-1] is kept, grown[-1] is grown, len(grown)
+        yield root.children[-1].y, root.children[-1].parent is root, batch["me"] is batch, o.me is o

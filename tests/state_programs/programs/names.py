@@ -347,3 +347,14 @@ def frame_of_the_caller(wrap: Wrap, device: torch.device) -> Items:
 
     for scale in (1.5, 1.5, 1.5, 1.5, 2.5, 2.5):
         yield called(torch.ones(4, device=device), scale)
+
+
+@state("reads")
+def builtin_appears(wrap: Wrap, device: torch.device) -> Items:
+    """A name that is nowhere becomes a builtin, then a global."""
+    space: dict[str, Any] = {}
+    exec("def fn(x):\n    try:\n        return x * nowhere\n    except NameError:\n        return x", space)
+    try:
+        yield from turns(wrap(space["fn"]), device, put(builtins, nowhere=3.0), item(space, "nowhere", 4.0))
+    finally:
+        del builtins.nowhere  # type: ignore[attr-defined]

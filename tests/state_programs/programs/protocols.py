@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import abc
+import collections
 import enum
 import types
 from collections.abc import Callable, Iterator, Sized
 from typing import Any, Protocol, runtime_checkable
 
+import numpy
 import torch
-from tests.footguns.case import Wrap
+from tests.footguns.case import Wrap, full
 from tests.state_programs.program import put, state, turns
 
 Items = Iterator[Any]
@@ -386,3 +388,38 @@ def enum_members(wrap: Wrap, device: torch.device) -> Items:
     o = types.SimpleNamespace(mode=Mode.SUM, parts=Parts.A)
     g = wrap(lambda x: x * o.mode.value + len(o.mode.name) + (5.0 if Parts.B in o.parts else 0.0))
     yield from turns(g, device, put(o, mode=Mode.MEAN), put(o, parts=Parts.A | Parts.B))
+
+
+def _asked(target: Any, log: list[str]) -> Any:
+    """An object that says it is of another class, and logs what it is asked for."""
+
+    class Standing:
+        def __getattribute__(self, name: str) -> Any:
+            log.append(name)
+            return type(target) if name == "__class__" else object.__getattribute__(self, name)
+
+        def __getitem__(self, index: int) -> Any:
+            return target[index]
+
+    return Standing()
+
+
+@state("reads")
+def objects_that_stand_for_others(wrap: Wrap, device: torch.device) -> Items:
+    """Objects whose ``__class__`` is that of a tensor, a dict and so on: in state, arguments and results."""
+    plain = ({"a": 1}, [1.0], (1,), {1}, 3, 2.5, "a", torch.float32, collections.deque([1]))
+    others = (torch.ones(4), torch.nn.Parameter(torch.ones(4)), numpy.ones(2), torch.nn.ReLU())
+    for target in (*plain, *others):
+        log: list[str] = []
+        box = types.SimpleNamespace(here=_asked(target, log), kept=None)
+
+        def keep(x: torch.Tensor, box: Any = box) -> Any:
+            box.kept = box.here
+            return x * (2 if box.here is None else 3), box.here
+
+        takes = wrap(lambda x, value: x * (2 if value is None else 3))
+        keeps = wrap(keep)
+        log.clear()
+        for n in range(5):
+            y, same = keeps(full(n, device))
+            yield takes(full(n, device), box.here), y, same is box.here, box.kept is box.here, [*log]

@@ -459,3 +459,33 @@ def stack_of_contexts(wrap: Wrap, device: torch.device) -> Items:
     with scale(2.5):
         yield from turns(g, device, before=3)
     yield from turns(g, device, before=2)
+
+
+@state("limits")
+def local_time_zone(wrap: Wrap, device: torch.device) -> Items:
+    """The time zone of the process decides what a time without a zone means; one with a zone has its own."""
+    naive, utc = datetime.datetime(2020, 1, 1), datetime.UTC
+    known = naive.replace(tzinfo=utc)
+    asks = (
+        lambda: datetime.datetime.fromtimestamp(0).hour,
+        lambda: naive.timestamp() / 3600 % 24,
+        lambda: naive.astimezone(utc).hour,
+        lambda: known.astimezone().hour,
+        lambda: known.timestamp() / 3600 % 24 + datetime.datetime.fromtimestamp(0, tz=utc).hour,
+    )
+
+    def zone(name: str) -> Any:
+        def change() -> None:
+            os.environ["TZ"] = name
+            time.tzset()
+
+        return change
+
+    before = os.environ.get("TZ")
+    try:
+        for ask in asks:
+            zone("UTC")()
+            yield from turns(wrap(lambda x, ask=ask: x * ask()), device, zone("EST5"), before=3)
+    finally:
+        os.environ.pop("TZ") if before is None else zone(before)()
+        time.tzset()

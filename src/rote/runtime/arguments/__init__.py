@@ -22,7 +22,7 @@ from .bound import (
     returned,
 )
 from .device import device_of
-from .handed import GivenBranch, Made, Marking
+from .handed import DEEPEST, GivenBranch, Made, Marking
 from .key import (
     MOVED_PARAMETER,
     ONE_OBJECT,

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+from ...base import is_instance
 from ..objects import members
 from .opened import Name, Opening, is_openable
 
+DEEPEST = 64
+"""Containers around each other that are taken apart."""
 _WHOLE = None
 
 
@@ -53,6 +56,8 @@ class Marking:
         self._number_of = number_of
         self._is_outside = is_outside
         self._marked: dict[int, Any] = {}
+        self._depth = 0
+        self._looked_at: list[Any] = []  # what was marked, so that its identity stays its own
         self._openings: dict[type, Opening | None] = {}
 
     def mark(self, value: Any) -> Any:
@@ -61,43 +66,54 @@ class Marking:
         if number is not None:
             return GivenBranch(number, value)
         kind = type(value)
-        if kind is list or kind is tuple:
+        if kind is tuple:
+            return self._replaced(value, [*value], kind)
+        if issubclass(kind, (list, dict)) and self._is_outside(value):
+            return value  # it is to be that very object
+        if kind is list:
             return self._replaced(value, [*value], kind)
         if kind is dict or kind is OrderedDict:
             return self._replaced(
                 value, [*value.values()], lambda parts: kind(zip(value, parts, strict=True))
             )
-        if isinstance(value, tuple) and is_named(kind):
-            return self._replaced(value, [*value], kind._make)  # pyright: ignore[reportAttributeAccessIssue]
+        if is_instance(value, tuple) and is_named(kind):
+            make: Any = tuple.__new__  # the class may have another way
+            return self._replaced(value, [*value], lambda parts: make(kind, parts))
         if not self._is_outside(value) and is_output(value):  # an argument in it is handed out as itself
             names, parts = members.keys(value), [*members.values(value)]
             return self._replaced(value, parts, lambda marked: kind(**dict(zip(names, marked, strict=True))))
         opening = self._opening(kind)
         if opening is None or self._is_outside(value):
             return value
-        if id(value) not in self._marked:
+        if id(value) not in self._marked and self._depth <= DEEPEST:
+            self._looked_at.append(value)
             self._marked[id(value)] = value  # as long as it is looked into, for it may contain itself
             names, held = opening.look(value)
+            self._depth += 1
             self._marked[id(value)] = Made(kind, names, tuple([self.mark(each) for each in held]))
-        return self._marked[id(value)]
+            self._depth -= 1
+        return self._marked.get(id(value), value)
 
     def parts_of(self, value: Any) -> list[Any] | None:
         """What lies in a container or an object that could be made again; None if it could not."""
         kind = type(value)
         if kind is dict or kind is OrderedDict:
             return [*value.values()]
-        if kind in (list, tuple) or (isinstance(value, tuple) and is_named(kind)):
+        if kind in (list, tuple) or (is_instance(value, tuple) and is_named(kind)):
             return [*value]
         opening = self._opening(kind)
         return opening.look(value)[1] if opening is not None else None
 
     def _replaced(self, value: Any, parts: list[Any], make: Callable[[list[Any]], Any]) -> Any:
-        if id(value) not in self._marked:
+        if id(value) not in self._marked and self._depth <= DEEPEST:
+            self._looked_at.append(value)
             self._marked[id(value)] = value  # likewise
+            self._depth += 1
             marked = [self.mark(part) for part in parts]
+            self._depth -= 1
             if any([new is not old for new, old in zip(marked, parts, strict=True)]):
                 self._marked[id(value)] = make(marked)
-        return self._marked[id(value)]
+        return self._marked.get(id(value), value)
 
     def _opening(self, kind: type) -> Opening | None:
         if kind not in self._openings:

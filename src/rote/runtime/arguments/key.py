@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from ...base import Site, bits_of, complex_of, float_bits, float_of
+from ...base import Site, bits_of, complex_of, float_bits, float_of, is_instance
 from ..numbers import KINDS, NumberSource, TrackedNumbers
 from ..objects import exact
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
@@ -106,6 +106,7 @@ class Call(NamedTuple):
         inputs: What the leaves are in the program, if compiled code is called.
         carried: The slots that are carried.
         apart: Tensors that may share memory with each other, which makes no difference.
+        met: The branches, once they were asked for: the callable may change the arguments afterwards.
     """
 
     spec: Spec
@@ -121,6 +122,7 @@ class Call(NamedTuple):
     inputs: tuple[CompiledInput, ...] = ()
     carried: tuple[StatePlace, ...] = ()
     apart: frozenset[int] = frozenset()
+    met: list[Any] | None = None
 
     @property
     def changing(self) -> frozenset[int]:
@@ -208,8 +210,11 @@ class Call(NamedTuple):
         return unflatten(self.spec, iter(leaves), self.again)
 
     def branches(self) -> list[Any]:
-        """The containers and objects of the caller that were taken apart."""
-        return list(containers(self.spec, self.given))
+        """The containers and objects of the caller that were taken apart, as they were at first."""
+        met = self.met if self.met is not None else []
+        if not met:
+            met.extend(containers(self.spec, self.given))
+        return met
 
     def generators(self) -> dict[int, torch.Generator]:
         """The random generators that were taken apart: by branch, those outside by numbers below 0.
@@ -241,7 +246,7 @@ class Call(NamedTuple):
     def is_changed(self) -> bool:
         """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
         leaves: list[Any] = []
-        spec = flatten(self.given, leaves, self.opened if self.openings is not None else None)
+        spec = flatten(self.given, leaves, self.opened if self.openings is not None else None, cuts=True)
         return spec != self.spec or not all(map(_is_as_it_was, leaves, self.leaves, self.kinds))
 
 
@@ -293,7 +298,7 @@ def bind(
         spec, tuple(leaves), kinds, key, given, foreign, again, openings, opened or _NONE,
         state=tuple([(place, each) for place, each, _ in state]),
         inputs=inputs if len(inputs) == len(leaves) else (),
-        carried=places, apart=apart,
+        carried=places, apart=apart, met=[],
     )  # fmt: skip
 
 
@@ -328,9 +333,9 @@ def describe(leaf: Any) -> tuple[str, Any]:
     """Kind and comparable form of an argument leaf."""
     if type(leaf) is torch.Tensor and is_plain(leaf):  # by far the most frequent
         return TENSOR, describe_tensor(leaf)
-    if isinstance(leaf, torch.nn.Parameter) and not stands_for_others(leaf):
-        return PARAMETER, ("parameter", id(leaf))
-    if isinstance(leaf, torch.Tensor):
+    if is_instance(leaf, torch.Tensor):
+        if isinstance(leaf, torch.nn.Parameter) and not stands_for_others(leaf):
+            return PARAMETER, ("parameter", id(leaf))
         plain = type(leaf) is torch.nn.Buffer and is_plain(leaf)
         return (TENSOR, describe_tensor(leaf)) if plain else (FOREIGN, (type(leaf), id(leaf)))
     kind = type(leaf)
@@ -338,7 +343,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (float, float_bits(leaf))
     if kind in _SCALARS:
         return PLAIN, (kind, leaf)
-    if isinstance(leaf, numpy.generic):
+    if is_instance(leaf, numpy.generic):
         return PLAIN, (kind, leaf.tobytes())
     if kind is complex:
         return PLAIN, (complex, bits_of(leaf))
@@ -347,7 +352,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (slice, *ends, *map(exact, ends))
     if kind is range:  # two that give the same numbers are equal, and may differ in their ends
         return PLAIN, (range, leaf.start, leaf.stop, leaf.step)
-    if isinstance(leaf, _VALUES):
+    if is_instance(leaf, _VALUES):
         return PLAIN, (kind, leaf)
     token = value_token(leaf, _plain_token)
     return (PLAIN, token) if token is not None else (OPAQUE, (kind, id(leaf)))

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...base import is_instance
 from ..objects import exact, put
 from ..state import ATTRIBUTE, ITEM
 from .bound import Bound, Target
-from .handed import Made
+from .handed import DEEPEST, Made
 from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
 
 Spec = Any
@@ -70,23 +71,39 @@ class ArgumentBranch(NamedTuple):
     children: tuple[Spec, ...]
 
 
-def flatten(value: Any, leaves: list[Any], opened: Mapping[type, Opening] | None = None) -> Spec:
+def flatten(
+    value: Any,
+    leaves: list[Any],
+    opened: Mapping[type, Opening] | None = None,
+    *,
+    cuts: bool = False,
+    around: tuple[int, ...] = (),
+) -> Spec:
     """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure.
 
-    Instances of the ``opened`` classes are branches; where these are given, views of dicts are, too.
+    Instances of the ``opened`` classes are branches; where these are given, views of dicts are, too. With
+    ``cuts`` a branch that contains itself, or lies too deep, is a leaf; ``around`` has those around it.
+
+    Raises:
+        RecursionError: There is such a branch, and it is not to be a leaf.
     """
-    parts = _parts(value, opened)
+    endless = len(around) > DEEPEST or id(value) in around
+    parts = None if endless and cuts else _parts(value, opened)
     if parts is None:
         leaves.append(value)
         return None
+    if endless:
+        raise RecursionError("a container contains itself, or holds too many in each other")
     kind, cls, names, values = parts
-    return ArgumentBranch(kind, cls, names, tuple([flatten(each, leaves, opened) for each in values]))
+    inner = (*around, id(value))
+    children = [flatten(each, leaves, opened, cuts=cuts, around=inner) for each in values]
+    return ArgumentBranch(kind, cls, names, tuple(children))
 
 
 def leaves_of(value: Any) -> list[Any]:
     """The leaves of a value, depth first."""
     leaves: list[Any] = []
-    flatten(value, leaves)
+    flatten(value, leaves, cuts=True)
     return leaves
 
 
@@ -110,9 +127,9 @@ def _parts(value: Any, opened: Mapping[type, Opening] | None) -> tuple[str, Any,
         return "bound", Bound, value.targets, (value.value, *value.parts)
     if kind is Made:
         return "made", value.kind, value.names, value.values
-    if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
+    if is_instance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
         return "namedtuple", kind, kind._fields, value
-    if isinstance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
+    if is_instance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
         return "structseq", kind, len(value), value
     return None
 
@@ -186,7 +203,7 @@ def _make_dataclass(cls: type[Any], names: tuple[str, ...], values: list[Any]) -
 _MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
     "list": lambda cls, names, values: values,
     "tuple": lambda cls, names, values: tuple(values),
-    "namedtuple": lambda cls, names, values: cls(*values),
+    "namedtuple": lambda cls, names, values: tuple.__new__(cls, values),
     "structseq": lambda cls, names, values: cls(values),
     "dict": lambda cls, names, values: cls(zip(names, values, strict=True)),
     "defaultdict": lambda cls, names, values: defaultdict(cls, zip(names, values, strict=True)),

@@ -202,7 +202,7 @@ def _bare(kind: type, held: Iterable[Any]) -> Any:
     bases: tuple[Any, ...] = (SimpleNamespace, *_CONTAINERS)
     base = next((each for each in bases if issubclass(kind, each)), object)
     made = base.__new__(kind)
-    if isinstance(made, list):
+    if issubclass(kind, list):
         list.extend(made, held)
     return made
 
@@ -215,9 +215,9 @@ def name_of(name: Name, prefix: str) -> str:
 def another(value: Any) -> Any:
     """An object of the same class with the same attributes, made without running code of the class."""
     kind = type(value)
-    holds = isinstance(value, _CONTAINERS)
+    holds = issubclass(kind, _CONTAINERS)
     made = _bare(kind, members.values(value) if holds else ())
-    for key, held in members.items(value) if isinstance(value, dict) else ():
+    for key, held in members.items(value) if issubclass(kind, dict) else ():
         members.put(made, key, held)
     table, fresh = table_of(value), table_of(made)
     if table is not None and fresh is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...base import Site, identity, user_site
+from ...base import Site, identity, is_instance, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import TAGGED, TENSOR, Bound, Call, leaves_of
@@ -95,7 +95,7 @@ class GradientUse:
         """Note what the arguments are before the call."""
         pairs = zip(names, leaves, strict=True)
         self._given = [
-            Metadata(leaf, name, given=True) for name, leaf in pairs if isinstance(leaf, torch.Tensor)
+            Metadata(leaf, name, given=True) for name, leaf in pairs if is_instance(leaf, torch.Tensor)
         ]
 
     def touch(self, tensor: torch.Tensor) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...base import InternalError, Lines, Site, on_a_fresh_stack
+from ...base import InternalError, Lines, Site, is_instance, on_a_fresh_stack
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import (
@@ -322,7 +322,7 @@ class TracedCall:
         return {
             id(leaf): position
             for position, (leaf, kind) in enumerate(zip(self._leaves, self._call.kinds, strict=True))
-            if isinstance(leaf, torch.Tensor) or kind is OPAQUE
+            if is_instance(leaf, torch.Tensor) or kind is OPAQUE
         }
 
     def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
@@ -511,7 +511,7 @@ class TracedCall:
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in leaves_of(value) if is_instance(leaf, torch.Tensor)]
 
 
 def parameters_of(call: Call) -> dict[int, tuple[str, torch.Tensor]]:

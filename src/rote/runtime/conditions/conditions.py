@@ -17,6 +17,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from ...base import is_instance
 from ..fingerprint import Held
 from ..objects import UNSET, Content, Members, Position, TensorMark, has_plain_length, is_direct
 from ..state import (
@@ -127,7 +128,7 @@ class Lying(Condition):
         super().__init__(entries)
         self._values = [entry.value for entry in self.entries]  # kept alive, but for tensors
         self._identities = [
-            value.identity if isinstance(value, TensorMark) else id(value) for value in self._values
+            value.identity if is_instance(value, TensorMark) else id(value) for value in self._values
         ]
 
     @override
@@ -144,7 +145,7 @@ class Lying(Condition):
         except _GONE:
             return super().differing()
         return _differing(
-            [entry for entry, now, was in found if now != was or isinstance(entry.value, TensorMark)]
+            [entry for entry, now, was in found if now != was or is_instance(entry.value, TensorMark)]
         )
 
     @override
@@ -262,10 +263,10 @@ def _class_for(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] |
         return Contents
     if kind in _SAID:
         return Said if kind == LENGTH or all([type(key) is str for key in value.value]) else Contents
-    if isinstance(value, TensorMark):
+    if is_instance(value, TensorMark):
         known = kind == ITEM or (kind == CELL and (value.identity, value.address) in watched)
         return Lying if known else Contents
-    if value is UNSET or isinstance(value, (Content, Position)):
+    if value is UNSET or is_instance(value, (Content, Position)):
         return Plain if _plain_was(entry) else Contents
     if kind == ITEM:
         return None if container is tuple else Lying

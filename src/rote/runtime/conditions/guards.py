@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...base import Site, identity
+from ...base import Site, identity, is_instance
 from ..numbers import KINDS
 from ..objects import Content, Position, TensorMark, mark, pointer_of
 from ..pytorch import plain_functions, was_destroyed
@@ -29,6 +29,7 @@ from ..state import (
     ITEM,
     LOOKED,
     NUMBERS,
+    SAID,
     VARIABLE,
     Address,
     Argument,
@@ -38,6 +39,7 @@ from ..state import (
     Reads,
     Snapshot,
     address_of,
+    answer,
     form_of,
     is_among,
     read,
@@ -87,13 +89,17 @@ class Guard:
         self._arrays = arrays
         self._snapshot = snapshot
         self._reads = snapshot.reads if snapshot.reads is not None else Reads({})
-        self._iterates = any([isinstance(entry.value, Position) for entry in snapshot.entries.values()])
+        self._iterates = any([is_instance(entry.value, Position) for entry in snapshot.entries.values()])
         self._followed: Followed | None = None
         self._moving = frozenset[int]()  # objects that were followed
         self._turns: Counter[Address] = Counter()  # how often another object lay in a slot
         self.entries = [
             kept for entry in snapshot.entries.values() if (kept := self._kept(entry)) is not None
         ]
+        arrays_in_place = [entry for entry in self.entries if is_instance(entry.value, numpy.ndarray)]
+        for entry in arrays_in_place:  # the array may get another shape, type or memory
+            said, node = "__array_interface__", snapshot.node(entry.node, " (how it lies)")
+            self.entries.append(Entry(SAID, entry.value, said, answer(getattr(entry.value, said)), node))
         self.handles = set(externals)
         watched = [*self._found(externals, looked), *[(None, *each) for each in parameters.values()]]
         # Without gradients it changes nothing else whether a parameter requires grad.
@@ -115,7 +121,7 @@ class Guard:
             return None  # read again at each replay; or by the slot that holds the array
         if self._arrays and self._is_reread(entry):
             return entry._replace(value=read(entry))
-        if isinstance(entry.value, Position) and not entry.value.asked:
+        if is_instance(entry.value, Position) and not entry.value.asked:
             return entry._replace(value=entry.value.value)  # what a replay does depends on which it is
         return entry
 
@@ -368,7 +374,7 @@ class Guard:
         training = self._snapshot.training
         group = training.groups.get(id(entry.container))
         scheduler = training.schedulers.get(id(entry.container))
-        moved = isinstance(was, TensorMark)
+        moved = is_instance(was, TensorMark)
         name = self._name(entry) + suffix
         return Difference(name, show(was), show(now), moved, None, group, entry.key, scheduler)
 
@@ -385,7 +391,7 @@ class Guard:
 
 def _keeps_others(value: Any) -> bool:
     known = (TensorMark, Content, Position, type, ModuleType)
-    return was_destroyed(value) or (gc.is_tracked(value) and not isinstance(value, known))
+    return was_destroyed(value) or (gc.is_tracked(value) and not is_instance(value, known))
 
 
 def _is_gradient(entry: Entry) -> bool:

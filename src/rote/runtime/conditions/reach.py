@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...base import is_instance
 from ..arguments import table_of
 from ..objects import class_of, is_users, members, own
 from ..pytorch import has_memory, plain_functions
@@ -96,10 +97,10 @@ class Slot(NamedTuple):
 def slots_in(holder: Any) -> list[Slot]:
     """The places in a container, in the attributes of an object, in a cell of a closure."""
     kind = type(holder)
-    if isinstance(holder, dict):
+    if is_instance(holder, dict):
         held = members.items(holder)
         return [Slot(ITEM, holder, key, value, f"[{show(key)}]") for key, value in held]
-    if isinstance(holder, (list, deque)):
+    if is_instance(holder, (list, deque)):
         held = enumerate(members.values(holder))
         return [Slot(ITEM, holder, number, value, f"[{number}]") for number, value in held]
     if kind is types.CellType:

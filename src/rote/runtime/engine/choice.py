@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ...base import Site
+from ...base import Site, is_instance
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call
@@ -237,7 +237,7 @@ def may_track(recording: Recording, call: Call | None = None) -> bool:
         return _is_tracked(recording)
     tensors = recording.accesses.alive().values()
     leaves = call.leaves if call is not None else ()
-    arguments = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    arguments = [leaf for leaf in leaves if is_instance(leaf, torch.Tensor)]
     with plain_functions():  # to look at a tensor of the user's class is not to use it
         return any(tensor.requires_grad for tensor in (*tensors, *arguments))
 

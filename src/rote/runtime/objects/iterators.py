@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...base import bits_of
+from ...base import bits_of, is_instance
 from . import members
 from .origin import said_module
 from .owners import is_open
@@ -116,7 +116,7 @@ def _member(kind: type, name: str) -> Any:
 
 
 def _owner(value: Any) -> Any:
-    return value.__self__ if isinstance(value, _METHODS) else value
+    return value.__self__ if is_instance(value, _METHODS) else value
 
 
 class _Look:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import numpy
 import torch
 
-from ...base import bits_of
+from ...base import bits_of, is_instance
 from ..pytorch import has_memory, unseen_functions
 from .iterators import position
 from .standard import memory_of
@@ -73,17 +73,17 @@ def mark(value: Any) -> Any:
         return value
     if kind in PROXIES:
         return Content((kind, id(value)))
-    if isinstance(value, torch.Tensor):
+    if is_instance(value, torch.Tensor):
         with unseen_functions():  # reading a mark must not count as a use of the tensor
             address = value.data_ptr() if has_memory(value) else 0
             return TensorMark(id(value), address, value.requires_grad)
-    if isinstance(value, numpy.ndarray):
+    if is_instance(value, numpy.ndarray):
         return value if value.dtype.hasobject and value.size > SAMPLE else _array(value)
-    if isinstance(value, numpy.void) and not value.dtype.hasobject:  # a record may be part of an array
+    if is_instance(value, numpy.void) and not value.dtype.hasobject:  # a record may be part of an array
         return Content((repr(value.dtype), value.tobytes()))
-    if isinstance(value, (set, frozenset)):
+    if is_instance(value, (set, frozenset)):
         return _set(value)
-    if isinstance(value, (bytearray, array)):
+    if is_instance(value, (bytearray, array)):
         return Content((type(value), getattr(value, "typecode", ""), bytes(value)))
     if kind is _SIGNALS:
         return Content((kind, repr(value)))
@@ -91,13 +91,13 @@ def mark(value: Any) -> Any:
         return Content((kind, _CONTEXT.__repr__(value)))
     if is_empty_stage_table(value):
         return Content("empty")
-    if isinstance(value, random.Random):
+    if is_instance(value, random.Random):
         return Content(value.getstate())
-    if isinstance(value, numpy.random.RandomState):
+    if is_instance(value, numpy.random.RandomState):
         return Content(_told(value.get_state(legacy=False)))
-    if isinstance(value, numpy.random.Generator):
+    if is_instance(value, numpy.random.Generator):
         return Content(_told(value.bit_generator.state))
-    if isinstance(value, numpy.random.BitGenerator):
+    if is_instance(value, numpy.random.BitGenerator):
         return Content(_told(value.state))
     memory = memory_of(value)
     return Content((memory.size, _numbers(memory))) if memory is not None else position(value) or value
@@ -114,7 +114,7 @@ def _set(value: Any) -> Any:
     """A set by its members, a large one by its identity."""
     if len(value) > SET_LENGTH:
         return value
-    held = [mark(item) if isinstance(item, torch.Tensor) else item for item in value]
+    held = [mark(item) if is_instance(item, torch.Tensor) else item for item in value]
     return Content((type(value), Members(zip(map(type, value), held, strict=True))))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy
 
+from ...base import is_instance
 from .origin import full_name
 
 _STATEFUL = frozenset({
@@ -45,7 +46,7 @@ def holds_state(kind: type) -> bool:
 
 def memory_of(value: Any) -> Any:
     """The memory of an object as an array; None if the object has none."""
-    if not isinstance(value, (memoryview, mmap.mmap, _C_DATA)):
+    if not is_instance(value, (memoryview, mmap.mmap, _C_DATA)):
         return None
     try:
         return numpy.asarray(value) if isinstance(value, memoryview) else numpy.frombuffer(value, numpy.uint8)

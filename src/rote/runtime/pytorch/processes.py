@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ...base import Site
+from ...base import Site, is_instance
 
 _HOME = Path(torch.__file__).parent
 _DISTRIBUTED, _PARALLEL = f"{_HOME}/distributed/", f"{_HOME}/nn/parallel/"
@@ -204,7 +204,7 @@ class SeenWork(Work):
 
 def was_destroyed(value: Any) -> bool:
     """Whether a value is a process group that PyTorch knows no more."""
-    if ProcessGroup is object or not isinstance(value, ProcessGroup):
+    if ProcessGroup is object or not is_instance(value, ProcessGroup):
         return False
     try:
         torch.distributed.get_process_group_ranks(value)

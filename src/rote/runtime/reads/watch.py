@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ...base import identity
+from ...base import identity, is_instance
 from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
 from ..pytorch import untraced
@@ -66,9 +66,9 @@ class Watch:
             for each in (value, value.__self__) if is_bound_method(value) else (value,):
                 if is_anchored(each):
                     trace.outside.anchored.add(identity(each))
-            if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+            if is_instance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
                 trace.outside.arguments[identity(value)] = name
-            elif isinstance(value, type) and issubclass(value, torch.autograd.Function):
+            elif is_instance(value, type) and issubclass(value, torch.autograd.Function):
                 follow_function(trace, value)
         if is_bound_method(function):
             trace.outside.find(function.__self__, None, "self")

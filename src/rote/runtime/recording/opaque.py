@@ -10,7 +10,7 @@ import numpy
 import torch
 from torch.distributions import Distribution
 
-from ...base import Site
+from ...base import Site, is_instance
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..objects import said_module
@@ -29,16 +29,16 @@ def _instead_of(leaf: Any) -> str:
     kind = type(leaf)
     if said_module(kind).startswith("transformers.") and kind.__name__.endswith("Cache"):
         return "Call the model with use_cache=False (training needs no cache), or return its logits."
-    if isinstance(leaf, Distribution):
+    if is_instance(leaf, Distribution):
         names = ", ".join(leaf.arg_constraints) or "parameters"
         return f"Return what it is made of ({names}), and make the {kind.__name__} outside."
-    if isinstance(leaf, (numpy.ndarray, numpy.generic)):
+    if issubclass(kind, (numpy.ndarray, numpy.generic)):
         return "Return the tensor, and call .numpy() on it outside."
-    if isinstance(leaf, Iterator):
+    if issubclass(kind, Iterator):
         return "Return a list: a generator runs when the call is over."
-    if isinstance(leaf, (set, frozenset)):
+    if issubclass(kind, (set, frozenset)):
         return "Return a list or a tuple."
-    if dataclasses.is_dataclass(leaf) or (isinstance(leaf, tuple) and hasattr(kind, "_fields")):
+    if dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
         return f"Give {kind.__name__} no attributes besides its fields."
     return f"Return its tensors in a tuple, list, dict or dataclass, and make the {kind.__name__} outside."
 

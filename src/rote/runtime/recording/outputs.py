@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...base import Site
+from ...base import Site, is_instance
 from ...hazards.rules import Reason
 from ..arguments import GivenBranch, flatten, paths, repeated
 from ..autograd.graph import related
@@ -58,14 +58,14 @@ def make_template(
         The template, and the reasons why the result cannot be handed out from a recording.
     """
     leaves: list[Any] = []
-    spec = flatten(value, leaves)
+    spec = flatten(value, leaves, cuts=True)
     found: list[OutputLeaf] = []
     blockers: list[Reason] = []
     first: dict[int, int] = {}
     for position, (name, leaf) in enumerate(zip(paths(spec, "result"), leaves, strict=True)):
-        if isinstance(leaf, torch.Tensor) and id(leaf) in first:
+        if is_instance(leaf, torch.Tensor) and id(leaf) in first:
             found.append(OutputLeaf(AGAIN, (AGAIN, first[id(leaf)]), index=first[id(leaf)]))
-        elif isinstance(leaf, torch.Tensor):
+        elif is_instance(leaf, torch.Tensor):
             first[id(leaf)] = position
             made = _tensor_leaf(leaf, storages, inputs, id(leaf) in spent, given)
             if made.kind in (INPUT_VIEW, EXTERNAL_VIEW):
@@ -78,7 +78,7 @@ def make_template(
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         else:
-            if not isinstance(leaf, (*_VALUES, *_SCALARS)) and not callable(leaf):
+            if not is_instance(leaf, (*_VALUES, *_SCALARS)) and not callable(leaf):
                 blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, storages), value=leaf))
     return related(Template(spec, tuple(found), repeated(spec, value)), value), blockers
@@ -92,9 +92,9 @@ def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> 
 
 
 def _value_token(leaf: Any, storages: StorageTable) -> Any:
-    if isinstance(leaf, _SCALARS):
+    if is_instance(leaf, _SCALARS):
         return exact(leaf)
-    if isinstance(leaf, _VALUES):
+    if is_instance(leaf, _VALUES):
         return (type(leaf), operand_of(leaf, storages.token))
     return (type(leaf), id(leaf))
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...base import Site, bits_of, cut
+from ...base import Site, bits_of, cut, is_instance
 from ..objects import (
     PROXIES,
     UNSET,
@@ -38,6 +38,8 @@ from .snapshot import Snapshot
 _tuple = tuple.__new__  # takes half the time of a named tuple's own constructor
 _WIDEST = 60
 """The largest number of characters of a value that are shown."""
+_SHOWN = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)
+"""Types whose values are shown as they are."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ def now_in(entry: Entry) -> Any:
 
 def form_of(was: Any, value: Any) -> Any:
     """The form in which the guard keeps a value, given the kept form of the slot's earlier value."""
-    as_it_is = isinstance(was, numpy.ndarray) or value is was  # a guard may keep an iterator itself
+    as_it_is = is_instance(was, numpy.ndarray) or value is was  # a guard may keep an iterator itself
     return value if as_it_is else mark(value)
 
 
@@ -193,19 +195,19 @@ def same(was: Any, now: Any) -> bool:
     """Whether two values of a slot count as equal: one object, or equal plain values of one type."""
     if was is now:
         return True
-    if isinstance(was, TensorMark):
+    if is_instance(was, TensorMark):
         return isinstance(now, TensorMark) and was.identity == now.identity and was.address == now.address
-    if isinstance(was, Position):
+    if is_instance(was, Position):
         return was.agrees(now)
-    if isinstance(was, Content):
+    if is_instance(was, Content):
         return isinstance(now, Content) and _alike(was.value, now.value)
     if type(was) is not type(now):
         return False
-    if isinstance(was, numpy.generic):
+    if is_instance(was, numpy.generic):
         return exact(was) == exact(now)
-    if isinstance(was, (float, complex)):
+    if is_instance(was, (float, complex)):
         return bits_of(was) == bits_of(now)
-    if isinstance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
+    if is_instance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
         return bool(was == now)
     if is_bound_method(was) and is_bound_method(now):  # each access makes a new one
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
@@ -230,19 +232,21 @@ def show(value: Any) -> str:
         return "gone"
     if value is UNSET:
         return "not set"
-    if isinstance(value, TensorMark):
+    if is_instance(value, TensorMark):
         return f"a tensor at {value.address:#x}"
-    if isinstance(value, Position):
+    if is_instance(value, Position):
         return cut(value.text, 100)
-    if isinstance(value, Content):
+    if is_instance(value, Content):
         return _show_content(value.value)
-    if isinstance(value, Remembered):
+    if is_instance(value, Remembered):
         return str(value)
-    if isinstance(value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)):
+    if is_instance(
+        value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)
+    ):
         return _shortened(value)
     if type(value) is tuple:
         return _shortened(_outline(value))
-    if isinstance(value, Enum):
+    if is_instance(value, Enum):
         return repr(value)
     return f"a {type(value).__name__} (id {id(value):#x})"
 

@@ -119,7 +119,7 @@ class Check:
     def _parts(self, targets: tuple[Target, ...], value: Any) -> tuple[Any, ...]:
         """The values in some slots now, those of a result among them."""
         branches, leaves = self._call.branches(), list[Any]()
-        flatten(self._with(value, (), ()), leaves)
+        flatten(self._with(value, (), ()), leaves, cuts=True)
         return tuple(
             [
                 each.look(branches)

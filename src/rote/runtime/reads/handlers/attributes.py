@@ -59,6 +59,7 @@ _OF_NODES = NAMES["nodes"]
 _OF_ARRAYS = NAMES["arrays"]
 _STANDING = NAMES["frames"]
 _OF_CLASSES = NAMES["parameters"]
+_TORCHS = frozenset({torch.Tensor, torch.nn.Parameter})
 _GETATTR: Any = torch.nn.Module.__getattr__
 _TABLES = ("_parameters", "_buffers", "_modules")
 """Where a module has what it gives as attributes, in the order in which it looks."""
@@ -217,6 +218,9 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
         )
     elif not _is_data(trace, found):
         bind(trace, found)
+        if kind not in _TORCHS:  # an instance may have something else
+            trace.seen.discard((kind, name))
+            _added(trace, name, value, argument)
     elif not lookup.is_in_c(found):
         _get(trace, found, name, value)
     elif name in _COUNTING and not _is_torchs(trace):
@@ -559,8 +563,9 @@ def _write(trace: Trace, name: str, value: Any) -> None:
     found = trace.classes.read(type(value), name)
     if found is not _MISSING and _is_data(trace, found, stored=True):
         if issubclass(type(found), property):
-            trace.callables.run(found.fset)
-            trace.callables.run(found.fdel)
+            for each in (found.fset, found.fdel):
+                trace.outside.find(each, found, "")
+                trace.callables.run(each)
         elif not lookup.is_in_c(found):
             trace.callables.run(trace.classes.read(type(found), "__set__"))
             trace.callables.run(trace.classes.read(type(found), "__delete__"))

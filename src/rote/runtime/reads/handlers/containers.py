@@ -103,6 +103,8 @@ def item(trace: Trace, value: Any, key: Any) -> None:
         trace.callables.run(trace.classes.read(kind, "__missing__"))
         if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
             attribute(trace, "default_factory", value)
+            if trace.outside.has(value):  # the members may have changed, and that has not
+                trace.outside.find(value.default_factory, value, ".default_factory")
             trace.call((), value.default_factory)  # C calls it and stores the result
             if is_by_member(trace, value, key, "__getitem__"):
                 _stores(trace, value, key)
@@ -463,7 +465,7 @@ def _known(trace: Trace, value: Any) -> None:
     if issubclass(kind, FIXED) or trace.outside.by_content(kind) or is_python(kind):
         return
     name, rows = name_of(kind), trace.running.rows
-    if not rows.is_pure(kind) and rows.row_of(name) not in ("fixed", "pure", "none", "acting"):
+    if not rows.is_pure(kind) and rows.row_of(name) not in ("fixed", "none", "acting"):
         text = f"uses a {name} made outside of it, of which nothing is known"
         trace.running.refuse(name, text, unknown=True)
 

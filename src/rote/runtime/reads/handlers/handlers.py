@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import decimal
 import gc
 import sys
 import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
+from datetime import datetime, tzinfo
 from io import StringIO
 from operator import attrgetter
 from string import Formatter
@@ -64,6 +66,7 @@ _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function._
 _USUAL_CODING = NAMES["codecs"]
 _READS_STORAGE = NAMES["storages"]
 _MOST_CACHED = 20_000
+_OF_DIALECTS = [name for name in dir(csv.get_dialect("excel")) if not name.startswith("_")]
 Handler = Callable[[Trace, Any, tuple[Any, ...], dict[str, Any]], None]
 
 
@@ -202,6 +205,25 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         writes(trace, "print", file)
 
 
+def _local_time(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note a conversion of a time: without a time zone it goes by that of the process, which C knows."""
+    given = (getattr(function, "__self__", None), *args, *kwargs.values())
+    for each in given:
+        content(trace, each)
+    named = function.__name__ == "timestamp" or any([isinstance(each, tzinfo) for each in given])
+    if not named or any([isinstance(each, datetime) and each.tzinfo is None for each in given]):
+        trace.running.refuse(name_of(function), f"calls {name_of(function)}, which asks for the time zone")
+
+
+def _csv_reader(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note that a reader is made; C asks the dialect, which may be a class, for all it says."""
+    for each in (*args, *kwargs.values()):
+        content(trace, each)
+    for dialect in (*args[1:], *[kwargs[name] for name in kwargs if name == "dialect"]):
+        for name in _OF_DIALECTS:
+            attribute(trace, name, dialect)
+
+
 def _csv_writer(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note that a writer is made; it calls ``write`` of its first argument for each row."""
     for each in args[:1]:
@@ -209,8 +231,7 @@ def _csv_writer(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
             trace.running.refuse("_csv.writer", "writes rows to what was made outside")
         attribute(trace, "write", each)
         trace.callables.run(lookup.find(type(each), "write").value)
-    for each in (*args[1:], *kwargs.values()):
-        content(trace, each)
+    _csv_reader(trace, function, (None, *args[1:]), kwargs)
 
 
 def _coded(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -459,6 +480,7 @@ def _format_field(trace: Trace, field: str, args: tuple[Any, ...], kwargs: dict[
             )
             return
         known = table[name]
+    text(trace, known)
 
 
 def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -525,14 +547,23 @@ def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
     """Note whether a lock is free, unless the call waits for the lock or holds it already."""
     lock, given = _bound(function, args, 1)[0], args if hasattr(function, "__self__") else args[1:]
     if not given and not kwargs:
-        trace.seen.add(("held", identity(lock)))
-    elif not trace.outside.has(lock) or ("held", identity(lock)) in trace.seen:
+        trace.held[identity(lock)] += 1
+    elif not trace.outside.has(lock) or trace.held[identity(lock)]:
         return
     elif hasattr(lock, "locked"):
         trace.outside.ask(lock, "locked", ".locked()")
+        trace.held[identity(lock)] += not lock.locked()
     else:
         name = trace.outside.name(lock)
         trace.running.refuse(name, f"asks whether {name} is free, which cannot be asked again")
+
+
+def _release(trace: Trace, lock: Any) -> None:
+    """Note that a lock is released; a replay does not repeat that, unless the call has acquired it."""
+    if trace.outside.has(lock) and not trace.held[identity(lock)]:
+        name = trace.outside.name(lock)
+        trace.running.refuse(name, f"releases {name}, which it has not acquired")
+    trace.held[identity(lock)] -= 1
 
 
 def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -595,6 +626,7 @@ _BY_WORD: dict[str, Handler] = {
     "collector": lambda trace, *_: trace.outside.read(
         ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc
     ),
+    "csv_reader": _csv_reader,
     "csv_writer": _csv_writer,
     "decimal_context": lambda trace, *_: trace.outside.find(
         decimal.getcontext(), None, "decimal.getcontext()"
@@ -623,6 +655,7 @@ _BY_WORD: dict[str, Handler] = {
     "key": _member(looks_up),
     "length": _len,
     "length_hint": _length_hint,
+    "local_time": _local_time,
     "methodcaller": _methodcaller,
     "new_decimal_context": _new_decimal_context,
     "of_host_data": _of_host_data,
@@ -631,7 +664,7 @@ _BY_WORD: dict[str, Handler] = {
     "plain_text": _each(lambda trace, value: text(trace, value, asks=())),
     "print": _print,
     "referred": _each(looked_up, 1),
-    "release": _one(lambda trace, lock: trace.seen.discard(("held", identity(lock)))),
+    "release": _one(_release),
     "same": _is,
     "set_default": _member(_set_default),
     "set_key": lambda trace, function, args, _: store_item(trace, args[-1], *_bound(function, args, 2)),

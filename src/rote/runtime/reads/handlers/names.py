@@ -20,9 +20,12 @@ def name(trace: Trace, name: str, table: dict[str, Any]) -> None:
     frame = trace.running.frame()
     builtins = frame.f_builtins if frame is not None else _BUILTINS
     trace.seen.add((identity(table), name, "global"))
-    if of_globals(trace, name, table) is MISSING and name in builtins and not _is_left_out(table, name):
+    if of_globals(trace, name, table) is MISSING and not _is_left_out(table, name):
         trace.outside.find(builtins, None, "")
-        trace.outside.read(ITEM, builtins, name, builtins[name], name)
+        if name in builtins:
+            trace.outside.read(ITEM, builtins, name, builtins[name], name)
+        else:
+            trace.outside.absent(builtins, name, name)
 
 
 def of_globals(trace: Trace, name: str, table: dict[str, Any]) -> Any:

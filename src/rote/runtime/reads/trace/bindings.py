@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from ....base import identity
+from ....base import identity, is_instance
 from ...arguments import (
     APPENDED,
     CONTENTS,
+    DEEPEST,
     DELETED,
     Bound,
     GivenTarget,
@@ -146,7 +147,12 @@ class Bindings:
         if identity(value) in given.leaves or given.number_of(value) is not None:
             return True
         parts = marking.parts_of(value)
-        if parts is None or identity(value) in inside or (self._outside.has(value) and kind is not tuple):
+        if (
+            parts is None
+            or identity(value) in inside
+            or len(inside) > DEEPEST
+            or (self._outside.has(value) and kind is not tuple)
+        ):
             return False
         if issubclass(kind, dict) and not all([type(key) in PLAIN_TYPES for key in value]):
             return False
@@ -191,7 +197,7 @@ class Bindings:
         if where in self._slots.looked or where in self._slots.changed or not as_added or not count:
             return
         leaves = leaves_of(binding.marking.mark(added))
-        if any([isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
+        if any([is_instance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
             return  # what keeps the graphs of all calls alive
         target = Target(APPENDED, found, count, self._outside.name(found))
         if not (binding.others or target.address in binding.often):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ....base import identity
+from ....base import identity, is_instance
 from ...arguments import (
     DEVICE,
     OPAQUE,
@@ -156,7 +156,7 @@ class Given:
 
     def _note_container(self, value: Any) -> None:
         """All members of an object that is a container are in the key, where its class is opened."""
-        if isinstance(value, (dict, list)):
+        if is_instance(value, (dict, list)):
             self._containers.add(identity(value))
 
     def fills(self, owners: Iterable[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from types import CodeType, FrameType, FunctionType
@@ -68,6 +69,7 @@ class Trace:
         self.numbers = numbers
         self.kinds = table()
         self.seen: set[Any] = set()
+        self.held: Counter[int] = Counter()  # how often the call has acquired locks, by their identity
         self.running = RunningCode(swaps, rows)
         self.followed = FollowedNumbers(numbers, self.running)
         self.outside = Outside(self.kinds, Slots(), self.running, self.followed, meet)
@@ -253,6 +255,8 @@ class Trace:
         """All that was noted; nothing is held any more."""
         outside, running, slots = self.outside, self.running, self.outside.slots
         self.followed.end()
+        for each in [value for which, value in outside.items() if self.held[which] > 0]:
+            running.refuse(outside.name(each), f"acquires {outside.name(each)} and does not release it")
         effects = tuple(OutsideEffects(outside, self._bindings.bound).found())
         self.followed.put_back(
             (target_of(each.kind, each.container, each.key, outside.get(each.owner), ""), each.now())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ....base import Site, cut, identity
+from ....base import Site, cut, identity, is_instance
 from ...arguments import ClassTarget, Target, read_from
 from ...numbers import KINDS
 from ...objects import UNSET, Content, Position, TensorMark, exact, mark, members
@@ -150,7 +150,7 @@ def contents(value: Any) -> Any:
 def has_tensors(value: Any, depth: int = 2) -> bool:
     """Whether something is a tensor, or a tuple or a list in which there is one not far down."""
     if not depth or type(value) not in (tuple, list):
-        return isinstance(value, torch.Tensor)
+        return is_instance(value, torch.Tensor)
     return any([has_tensors(each, depth - 1) for each in value])
 
 
