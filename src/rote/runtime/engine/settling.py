@@ -13,7 +13,7 @@ import torch
 from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import Call, Target, assign, leaves_of
+from ..arguments import Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in, tensors_by_memory
@@ -93,8 +93,8 @@ class Settling:
         self._noted = noted
         self._marked = observed.value is not observed.returned
         self._strayed = False  # it did something else than it was known to do
-        bound = [each for each in observed.template.targets if isinstance(each, Target)]
-        self._slots = {address_of(each.kind, each.container, each.key) for each in bound}
+        targets = observed.template.targets
+        self._slots = {address_of(each.kind, each.container, each.key) for each in targets}
         self._made = steadiness.bound_containers(observed)
         self._read = noted.reads
         self._guard = recording.guard.python if recording is not None else None
