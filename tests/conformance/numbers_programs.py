@@ -40,8 +40,9 @@ _COMPUTED = (
 _OPERATIONS = (
     "x * {n}", "x + {n}", "{n} - x", "x / ({n} or 1)", "{n} / (x + 3)", "x.add(y, alpha={n})",
     "x.clone().add_(y, alpha={n})", "x.clone().addcmul_(x, y, value={n})", "torch.lerp(x, y, {f})",
-    "x.clamp(min=-abs({n}))", "x.clone().fill_({n})", "torch.full_like(x, {f})", "x ** int(abs({n}) % 4)",
-    "(abs(x) + 1) ** ({n} * 0.01)", "torch.where(x > {n}, x, y)", "x.masked_fill(x > 0, {f})",
+    "x.clamp(min=-abs({n}))", "store(x.clone(), int(abs({n})) % 3, {n})", "store(x.clone(), x > 0, {f})",
+    "x ** int(abs({n}) % 4)",
+    "(abs(x) + 1) ** ({n} * 0.01)", "torch.where(x > {n}, x, {f})", "x.masked_fill(x > 0, {f})",
     "(x > {n}).float()", "x.roll(int({n}), 0)", "x[int(abs({n})) % 3] + x", "torch.tensor({f}) * x",
     "torch.tensor([{f}, {f}, {f}]) * x", "x * (y.sum() * {n})", "torch.mul(x, {n})",
     "torch.sub(x, y, alpha={n})", "x.clone().mul_({f})", "torch.nn.functional.leaky_relu(x, {f})",
@@ -89,6 +90,9 @@ def helper(a, b=1): return a * 0.5 + b
 def alone(a): return a
 def put(c, i, v):
     c[:, i] = v if type(i) is int else v[:, None]
+    return c
+def store(c, i, v):
+    c[i] = v
     return c
 def spread(*a): return a[0] - a[1]
 def summed(a):

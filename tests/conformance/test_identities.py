@@ -156,3 +156,30 @@ def test_zeros_in_a_set(device):
         held.add(-0.0 if 5 <= number < 10 else 0.0)
         assert_same(g(x), fn(x))
     assert g.report().replayed
+
+
+def test_which_tuple_an_argument_is(device, reason):
+    """No key says which arguments are one tuple, and a recorded call has others."""
+    one = (torch.ones(2, device=device),)
+    g = rote.graph(lambda x, a, b: x * (2 if a is b else 3) + a[0])
+    for number in range(12):
+        other = one if number % 3 else (torch.ones(2, device=device),)
+        expected = 3.0 if number % 3 else 4.0
+        assert g(torch.ones(2, device=device), one, other).tolist() == [expected] * 2
+    assert (
+        reason(g, "RT218").message == "the call asks whether two tuple are one object; write == instead of is"
+    )
+
+
+def test_which_tuple_lies_in_a_slot_that_is_carried(device):
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.other = None
+    g = rote.graph(lambda x: x * (2 if holder.now is holder.other else 3) + holder.now[0])
+    for number in range(40):
+        holder.now = (torch.ones(2, device=device), 1.0)
+        holder.other = holder.now if number % 7 == 6 or number == 0 else holder.other
+        expected = 3.0 if holder.now is holder.other else 4.0
+        assert g(torch.ones(2, device=device)).tolist() == [expected] * 2, number

@@ -31,6 +31,13 @@ FOLLOWED = {
     "put behind": lambda c, k, n, p: put(c, (..., p), k),
     "put a row": lambda c, k, n, p: put(c, p % 3, k[:1] * n),
     "put some": lambda c, k, n, p: put(c, (slice(None), slice(p, p + 2)), k[:, None]),
+    "put a number": lambda c, k, n, p: put(c, (slice(None), p), n),
+    "put whole numbers": lambda c, k, n, p: put(c.long(), (slice(None), p), p + 1),
+    "put numbers": lambda c, k, n, p: put(put(c, (0, 1), n), (..., None, slice(2, 4)), p),
+    "put by a mask": lambda c, k, n, p: put(c.clone(), c > 0, n) + put(c.half(), c.half() < 1, n),
+    "where": lambda c, k, n, p: torch.where(k > 0, k, n) + torch.where(k > 0, p, k) + k.where(k > 1, n),
+    "where of types": lambda c, k, n, p: torch.where(k > 0, k.long(), n) * torch.where(k > 0, k.half(), n),
+    "ends": lambda c, k, n, p: torch.linspace(0, n, 5) + torch.logspace(-1, n / 9, 5, base=2.0),
     "put twice": lambda c, k, n, p: put(put(c, (slice(None), p), k), (slice(None), (p + 1) % 9), k * 2) * 2,
 }
 OTHERS = {
@@ -47,7 +54,6 @@ OTHERS = {
     "written through": lambda c, k, n, p: through(c, k, p),
     "part": lambda c, k, n, p: c.narrow(1, p, 2) * 2,
     "negative": lambda c, k, n, p: put(c, (slice(None), -1 - p), k),
-    "put a number": lambda c, k, n, p: put(c, (slice(None), p), n),
     "put another type": lambda c, k, n, p: put(c, (slice(None), p), k.double()),
     "put itself": lambda c, k, n, p: put(c, (slice(None), p), c[:, 0]),
     "put two": lambda c, k, n, p: put(c, (p % 3, p), k[0]),
@@ -147,3 +153,21 @@ def test_a_decode_loop_with_a_position_of_pythons(device):
             assert bits(graphed(x, position)) == bits(plain(x, position)), position
             assert bits(state()) == bits(other()), position
     assert graphed.report().replayed >= 110
+
+
+def test_between_which_whole_numbers_are_drawn(device):
+    def drawn(n):
+        whole = (
+            torch.randint(n, (3,)),
+            torch.randint(-n, high=n, size=(3,)),
+            torch.randint_like(whole_like, n),
+        )
+        return *whole, torch.empty(3, dtype=torch.float64).random_(n, n + 5)
+
+    whole_like, graphed = torch.zeros(3, dtype=torch.int64), rote.graph(drawn)
+    for n in (*range(1, 40), 1 << 20, 1 << 40, 7):  # the kernel changes
+        torch.manual_seed(n)
+        found = graphed(n), torch.rand(2)
+        torch.manual_seed(n)
+        assert bits(found) == bits((drawn(n), torch.rand(2)))
+    assert graphed.report().replayed > 20

@@ -57,7 +57,9 @@ from .path import (
     built_of,
     given_numbers,
     in_list,
+    is_mask_of,
     may_be_handed,
+    may_be_stored,
     number_in,
     position_of,
     read_at,
@@ -154,6 +156,8 @@ class HostDataMode(TorchFunctionMode):
                 return taken
         if func in _ASKS_PLACE and (taken := self._tracer.taken.among(args)):
             self._tracer.stray(taken)
+        if self._places is not None and func is _Tensor.__setitem__ and may_be_stored(*args):
+            return self._store(*args)
         if self._numbers is not None and self._numbers.owed:
             return self._with_numbers(self._numbers, func, args, kwargs or {})
         if func in _NOTED:
@@ -201,6 +205,25 @@ class HostDataMode(TorchFunctionMode):
             parts = [part for each in given.values() for part in in_list(each)]
             numbers.pin(*[each for each in (*owed, *parts) if id(each) not in kept])
         return result
+
+    def _store(self, tensor: torch.Tensor, key: Any, number: Any) -> None:
+        """Store a number in elements of a tensor, by operations that take it as it is."""
+        owed = self._numbers.take_owed() if self._numbers is not None else []
+
+        def call(func: Any, *args: Any, **kwargs: Any) -> Any:
+            return self.__torch_function__(func, (), args, kwargs)
+
+        def give(*values: Any) -> None:
+            if self._numbers is not None:
+                self._numbers.owe(*values)
+
+        give(number)
+        if is_mask_of(key, tensor):
+            call(_Tensor.masked_fill_, tensor, key, number)
+            return
+        stored = call(torch.full, (), number, dtype=tensor.dtype, device=tensor.device)
+        give(*[each for each in owed if each is not number])
+        call(_Tensor.__setitem__, tensor, key, stored)
 
     def _put(self, numbers: TrackedNumbers | None, tensor: Any, key: Any, new: Any) -> bool:
         """Write a tensor at a position that changes, if that is understood; a check has no numbers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from copy import copy
 from functools import cached_property
@@ -354,14 +354,22 @@ class Guard:
         pinned = self.reads.pinned
         return [value for value in found if identity(value) in pinned or not is_plain(value)]
 
-    def explain(self, *, gradients: bool = True) -> list[Difference]:
-        """Every slot that differs from the recording, perhaps without ``.grad``; moved tensors first."""
+    def changed(self, bound: Collection[Address]) -> list[Difference]:
+        """What a call has changed that found everything as it was.
+
+        That is without slots that a replay has ``bound``, and without gradients, which are judged apart.
+        """
+        return [] if self.holds() else self.explain(bound)
+
+    def explain(self, bound: Collection[Address] | None = None) -> list[Difference]:
+        """Every slot that differs from the recording, moved tensors first."""
         with plain_functions():
             found = self.tensors.differences()
             known = {difference.name for difference in found}
             places = [place for condition in self.conditions for place in condition.differing()]
-            if not gradients:
-                places = [each for each in places if not _is_gradient(each.entry)]
+            if bound is not None:
+                changed = [each for each in places if not _is_gradient(each.entry)]
+                places = [each for each in changed if address_of(*each.entry[:3]) not in bound]
             found += [self._difference(each) for each in places if self._name(each.entry) not in known]
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
 

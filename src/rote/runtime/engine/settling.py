@@ -49,7 +49,7 @@ from ..recording import (
     reachable,
 )
 from ..replay import result_of
-from ..state import Difference, Entry, Names, Snapshot, look_again
+from ..state import Difference, Entry, Names, Snapshot, address_of, look_again
 from . import steadiness
 from .answer import Answer
 from .choice import bind, places_of_written
@@ -93,7 +93,8 @@ class Settling:
         self._noted = noted
         self._marked = observed.value is not observed.returned
         self._strayed = False  # it did something else than it was known to do
-        self._slots = {target.address for target in observed.template.targets}
+        targets = observed.template.targets
+        self._slots = {address_of(each.kind, each.container, each.key) for each in targets}
         self._made = steadiness.bound_containers(observed)
         self._read = noted.reads
         self._guard = recording.guard.python if recording is not None else None
@@ -272,8 +273,7 @@ class Settling:
     def _changes(self, *, held: bool) -> list[Difference]:
         """What the call changed of what it read."""
         if held and self._guard is not None:
-            # What it does to gradients, which are a condition before it, is judged apart.
-            found = [] if self._guard.holds() else self._guard.explain(gradients=False)
+            found = self._guard.changed(self._slots)
             if found:
                 self._look_again()
                 return found[: steadiness.SHOWN]
@@ -288,7 +288,7 @@ class Settling:
             lines = {effect.address: effect.site for effect in self._noted.effects}
             reads = self._read.joined(self._guard.reads if self._guard is not None else None)
             written = steadiness.written_arrays(self._observed)
-            again = look_again(reads, self._key.executed, lines, written)
+            again = look_again(reads, self._key.executed, lines, written, self._slots)
             self._moved, self._after = again.changed, again.snapshot
         return self._after
 

@@ -85,12 +85,17 @@ class Again:
 
 
 def look_again(
-    reads: Reads, executed: ExecutedCode, lines: Mapping[Address, Site], written: Collection[int] = ()
+    reads: Reads,
+    executed: ExecutedCode,
+    lines: Mapping[Address, Site],
+    written: Collection[int] = (),
+    bound: Collection[Address] = (),
 ) -> Again:
     """Read all slots again that were read before, and compare.
 
     ``lines`` has the user's lines that wrote slots; an address without kind and key means any slot of a
     container. ``written`` are addresses of numpy arrays that may have changed; their changes are left out.
+    So are those of slots that a replay has ``bound``, and begins with as they were.
     """
     snapshot = Snapshot(reads)
     changed: list[tuple[Entry, Difference]] = []
@@ -99,6 +104,9 @@ def look_again(
         if address[1] not in met:
             met.add(address[1])
             snapshot.training.meet(noted.container)
+        if address in bound:
+            snapshot.entries[address] = _tuple(Entry, (*noted[:4], snapshot.node(-1, noted)))
+            continue
         entry = snapshot.entries[address] = _entry_of(snapshot, noted, executed)
         if noted.kind == CACHED:
             _note_cached(snapshot, entry)

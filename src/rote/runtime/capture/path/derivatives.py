@@ -67,6 +67,7 @@ FORMULAS: Mapping[str, Formula] = {
     "AddcmulBackward0": Formula({("mul.Scalar", 1): "value"}),
     "AddcdivBackward0": Formula({("mul.Scalar", 1): "value", ("fill_.Scalar", 1): "value"}),
     "MaskedFillBackward0": Formula(unused=frozenset({"value"})),
+    "WhereBackward0": Formula(unused=frozenset({"s"})),
     "SoftplusBackward0": Formula({("softplus_backward", 2): "beta", ("softplus_backward", 3): "threshold"}),
     "HuberLossBackward0": Formula({("huber_loss_backward", 4): "delta"}),
     "SmoothL1LossBackward0": Formula({("smooth_l1_loss_backward", 4): "beta"}),

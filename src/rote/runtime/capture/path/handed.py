@@ -23,19 +23,21 @@ from ...pytorch import is_wrapped
 _NAMED: Mapping[str, tuple[str, Mapping[int, int]]] = {
     "__rsub__": ("rsub", {1: 1}), "__rdiv__": ("mul", {1: 1}), "__rtruediv__": ("mul", {1: 1}),
     "__rpow__": ("pow", {1: 0}), "__floordiv__": ("floor_divide", {1: 1}), "__eq__": ("eq", {}),
-    "__ne__": ("ne", {}),
+    "__ne__": ("ne", {}), "where": ("scalar_tensor", {1: 0, 2: 0}),
 }  # fmt: skip
 """The operation and the places of operands of functions with another name than theirs."""
-_BESIDE = {"__rdiv__": 2, "__rtruediv__": 2}
-"""Operations of those that dispatch several; the others have no number."""
-_OF_SIZES = frozenset({"range", "linspace", "logspace"})
-"""Operations whose numbers decide how large a result is."""
+_BESIDE = {"__rdiv__": (2,), "__rtruediv__": (2,), "where": (2, 3)}
+"""How many operations those dispatch that have several; the others have no number."""
+_OF_SIZES = "range"
+"""An operation whose numbers decide how large a result is."""
 _RANGE = "arange"
 """The one of these that gives as many numbers as its ends are apart, where they are whole."""
 _TAKEN = frozenset({
     "number", "float", "Optional[number]", "Optional[float]", "Tensor", "List[number]", "List[float]",
 })  # fmt: skip
 """Types of operands, as schemas write them, that may be a number which changes, or have some."""
+_ENDS = {"randint": ("low", "high"), "randint_like": ("low", "high"), "random_": ("from", "to")}
+"""Whole numbers that are no sizes, though schemas write them so: between which are drawn."""
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
@@ -52,20 +54,20 @@ class HandedNumbers:
         self.taken: dict[str, Any] = {}
         self._numbers = numbers
         self._name, self._places = _NAMED.get(function, (function, {}))
-        self._most = _BESIDE.get(function, 1)
+        self._counts = _BESIDE.get(function, (1,))
         self._given = given
 
     @property
     def is_handed(self) -> bool:
         """Whether the function did nothing else than to dispatch its operation with the numbers."""
-        return self.operations == self._most
+        return self.operations in self._counts
 
     def operands(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The operands of an operation, where a number that changes is one that replays compute."""
         schema = func._schema
-        own = schema.name.partition("::")[2] == self._name and self._name not in _OF_SIZES
+        own = schema.name.partition("::")[2] == self._name and self._name != _OF_SIZES
         if not own or func.is_view or (self._name == _RANGE and not self._keeps_size(args)):
             return args, kwargs
         found, named = list(args), dict(kwargs)
@@ -74,7 +76,10 @@ class HandedNumbers:
             place = (
                 self._places.get(key, key) if type(key) is int else names.index(key) if key in names else -1
             )
-            if not 0 <= place < len(names) or str(schema.arguments[place].type) not in _TAKEN:
+            if not 0 <= place < len(names):
+                continue
+            end = names[place] in _ENDS.get(self._name, ())
+            if not end and str(schema.arguments[place].type) not in _TAKEN:
                 continue
             at: Any = found if place < len(found) else named
             where: Any = place if place < len(found) else names[place]

@@ -71,6 +71,29 @@ class WrittenPlace:
         tensor.index_copy_(self.dim, index, source if len(self.ends) > 1 else source.unsqueeze(self.dim))
 
 
+_TOO_LARGE = 1 << 63
+"""For C, as a whole number; elements take none that is larger."""
+
+
+def may_be_stored(tensor: Any, key: Any, new: Any) -> bool:
+    """Whether what is stored is a number, and each element gets the bits of a tensor made of it."""
+    if type(new) not in (int, float) or type(tensor) not in PLAIN or is_wrapped(tensor):
+        return False
+    if type(new) is int and not -_TOO_LARGE <= new < _TOO_LARGE:
+        return False
+    if torch.is_grad_enabled() and tensor.requires_grad:
+        return False
+    parts = cast("tuple[Any, ...]", key) if type(key) is tuple else (key,)
+    basic = all([type(each) in (int, slice, type(None), type(Ellipsis)) for each in parts])
+    fits = tensor.is_floating_point() or (tensor.dtype is torch.int64 and type(new) is int)
+    return fits and (basic or is_mask_of(key, tensor))
+
+
+def is_mask_of(key: Any, tensor: torch.Tensor) -> bool:
+    """Whether an index says of each element of a tensor whether it is meant."""
+    return type(key) is torch.Tensor and key.dtype is torch.bool and key.shape == tensor.shape
+
+
 _WHOLE = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 
 

@@ -694,7 +694,7 @@ def same(trace: Trace, left: Any, right: Any) -> None:
             trace.outside.identify(left, "asks whether it is another object")
             trace.outside.identify(right, "asks whether it is another object")
         return
-    if trace.kinds[type(left)] == PLAIN:
+    if trace.kinds[type(left)] == PLAIN or any(map(trace.outside.given.is_tuple, (left, right))):
         refuse_identity(trace, left)
 
 

@@ -75,7 +75,8 @@ def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
         return False
     if trace.outside.may_be_argument(left, right):
         return False
-    return not (trace.outside.given.is_one(left) or trace.outside.given.is_one(right))
+    given = trace.outside.given
+    return not any([given.is_one(each) or given.is_tuple(each) for each in (left, right)])
 
 
 def is_plain_text(trace: Trace, value: Any, *_: Any) -> bool:

@@ -114,7 +114,8 @@ class Bindings:
     def _bind(self, binding: Binding, each: WrittenSlot) -> None:
         """A slot outside was written."""
         outside, numbers, now = self._outside, self._followed.numbers, self._slots.left_in(each)
-        can = each.address not in outside.reads and self._can_bind(each, now, binding.marking)
+        read = outside.reads.get(each.address)
+        can = (read is None or _is_turned(read.value, now)) and self._can_bind(each, now, binding.marking)
         if not can and not (outside.given.rebuilt and outside.given.number_of(now) is not None):
             return
         if (
@@ -244,6 +245,15 @@ class Bindings:
         binding.add(GivenTarget(CONTENTS, number, keys, given.names[number], table=table), held)
         if can:
             self.bound.add(each.address)
+
+
+def _is_turned(was: Any, now: Any) -> bool:
+    """Whether a slot that was read has turned from one plain value to another, and does not count.
+
+    A replay begins with the one, and leaves the other.
+    """
+    kinds = type(was), type(now)
+    return all([kind in PLAIN_TYPES or kind in KINDS for kind in kinds]) and not KINDS.issuperset(kinds)
 
 
 def _are_plain(keys: tuple[Any, ...] | None) -> bool:

@@ -59,6 +59,7 @@ class Given:
         self.watched: dict[int, type] = {}
         self._openings = Openings()
         self._tells: bool | None = None
+        self._tuples = set[int]()
         self._opened: Mapping[type, Opening] = {}
 
     def take(self, call: Call, given: GivenParts) -> list[tuple[str, Any]]:
@@ -72,7 +73,10 @@ class Given:
         self.rebuilt = given[0] is not call.given[0]
         self._values = [*mine]
         for number, (value, original) in enumerate(zip(mine, theirs, strict=True)):
-            if any([value is part for part in given]) or not is_mutable(type(value)):
+            if any([value is part for part in given]):
+                continue
+            if not is_mutable(type(value)):
+                self._tuples.update(map(identity, (value, original)))
                 continue
             for part, whole in zip(parts_of(value), parts_of(original), strict=False):
                 if self.numbers.setdefault(identity(part), number) != self.numbers[identity(value)]:
@@ -133,6 +137,10 @@ class Given:
         """Whether a value is a container of the arguments, or state that is taken apart as they are."""
         which = identity(value)
         return which in self.numbers or which in self.originals or which in self._outside
+
+    def is_tuple(self, value: Any) -> bool:
+        """Whether a value is a tuple in the arguments or in such state: no key says which one it is."""
+        return identity(value) in self._tuples
 
     def is_state(self, value: Any) -> bool:
         """Whether a value is taken apart and lies outside."""
