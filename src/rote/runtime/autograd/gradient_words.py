@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -34,9 +35,9 @@ Slots = Sequence[tuple[weakref.ref[torch.Tensor], Any]]
 
 
 def note_gradients(slots: Slots, effects: list[GradientEffect]) -> WatchedWords | None:
-    """Note the slots after a replay; None where that cannot be, or somebody else holds a gradient by now."""
+    """Note the slots after a replay, or once all are empty; None where others hold gradients by now."""
     layout, owners = find_layout(), find_owners()
-    if layout is None or owners is None or not all([effect.stands() for effect in effects]):
+    if layout is None or owners is None or not all([each.stands() or each.rests() for each in effects]):
         return None
     references = {id(reference()): reference for reference, _ in slots}
     references.update({id(effect.parameter()): effect.parameter for effect in effects})
@@ -85,4 +86,13 @@ def _is_clean(layout: Layout, owners: Owners, parameter: torch.Tensor) -> bool:
     autograd = word(parameter._cdata, layout.autograd)
     gradient = parameter.grad
     found = word(autograd, owners.gradient) if autograd else 0
-    return found == (gradient._cdata if gradient is not None else 0)
+    return found == gradient._cdata if gradient is not None else found in (0, _undefined(layout, owners))
+
+
+@cache
+def _undefined(layout: Layout, owners: Owners) -> int:
+    """The word of a slot that was emptied: the address of the one tensor that is none."""
+    parameter = torch.zeros(1, requires_grad=True)
+    parameter.grad = torch.zeros(1)
+    parameter.grad = None
+    return word(word(parameter._cdata, layout.autograd), owners.gradient)

@@ -77,8 +77,7 @@ def _open(
     *,
     abandons: bool,
 ) -> OpenCapture:
-    gradients = [each.untyped_storage() for _, _, each in recording.guard.watch().gradients()]
-    aliases = memory.inputs.aliases(call.leaves, gradients)
+    aliases = memory.inputs.aliases(call.leaves, recording.gradient_storages())
     holding = memory.holding
     sharing = BUDGETS.of(holding.backend).sharing(holding.account, recording.estimate)
     generators = (*recording.accesses.generators.values(), *memory.stands.by_number.values())

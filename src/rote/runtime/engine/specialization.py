@@ -226,7 +226,7 @@ class Specialization:
         inputs = memory.inputs
         backend.enter_call()
         untouched = recording.gradients.stand()
-        if not untouched and not recording.gradients.withdraw():
+        if not untouched and not recording.withdraw_gradients():
             return self._stop_sharing_gradients(recording, call, user_site(caller))
         recording.take_generators(call)
         inputs.place(call.leaves)

@@ -332,7 +332,7 @@ class _Improvement:
     def _open(self) -> Session:
         """Nothing in this memory outlives a replay: what does is copied to where others have it."""
         holding = self._memory.holding
-        gradients = [each.storage for each in self._recording.gradients.effects if each.storage is not None]
+        gradients = self._recording.gradient_storages()
         return holding.backend.open(
             exclusive=False,
             sharing=BUDGETS.of(holding.backend).sharing(holding.account, holding.demand),

@@ -8,10 +8,9 @@ recording owns it, the recording copies gradients from then on.
 A recording in which the host reads something copies unless every gradient has left its slot by then.
 Otherwise one path may keep a gradient that another path replaces, in memory that their common start writes.
 
-A call that leaves a gradient where there was none (forward and backward inside, optimizer outside) has the
-empty slot as a condition. The next call may add to the gradient, with its memory as a condition. So a replay
-of the first shows the same tensor in the same memory again, as long as nobody else holds it, and the second
-fits again, too.
+A call that leaves a gradient where there was none (forward and backward inside, optimizer outside) begins
+without one. Its replays show the same tensor each time, so that calls which add to it find what they were
+recorded with. Those keep no memory of gradients alive: its owners are counted.
 """
 
 from __future__ import annotations
@@ -45,25 +44,20 @@ class GradientEffect:
         name: Its name, for messages.
         static: The gradient in the recording's memory; None if the call clears the slot.
         storage: The static memory, kept to count its owners.
-        was_empty: There was no gradient before the call, which is a condition of it.
         owners: References to the static memory that are the recording's own.
         shown: The tensor that was put into the slot last.
-        spare: The same, when the slot is empty and nobody else holds it. It is put there again, since a call
-            that adds to the gradient knows it as an object.
     """
 
     parameter: weakref.ref[torch.Tensor]
     name: str
     static: torch.Tensor | None
     storage: torch.UntypedStorage | None
-    was_empty: bool
 
     owners: int = 0
     shown: torch.Tensor | None = None
-    spare: torch.Tensor | None = None
-    _counts: tuple[int, int] = (0, 0)
-    _unshown: tuple[int, int] = (0, 0)  # the references to a spare one
-    _taken: list[torch.Tensor | None] | None = None  # out of the slot
+    _counts: tuple[int, int] = (0, 0)  # of what is shown, in the slot
+    _idle: tuple[int, int] = (0, 0)  # and out of it
+    _taken: list[torch.Tensor | None] | None = None  # out of the slot, if the call may go another way
 
     def count_owners(self) -> None:
         """After the recording, while only the slot looks at the static memory: note the recording's own."""
@@ -72,28 +66,24 @@ class GradientEffect:
 
     def withdraw(self) -> bool:
         """Before a replay: False if somebody besides the slot still holds the static gradient."""
-        parameter = self.parameter()
-        if parameter is None or self.storage is None:
+        parameter, storage, self._taken = self.parameter(), self.storage, None
+        if parameter is None or storage is None:
             return True
         if self._is_alone(parameter):
             return True
-        spare = self.shown if self.shown is not None else self.spare
-        self.shown = self.spare = None
-        self._take(parameter.grad, self.storage)
-        parameter.grad = None
-        if spare is not None and _references(spare) == self._unshown and self._looks_as_made(spare):
-            self.spare = spare
-        del spare
-        return storage_owners(self.storage) <= self.owners + (self.spare is not None)
+        if parameter.grad is None:
+            if self._is_unheld():
+                return True
+        else:
+            self._take(parameter.grad, storage)
+            parameter.grad = None
+        self.shown = None
+        return storage_owners(storage) <= self.owners
 
-    def _take(self, gradient: torch.Tensor | None, storage: torch.UntypedStorage) -> None:
-        """Note the slot's gradient, which the replay may read.
-
-        Not where it is static memory, whose owners are about to be counted.
-        """
-        if gradient is not None:
-            ours = gradient.untyped_storage()._cdata == storage._cdata
-            self._taken = [None if ours else gradient]
+    def _take(self, gradient: torch.Tensor, storage: torch.UntypedStorage) -> None:
+        """Note the slot's gradient, but do not own static memory: its owners are about to be counted."""
+        ours = gradient.untyped_storage()._cdata == storage._cdata
+        self._taken = [None if ours else gradient]
 
     def put_back(self) -> None:
         """The replay led to what is not recorded: Python runs the start again, and sees the slot."""
@@ -115,27 +105,34 @@ class GradientEffect:
         Somebody may hold it as an object, from C++ or through a view. It may have got other memory, or look
         at the same in another way.
         """
-        shown, static, storage = self.shown, self.static, self.storage
-        if shown is None or static is None or storage is None or parameter.grad is not shown:
+        shown = self.shown
+        if shown is None or parameter.grad is not shown:
             return False
-        if _references(shown) != self._counts or storage_owners(storage) != self.owners + 1:
-            return False
-        return self._looks_as_made(shown)
+        return _references(shown) == self._counts and self._is_as_shown(shown)
 
-    def _looks_as_made(self, shown: torch.Tensor) -> bool:
-        static = self.static
-        if static is None or vars(shown):
+    def rests(self) -> bool:
+        """Whether the slot is empty, and nobody holds the gradient that was shown there last."""
+        parameter = self.parameter()
+        return parameter is not None and parameter.grad is None and self._is_unheld()
+
+    def _is_unheld(self) -> bool:
+        """Whether nobody holds the gradient that was shown last, out of its slot, and it is as it was."""
+        shown = self.shown
+        return shown is not None and _references(shown) == self._idle and self._is_as_shown(shown)
+
+    def _is_as_shown(self, shown: torch.Tensor) -> bool:
+        static, storage = self.static, self.storage
+        if static is None or storage is None or storage_owners(storage) != self.owners + 1:
             return False
-        return shown.data_ptr() == static.data_ptr() and describe_tensor(shown) == describe_tensor(static)
+        as_made = not shown.__dict__ and shown.data_ptr() == static.data_ptr()
+        return as_made and describe_tensor(shown) == describe_tensor(static)
 
     def restore(self) -> None:
         """Leave the static memory to whoever holds it: its tensors move to memory of their own."""
-        parameter = self.parameter()
-        self.shown = self.spare = None
-        if self.storage is not None and self.static is not None:
+        self.shown = None
+        if self.storage is not None:
             self.storage.resize_(self.storage.nbytes())
-            if parameter is not None and not self.was_empty:
-                parameter.grad = self.static.detach()
+        self.put_back()
 
     def hand_out(self, copy: bool) -> None:
         """After a replay: show the gradient in the slot."""
@@ -146,13 +143,13 @@ class GradientEffect:
             parameter.grad = None
         elif copy:
             parameter.grad = self.static.clone()
-        elif self.shown is None or parameter.grad is not self.shown:
-            shown, self.spare = self.spare, None  # a name for it here, as where they are counted again
-            if shown is None:
-                shown = self.static.detach()
-                self._unshown = _references(shown)
-            parameter.grad = self.shown = shown
+        elif self.shown is None:
+            self.shown = shown = self.static.detach()  # a name for it here, as where they are counted again
+            self._idle = _references(shown)
+            parameter.grad = shown
             self._counts = _references(shown)
+        elif parameter.grad is not self.shown:
+            parameter.grad = self.shown
 
 
 def _references(tensor: torch.Tensor) -> tuple[int, int]:
@@ -271,7 +268,7 @@ class GradientWatch:
             if after is before:
                 continue
             if after is None:
-                effects.append(GradientEffect(weakref.ref(tensor), name, None, None, was_empty=False))
+                effects.append(GradientEffect(weakref.ref(tensor), name, None, None))
                 keys.append((name, "cleared"))
                 continue
             sharded = stands_for_others(after)
@@ -285,8 +282,6 @@ class GradientWatch:
             if token.origin[0] != NEW:
                 text = f"{_shown(name)} was replaced by a tensor made outside the call"
                 blockers.append(reason(rules.TENSOR_ESCAPES, text, site))
-            static, empty = after.detach(), before is None
-            effects.append(
-                GradientEffect(weakref.ref(tensor), name, static, static.untyped_storage(), was_empty=empty)
-            )
+            static = after.detach()
+            effects.append(GradientEffect(weakref.ref(tensor), name, static, static.untyped_storage()))
         return effects, keys, blockers

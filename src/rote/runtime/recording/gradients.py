@@ -30,15 +30,22 @@ class ShownGradients:
         self.effects: list[GradientEffect] = []
         self.copies = copies
         self._words: WatchedWords | None = None
+        self._resting: WatchedWords | None = None  # of empty slots, with gradients that nobody holds
         self._notes = 0
 
     def stand(self) -> bool:
         """Whether the slots are known to be as the last replay left them, and to be nobody else's."""
         return self._words is not None and self._words.same()
 
+    def _rest(self) -> bool:
+        """Whether all slots are known to be empty, and the gradients that were shown there to be nobody's."""
+        if self._resting is None or not self._resting.same():
+            return False
+        return not any([vars(effect.shown) for effect in self.effects if effect.shown is not None])
+
     def hold(self, present: Present) -> bool:
         """Whether the slots are as they were when the recording was made."""
-        if self.stand():
+        if self.stand() or self._rest():
             return True
         for reference, slot in present:
             parameter = reference()
@@ -49,16 +56,24 @@ class ShownGradients:
     def add(self, fresh: list[GradientEffect]) -> None:
         """A newly recorded path fills more slots."""
         self.effects = [*self.effects, *fresh]
-        self._words = None
+        self.forget()
 
     def forget(self) -> None:
         """The slots have to be looked at one by one."""
-        self._words = None
+        self._words = self._resting = None
 
-    def withdraw(self) -> bool:
+    def withdraw(self, present: Present) -> bool:
         """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
         self._words = None  # they are those of gradients that may be gone now
-        return self.copies or all([effect.withdraw() for effect in self.effects])
+        if self.copies or self._rest():
+            return True
+        self._resting = None
+        if not all([effect.withdraw() for effect in self.effects]):
+            return False
+        if self._notes < NOTES and all([effect.rests() for effect in self.effects]) and self.hold(present):
+            self._notes += 1
+            self._resting = note_gradients(present, self.effects)
+        return True
 
     def show(self, effects: list[GradientEffect], present: Present) -> None:
         """After a replay: fill the slots, and note them so that the next one need not ask each."""
@@ -88,4 +103,4 @@ class ShownGradients:
     def release(self) -> None:
         """The recording is gone."""
         self.effects = []
-        self._words = None
+        self.forget()

@@ -390,9 +390,18 @@ class Recording:
         """Whether the gradient slots are as they were."""
         return self.gradients.hold(self.guard.present)
 
+    def withdraw_gradients(self) -> bool:
+        """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
+        return self.gradients.withdraw(self.guard.present)
+
     def show_gradients(self, effects: list[GradientEffect]) -> None:
         """After a replay: fill the gradient slots."""
         self.gradients.show(effects, self.guard.present)
+
+    def gradient_storages(self) -> list[torch.UntypedStorage]:
+        """The memory of gradients, those that it leaves and those it finds, whose owners are counted."""
+        left = [each.storage for each in self.gradients.effects if each.storage is not None]
+        return [*left, *[gradient.untyped_storage() for _, _, gradient in self.guard.watch().gradients()]]
 
     def handles(self) -> frozenset[int]:
         """Handles of storages of tensors that the callable can reach besides its arguments."""
