@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable
 from datetime import datetime, time
@@ -43,6 +44,7 @@ from ..trace import (
 from .attributes import attribute, bind, everything, looks_through, plain_attribute
 from .random_settings import settings, written
 
+_LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
 _WITHOUT_METHODS = frozenset({PLAIN, TENSOR, CONTAINER, MODULE, FUNCTION, METHOD, IN_C})
 _SAID_OF_CLASSES = NAMES["classes"]
 _OF_GENERATORS = ("send", "throw", "close")
@@ -761,7 +763,9 @@ def _says_where(trace: Trace, value: Any, asks: tuple[str, ...]) -> bool:
 
 
 def enter(trace: Trace, value: Any) -> None:
-    """Note the begin of a ``with`` block."""
+    """Note the begin of a ``with`` block; of a lock, Python tells no profiler that it is acquired."""
+    if type(value) in _LOCKS:
+        trace.held[identity(value)] += 1
     special(trace, value, "__enter__")
     special(trace, value, "__exit__")
 

@@ -566,6 +566,11 @@ def _release(trace: Trace, lock: Any) -> None:
     trace.held[identity(lock)] -= 1
 
 
+def _leave(trace: Trace, lock: Any) -> None:
+    """Note the end of a ``with`` block. C begins some of those that are not followed, and nobody notes that."""
+    trace.held[identity(lock)] -= trace.held[identity(lock)] > 0
+
+
 def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note that tensors are made; each replay reads an array's numbers again, so they are no condition."""
     for each in (*args, *kwargs.values()):
@@ -653,6 +658,7 @@ _BY_WORD: dict[str, Handler] = {
     "json_encoder": _json_encoder,
     "has_key": _member(contains),
     "key": _member(looks_up),
+    "left": _one(_leave),
     "length": _len,
     "length_hint": _length_hint,
     "local_time": _local_time,
