@@ -567,7 +567,7 @@ def _release(trace: Trace, lock: Any) -> None:
 
 
 def _leave(trace: Trace, lock: Any) -> None:
-    """Note the end of a ``with`` block. C begins some of those that are not followed, and nobody notes that."""
+    """Note the end of a ``with`` block; where its code is not followed, nobody noted the begin."""
     trace.held[identity(lock)] -= trace.held[identity(lock)] > 0
 
 
