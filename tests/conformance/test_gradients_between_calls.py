@@ -15,7 +15,7 @@ import torch
 
 import rote
 
-STEPS = 40
+STEPS = 24
 Act = Callable[["Caller"], Any]
 
 
@@ -148,7 +148,7 @@ def same(one: Any, other: Any) -> bool:
     return one == other
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_gradients_are_those_of_plain_calls(device, seed):
     dice = random.Random(seed)
     rare = dice.sample(RARE, dice.choice([0, 1, 2, 4]))

@@ -127,7 +127,7 @@ def tensor_in_a_list(net):
 
 def item(net):
     def fn(x):
-        net.table["k"] = net.table.get("k", "") + "x"  # here
+        net.table["k"] = net.table.get("k", 0) + 1j  # here
         return x * 2
 
     return fn
@@ -176,7 +176,7 @@ def hook(net):
 
 def hook_that_counts(net):
     def keep(module, given, result):
-        module.calls = getattr(module, "calls", "") + "x"  # here
+        module.calls = getattr(module, "calls", 0) + 1j  # here
 
     net.inner.register_forward_hook(keep)
     return lambda x: net.inner(x)

@@ -242,7 +242,7 @@ def test_state_that_swings_back_and_forth(device, how):
     g = rote.graph(fn)
     for n in range(CALLS):
         assert g(torch.ones(1, device=device)).item() == (2.0 if n % 2 == 0 else 3.0)
-    assert g.report().replayed == 0
+    assert g.report().replayed >= CALLS - 4, g.explain()
 
 
 def test_state_restored_at_the_end_is_no_change(device):

@@ -42,6 +42,9 @@ _SEARCHING = frozenset({
 })  # fmt: skip
 """Names in code that reaches objects it does not name."""
 
+_RUNTIME = f"{__name__.rpartition('.conditions.')[0]}."
+"""Where the classes of the runtime's own objects are: what they know of other calls is not the callable's."""
+
 _IMPORTED = frozenset({"__loader__", "__spec__"})
 """What an import leaves in a module. It may lead to the whole process: pytest's loader leads to all tests."""
 
@@ -127,6 +130,8 @@ def _behind(value: Any) -> Iterable[Any]:
         return (value(),)
     if kind is ContextVar:
         return (value.get(None),)
+    if str(vars(kind).get("__module__")).startswith(_RUNTIME):
+        return ()
     held = gc.get_referents(value)
     return [*held, *value.__dict__.values()] if issubclass(kind, threading.local) else held
 

@@ -10,6 +10,7 @@ import torch
 from ..autograd import note_gradients
 from ..fingerprint import WatchedWords
 from ..program import GradientEffect, GradientSlot, slot_of
+from ..pytorch import plain_functions
 
 NOTES = 8
 """How often the slots are noted anew; it takes longer than to ask them once."""
@@ -47,10 +48,11 @@ class ShownGradients:
         """Whether the slots are as they were when the recording was made."""
         if self.stand() or self._rest():
             return True
-        for reference, slot in present:
-            parameter = reference()
-            if parameter is None or slot_of(parameter, parameter.grad) != slot:
-                return False
+        with plain_functions():  # to ask a tensor of the user's class is not to use it
+            for reference, slot in present:
+                parameter = reference()
+                if parameter is None or slot_of(parameter, parameter.grad) != slot:
+                    return False
         return True
 
     def add(self, fresh: list[GradientEffect]) -> None:
@@ -68,17 +70,20 @@ class ShownGradients:
         if self.copies or self._rest():
             return True
         self._resting = None
-        if not all([effect.withdraw() for effect in self.effects]):
-            return False
-        if self._notes < NOTES and all([effect.rests() for effect in self.effects]) and self.hold(present):
+        with plain_functions():
+            if not all([effect.withdraw() for effect in self.effects]):
+                return False
+            rests = self._notes < NOTES and all([effect.rests() for effect in self.effects])
+        if rests and self.hold(present):
             self._notes += 1
             self._resting = note_gradients(present, self.effects)
         return True
 
     def show(self, effects: list[GradientEffect], present: Present) -> None:
         """After a replay: fill the slots, and note them so that the next one need not ask each."""
-        for effect in effects:
-            effect.hand_out(self.copies)
+        with plain_functions():
+            for effect in effects:
+                effect.hand_out(self.copies)
         self._words = None
         if not present or self.copies or self._notes >= NOTES:
             return

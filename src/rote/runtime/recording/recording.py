@@ -33,6 +33,7 @@ from ..program import (
     renamable,
 )
 from ..program.operations import CAPTURED, HOST
+from ..pytorch import plain_functions
 from ..reads.trace import Noted, Output
 from ..state import Difference, Reads, Snapshot
 from .accesses import Accesses
@@ -401,7 +402,8 @@ class Recording:
     def gradient_storages(self) -> list[torch.UntypedStorage]:
         """The memory of gradients, those that it leaves and those it finds, whose owners are counted."""
         left = [each.storage for each in self.gradients.effects if each.storage is not None]
-        return [*left, *[gradient.untyped_storage() for _, _, gradient in self.guard.watch().gradients()]]
+        with plain_functions():
+            return [*left, *[gradient.untyped_storage() for _, _, gradient in self.guard.watch().gradients()]]
 
     def handles(self) -> frozenset[int]:
         """Handles of storages of tensors that the callable can reach besides its arguments."""

@@ -247,13 +247,17 @@ class Bindings:
             self.bound.add(each.address)
 
 
+_COUNT = KINDS | {complex}
+"""Types of what calls count by; where it is not followed, no call finds again what another one has found."""
+
+
 def _is_turned(was: Any, now: Any) -> bool:
     """Whether a slot that was read has turned from one plain value to another, and does not count.
 
     A replay begins with the one, and leaves the other.
     """
     kinds = type(was), type(now)
-    return all([kind in PLAIN_TYPES or kind in KINDS for kind in kinds]) and not KINDS.issuperset(kinds)
+    return all([kind in PLAIN_TYPES or kind in KINDS for kind in kinds]) and not _COUNT.issuperset(kinds)
 
 
 def _are_plain(keys: tuple[Any, ...] | None) -> bool:
