@@ -37,6 +37,7 @@ _PASSING_ON = (
 around collectives do; arithmetic of meshes."""
 
 _READERS = frozenset({
+    "_get_object_coll_device",
     "is_available", "is_initialized", "is_gloo_available", "is_mpi_available", "is_nccl_available",
     "is_ucc_available", "is_xccl_available", "is_backend_available", "get_rank", "get_world_size",
     "get_backend", "get_group_rank", "get_global_rank", "get_process_group_ranks", "_get_default_group",
