@@ -59,7 +59,7 @@ UNNAMED = (
     "builtins.weakref", "builtins.member_descriptor",
     "builtins.getset_descriptor", "builtins.wrapper_descriptor", "builtins.method-wrapper", "_json.Encoder",
     "torch._C._distributed",
-    "_json.Scanner", "numpy._ArrayFunctionDispatcher",
+    "_json.Scanner", "numpy._ArrayFunctionDispatcher", "torch.nn.attention._SDPBackend",
 )  # fmt: skip
 """Types and modules that cannot be reached by their names."""
 
