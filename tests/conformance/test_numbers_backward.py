@@ -170,7 +170,7 @@ numbers = some.one_of(some.floats(width=64), some.floats(width=32), some.sampled
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(name=some.sampled_from([*FOLLOWED, *OTHERS]), values=some.lists(numbers, min_size=4, max_size=12))
 def test_any_values(device, name, values):
     first = type(values[0])

@@ -36,7 +36,7 @@ def test_graphed_equals_plain(device, kind, monkeypatch):
 
     @seed(0)  # the same scenes whatever the text of this test is
     @settings(
-        max_examples=50,
+        max_examples=30,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
