@@ -21,7 +21,7 @@ from ..arguments import (
     is_default_at,
     parts_of,
     read_ambient,
-)  # fmt: skip
+)
 from ..autograd import graph_ends, tracked_results
 from ..autograd.graph import (
     adds_up,
