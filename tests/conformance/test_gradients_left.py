@@ -101,9 +101,9 @@ def rebound(loop, number):
     loop.model[0].bias.grad.data = loop.model[0].bias.grad.data * 2
 
 
-def swapped(loop, number):
-    weights = loop.model[0].weight, loop.model[0].weight
-    weights[0].grad, weights[1].grad = weights[1].grad, weights[0].grad
+def put_again(loop, number):
+    kept, loop.model[0].weight.grad = loop.model[0].weight.grad, None
+    loop.model[0].weight.grad = kept
 
 
 def cleared_in_part(loop, number):
@@ -121,7 +121,7 @@ def copied(loop, number):
 @pytest.mark.parametrize("method", ["accumulate", "reads"])
 @pytest.mark.parametrize(
     "between",
-    [held, viewed, detached, scaled, put_another, rebound, swapped, cleared_in_part,
+    [held, viewed, detached, scaled, put_another, rebound, put_again, cleared_in_part,
      added_to_plainly, copied],
 )  # fmt: skip
 def test_what_is_done_with_gradients_between_calls(device, between, method):

@@ -270,6 +270,8 @@ class HostDataMode(TorchFunctionMode):
         """
         if type(key) is list:
             return self._index_of(tensor, key)
+        if list not in map(type, key):
+            return key
         return tuple([self._index_of(tensor, each) if type(each) is list else each for each in key])
 
     def _index_of(self, tensor: torch.Tensor, numbers: list[Any]) -> Any:

@@ -248,9 +248,7 @@ def show(value: Any) -> str:
         return _show_content(value.value)
     if is_instance(value, Remembered):
         return str(value)
-    if is_instance(
-        value, (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)
-    ):
+    if is_instance(value, _SHOWN):
         return _shortened(value)
     if type(value) is tuple:
         return _shortened(_outline(value))

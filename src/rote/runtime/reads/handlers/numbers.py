@@ -421,9 +421,7 @@ def _may_be_among(numbers: TrackedNumbers, key: Any, owner: Any) -> bool:
     """Whether a number that is followed is looked for among a few that are not, by comparison with each."""
     if type(key) not in _NUMBERS or key != key or numbers.expression(key) is None:
         return False
-    if type(owner) not in _COMPARE or len(owner) > _MOST_COMPARED:
-        return False
-    return all([type(each) in _NUMBERS and numbers.expression(each) is None for each in owner])
+    return type(owner) in _COMPARE and len(owner) <= _MOST_COMPARED and _are_fixed(numbers, owner)
 
 
 def _same(trace: Trace, numbers: TrackedNumbers, one: Any, other: Any) -> None:
@@ -516,9 +514,11 @@ def _is_unit(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[A
 
 def _is_fixed(numbers: TrackedNumbers, value: Any) -> bool:
     """Whether a value is a list or a tuple of numbers none of which is followed."""
-    if type(value) not in _JOINED:
-        return False
-    return all([type(each) in _NUMBERS and numbers.expression(each) is None for each in value])
+    return type(value) in _JOINED and _are_fixed(numbers, value)
+
+
+def _are_fixed(numbers: TrackedNumbers, values: Iterable[Any]) -> bool:
+    return all([type(each) in _NUMBERS and numbers.expression(each) is None for each in values])
 
 
 def _into_python(
