@@ -24,6 +24,9 @@ SETTLED, SLOWER = 0.5, 1.05
 MOST_PARTS = 3
 """Parts of a program that are shown."""
 
+UNREPEATED = "neither is plain"
+"""The cell of a program whose plain runs differ among themselves."""
+
 NO_REASON = ("a plain call was made", "tracing may take")
 """So begins what says nothing of the program: calls that rote compares replays with, and its bound."""
 
@@ -35,7 +38,8 @@ Each runs in a process of its own, plain and graphed in turns, a few calls each,
 are in `benchmarks/zoo`, a file for each library.
 
 - *Equal*: what the program yields of each call, with what is left in state, has every bit of the plain
-  program, and so have the random generators behind it.
+  program, and so have the random generators behind it. *Neither is plain*: it differs, and the plain
+  program differs from itself there, run again: its kernels add in any order.
 - *Replayed*: the share of calls after the first 50 that replays answered; where a program graphs several
   callables or calls one several times, of all these calls. Some calls run plainly to be compared with
   replays ([never slower](call.md#never-slower)).
@@ -93,13 +97,27 @@ def _device(document: dict[str, Any]) -> str:
 def _sums(rows: dict[str, dict[str, Any]], compared: list[dict[str, Any]]) -> str:
     lines = [
         f"- {len(compared)} of {len(rows)} programs could be compared.",
-        f"- Equal: {sum(row['equal'] for row in compared)}.",
+        f"- Equal: {sum(row['equal'] for row in compared)}{_unrepeated(compared)}.",
         f"- Replayed, half of their calls or more: {sum(row['replayed'] >= SETTLED for row in compared)}.",
         f"- Replayed in parts: {sum(row['replayed'] < SETTLED and bool(_parts(row)) for row in compared)}.",
         f"- Slower than {SLOWER} times plain after the first 50 calls: {_slower(compared, 'afterwards')};"
         f" in the last third of all calls: {_slower(compared, 'late')}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _unrepeated(rows: list[dict[str, Any]]) -> str:
+    number = sum(not row["equal"] and not differs(row) for row in rows)
+    return f"; of the others {number} differ between plain runs as well" if number else ""
+
+
+def differs(row: dict[str, Any]) -> bool:
+    """Whether the graphed program gave what the plain one does not, as far as plain runs agree."""
+    return row.get("equal") is False and row.get("plain_repeats", True)
+
+
+def _equal(row: dict[str, Any]) -> str:
+    return "yes" if row["equal"] else "**no**" if differs(row) else UNREPEATED
 
 
 def _slower(rows: list[dict[str, Any]], window: str) -> int:
@@ -141,11 +159,11 @@ def _cells(row: dict[str, Any]) -> list[str]:
     if reason is not None:
         message, _, _ = reason["message"].partition("\n")
         why = f"{reason['code']} {_plain(message)} ({reason['where']})"
-    if not row["equal"]:
+    if differs(row):
         why = f"**{_plain(row['difference'])}** {why}"
     times = [f"{row[window]:.2f}" if window in row else "" for window in ("first", "afterwards")]
     return [
-        "yes" if row["equal"] else "**no**",
+        _equal(row),
         "; ".join([f"{row['replayed']:.0%}", *_parts(row)[:MOST_PARTS]]),
         *times,
         why.replace(" ()", "").strip(),

@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         entry = {**measure(program, options), **stamp(program)}
         merge(out, device, program, entry)
         print(summary(entry), flush=True)
-        differs |= entry.get("equal") is False
+        differs |= zoo_page.differs(entry)
     print(f"results in {out}")
     if options.out is None:
         zoo_page.main([])
@@ -134,7 +134,8 @@ def summary(entry: dict[str, Any]) -> str:
     """One line for people."""
     if entry["outcome"] != "compared":
         return f"{entry['outcome']}: {entry['detail']}"
-    same = "equal" if entry["equal"] else f"DIFFERS: {entry['difference']}"
+    said = "DIFFERS" if zoo_page.differs(entry) else "differs as plain runs do"
+    same = "equal" if entry["equal"] else f"{said}: {entry['difference']}"
     reasons = "; ".join(
         f"{each['code']} {each['message'].splitlines()[0]} ({each['where']}) x{each['count']}"
         for each in entry["reasons"][:2]

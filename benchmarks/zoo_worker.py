@@ -4,7 +4,8 @@ The two run in processes forked from this one, which has imported the library, s
 other leaves in it; they take turns, a block of calls each. Both begin at one seed. Of each call all that the
 program yields is compared, and after each block the random generators. A time is that of whole calls, with
 what the program does between two of them: on the host it is the time of the process, since others may use the
-processor, too; on a GPU it is taken between two synchronisations.
+processor, too; on a GPU it is taken between two synchronisations. Where a difference is found, the plain
+program is run again: kernels that add in any order do not give the same bits twice.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ WARM_UP = 50
 """Calls after which a program has to have settled."""
 KEPT_REASONS = 4
 GOODBYE_S = 5.0
+PLAIN_AGAIN = 4
+"""Further plain runs, at most, after a difference: they tell whether the plain program repeats itself."""
 FORK = multiprocessing.get_context("fork")
 
 
@@ -200,24 +203,54 @@ def measure(program: zoo_set.Program, device: torch.device, calls: int, seconds:
         return broken(error)
     plain, ours = Way(program, device, False), Way(program, device, True)
     try:
-        return compare(plain, ours, calls, time.monotonic() + seconds)
+        compared, differing = compare(plain, ours, calls, time.monotonic() + seconds)
     finally:
         plain.stop()
         ours.stop()
+    if differing is None:
+        return compared
+    return compared | {"plain_repeats": repeats(program, device, differing)}
 
 
-def compare(plain: Way, ours: Way, calls: int, end: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Differing:
+    """The first block in which the graphed program differs.
+
+    Attributes:
+        number: Of the block.
+        expected: What the plain program yielded in it.
+    """
+
+    number: int
+    expected: list[Any]
+
+
+def repeats(program: zoo_set.Program, device: torch.device, differing: Differing) -> bool:
+    """Whether further plain runs give what the first one gave, where the graphed one differs."""
+    return all(_repeats(program, device, differing) for _ in range(PLAIN_AGAIN))
+
+
+def _repeats(program: zoo_set.Program, device: torch.device, differing: Differing) -> bool:
+    again = Way(program, device, False)
+    try:
+        blocks = [again.block() for _ in range(differing.number + 1)]
+    finally:
+        again.stop()
+    return not different(blocks[-1].items, differing.expected, 0)
+
+
+def compare(plain: Way, ours: Way, calls: int, end: float) -> tuple[dict[str, Any], Differing | None]:
     """Call both in turns, until there are enough calls or the time is up."""
-    difference, early, late = "", Counts(), Counts()
+    difference, differing, early, late = "", None, Counts(), Counts()
     theirs, mine = list[float](), list[float]()
     while len(mine) < calls and (time.monotonic() < end or len(mine) <= WARM_UP):
         expected = plain.block()
         if expected.failure:
-            return expected.failure
+            return expected.failure, None
         found = ours.block()
         if found.failure:
             failed = f"call {len(mine) + len(found.seconds)} raised {found.failure['detail']}"
-            return {
+            raised = {
                 **found.failure,
                 "outcome": "compared",
                 "equal": False,
@@ -226,12 +259,15 @@ def compare(plain: Way, ours: Way, calls: int, end: float) -> dict[str, Any]:
                 **times(theirs, mine),
                 **found.counts.since(early),
             }
-        difference = difference or different(found.items, expected.items, len(mine))
+            return raised, differing
+        if not difference:
+            difference = different(found.items, expected.items, len(mine))
+            differing = Differing(len(mine) // BLOCK, expected.items) if difference else None
         theirs += expected.seconds
         mine += found.seconds
         late = found.counts
         early = late if len(mine) == WARM_UP else early
-    return {
+    compared = {
         "outcome": "compared",
         "equal": not difference,
         "difference": difference[:400],
@@ -239,6 +275,7 @@ def compare(plain: Way, ours: Way, calls: int, end: float) -> dict[str, Any]:
         **times(theirs, mine),
         **late.since(early),
     }
+    return compared, differing
 
 
 def broken(error: BaseException) -> dict[str, Any]:

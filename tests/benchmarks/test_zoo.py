@@ -110,6 +110,22 @@ def knows(wrap, device):
 ''')
     row = measured()
     assert not row["equal"] and row["difference"].startswith("call 23") and row["calls"] == 70
+    assert row["plain_repeats"] and zoo_page.differs(row)
+
+
+def test_one_whose_plain_runs_differ(library: Any) -> None:
+    library('''
+def counts(wrap, device):
+    """What it yields late depends on the process."""
+    import os
+
+    step = wrap(lambda x: x * 2)
+    for call in range(1000):
+        yield step(torch.ones(2)), os.getpid() if call > 13 else 0
+''')
+    row = measured()
+    assert not row["equal"] and row["difference"].startswith("call 14") and not row["plain_repeats"]
+    assert not zoo_page.differs(row)
 
 
 def test_one_that_draws_otherwise(library: Any) -> None:

@@ -253,7 +253,19 @@ def test_arguments_in_containers_and_objects(device):
         return batch.x + batch.items[0] + table["a"][0] * scale
 
     findings = rote.check(fn, batch, {"a": (ones * 3,)}, scale=2.0)
-    assert findings.ok and findings.operations == 3
+    assert findings.ok and findings.operations == 3, str(findings)
+
+
+def test_generators_of_devices_are_not_read(monkeypatch):
+    """A check runs in a forked process, which can't read them."""
+
+    class Unreadable:
+        def get_state(self):
+            raise RuntimeError("CUDA error: initialization error")
+
+    monkeypatch.setattr(torch.cuda, "default_generators", (Unreadable(),))
+    findings = rote.check(lambda x: x * 2, torch.ones(3))
+    assert not findings and not findings.incomplete, str(findings)
 
 
 def test_a_graphed_callable():

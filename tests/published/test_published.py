@@ -68,6 +68,7 @@ COMPILED_SLOWLY = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:TensorFloat32")  # Inductor says on a GPU what would be quicker
 @pytest.mark.parametrize("runtime", ["torch.compile", "backend rote"])
 @pytest.mark.parametrize(
     "layer",
@@ -81,6 +82,7 @@ def test_compiled_as_they_were_written(layer, runtime, device):
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:TensorFloat32")
 @pytest.mark.parametrize("runtime", ["torch.compile", "backend rote"])
 @pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: remedy.name.replace(" ", "_"))
 def test_compiled_with_each_remedy(remedy, runtime, device):

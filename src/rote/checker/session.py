@@ -183,7 +183,7 @@ class CheckSession:
             value = run_once(self._function, args, kwargs)
         trial.notes.add_caught()
         effects = list(surroundings.effects(args, kwargs, value))
-        random = (surroundings.random, HostRandom.read())
+        random = (surroundings.random, HostRandom.read(of_devices=False))
         self._codes = list(self._executed.globals)
         plain = [leaf for leaf in leaves_of(value) if isinstance(leaf, (bool, int, float, str, complex))]
         after = self._walk()

@@ -47,7 +47,7 @@ class Surroundings:
         self._names = names
         self._ambient = read_ambient()
         self._forms = [_form(leaf) for leaf in leaves]
-        self.random = HostRandom.read()
+        self.random = HostRandom.read(of_devices=False)
 
     def effects(self, args: Any, kwargs: Any, value: Any) -> Iterator[SurroundingEffect]:
         """What the call, which returned ``value``, has changed."""

@@ -172,9 +172,9 @@ class HostRandom:
     torch: tuple[bytes, ...]
 
     @classmethod
-    def read(cls) -> HostRandom:
-        """Read the global generators."""
-        devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
+    def read(cls, *, of_devices: bool = True) -> HostRandom:
+        """Read the global generators; those of devices can't be read in a forked process."""
+        devices = torch.cuda.default_generators if of_devices and torch.cuda.is_initialized() else ()
         states = [each.get_state().numpy().tobytes() for each in (torch.default_generator, *devices)]
         return cls(random.getstate(), _told(numpy.random.get_state(legacy=True)), tuple(states))
 
