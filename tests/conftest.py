@@ -7,6 +7,8 @@ import inspect
 import os
 import random
 import sys
+import zlib
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,20 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with many cases one in a few runs each time; the others are long. A hash of its name chooses."""
+    tests = defaultdict[tuple[object, ...], list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("sampled") is not None and item.get_closest_marker("long") is None:
+            tests[item.path, getattr(item, "originalname", ""), "cuda" in item.name].append(item)
+    for cases in tests.values():
+        one_in = cases[0].get_closest_marker("sampled").args[0]
+        cases.sort(key=lambda item: zlib.crc32(item.name.encode()))
+        for item in cases[-(-len(cases) // one_in) :]:
+            item.add_marker("long")
 
 
 @pytest.hookimpl(tryfirst=True)

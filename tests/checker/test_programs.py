@@ -17,6 +17,7 @@ def checked(program: Program):
     return check_or_skip(build, target=program.name)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.name)
 def test_program(program):
     findings = checked(program)

@@ -65,6 +65,7 @@ def _play(wrap, home, statements, device):
     return seen, text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("home", HOMES)
 def test_in_any_order(device, home):
     for statements in _programs():

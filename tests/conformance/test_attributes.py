@@ -136,6 +136,7 @@ def _change(policy, value):
         part.hidden = value
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", READS)
 def test_however_it_is_read_in_code_that_ran_often(device, way):
     """Python makes such code anew. What is read in a method, below, has not run before."""
@@ -151,6 +152,7 @@ def test_however_it_is_read_in_code_that_ran_often(device, way):
             assert torch.equal(g(x), expected), way
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", READS)
 def test_however_it_is_read_in_a_method(device, way):
     """The object is what is called, and reads its own."""

@@ -522,6 +522,7 @@ HANDED_ON = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", HANDED_ON)
 @pytest.mark.parametrize(
     "change", ["nothing", "keyword", "attribute", "member", "global", "another", "method"]

@@ -178,6 +178,7 @@ def step_of(place, kind, fresh):
     return step, get, put
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_step_replaces_its_state(device, place, kind):
@@ -209,6 +210,7 @@ def test_a_global(device, kind):
 # ---------------------------------------------------------------------- what comes between two calls
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("kind", [tensor, pair, in_a_dict])
 def test_whatever_the_caller_does_in_between(device, kind, seed):

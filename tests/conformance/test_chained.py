@@ -343,6 +343,7 @@ def test_shapes_that_differ_along_the_chain(device):
 # ---------------------------------------------------------------------- all together
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_chains(device, seed):
     """A few callables over a few values, called in any order; plain code says what is right."""

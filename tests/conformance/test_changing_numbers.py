@@ -47,6 +47,7 @@ def both(make, calls, device):
 # ---------------------------------------------------------------------- random programs
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("block", [0, 1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 12))])
 def test_random_programs(device, block):
     for seed in range(block * 25, block * 25 + 25):
@@ -291,6 +292,7 @@ def test_operations_with_numbers_between_segments(kind, monkeypatch):
     assert recording.replays >= 14 and recording.segments >= 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", [False, True])
 @pytest.mark.parametrize(("kind", "options"), OPTIMIZERS)
 def test_optimizers_as_they_are(device, kind, options, schedule):

@@ -545,6 +545,7 @@ def interpreted(program: tuple[Statement, ...], turns: int, w: Tensor) -> Callab
     return fn
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", ["rows", "columns", "every other"])
 def test_random_programs(device, layout):
     used = [0, 0]

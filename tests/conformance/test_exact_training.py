@@ -258,6 +258,7 @@ def pairs() -> Iterator[Any]:
             yield pytest.param(kind, make, id=f"{kind.__name__}-{make.__name__}", marks=marks)
 
 
+@pytest.mark.sampled(2)
 @compiled
 @pytest.mark.parametrize(("kind", "make"), [*pairs()])
 def test_whole_steps(device, kind, make):
@@ -270,6 +271,7 @@ def test_whole_steps(device, kind, make):
         assert found.used and found.fused is not None, g.explain()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", OPTIMIZERS)
 def test_whole_steps_checked(_evaluated, make):
     """All kinds with all optimizers, without a compiler."""

@@ -234,6 +234,7 @@ def test_programs_checked(_evaluated):
         both(fn, torch.device("cpu"), verify=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", ["rows", "columns", "every other"])
 def test_random_programs(_evaluated, layout):
     used = [0, 0]

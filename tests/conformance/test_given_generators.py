@@ -849,6 +849,7 @@ def _choice(draw):
     return kind, draw.randrange(3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(40))
 def test_forms_at_random(device, seed):
     draw = random.Random(seed)

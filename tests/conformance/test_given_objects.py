@@ -420,6 +420,7 @@ WRITES = [an_attribute, and_returned, a_constant, counted, replaced, swapped, de
           set_to_what_it_is]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("kind", [*KINDS, *PLAIN])
 def test_writes(device, kind, write):

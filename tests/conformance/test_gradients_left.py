@@ -118,6 +118,7 @@ def copied(loop, number):
     loop.held = list(copy.deepcopy(loop.model).parameters())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", ["accumulate", "reads"])
 @pytest.mark.parametrize(
     "between",

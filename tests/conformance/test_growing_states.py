@@ -264,6 +264,7 @@ touch_any = st.sampled_from(TOUCHES)
 touched = st.dictionaries(st.tuples(st.integers(0, 7), st.integers(0, STEPS - 1)), touch_any, max_size=6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(

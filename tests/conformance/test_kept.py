@@ -13,6 +13,7 @@ from tests.conformance.kept_programs import World, play
 PROGRAMS = {**IN_OBJECTS, **IN_CONTAINERS, **IN_GENERATORS}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_what_is_kept(program: Callable[[], World]) -> None:
     play(program)

@@ -93,6 +93,7 @@ def use(graphed, device, grad, calls=4):
     return graphed.report().replayed > before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("swap", SWAPPING)
 def test_what_was_replaced_dies(device, swap, grad):
@@ -157,6 +158,7 @@ PLACES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("turns", [1, 3, 16])
 @pytest.mark.parametrize(("place", "swap"), PLACES)
 def test_other_keys_keep_nothing_either(device, place, swap, turns):

@@ -74,6 +74,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("call", [summed, counted, loaded, called, names, first, reading_all])
 def test_a_change_of_a_module(call, change, device):

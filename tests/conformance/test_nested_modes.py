@@ -59,6 +59,7 @@ def compared(call, outer, make, leaves):
     return g.report()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("outer", OUTER)
 def test_nested_modes(outer, device):
     weight = nn.Parameter(torch.randn(3, device=device))
@@ -114,6 +115,7 @@ def trained(x, weight):
 CALLS = [in_place, saved_for_backward, tracked, views, views_in_grad_mode, trained]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("outer", OUTER)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("kind", ["outside", "inference", "leaf"])

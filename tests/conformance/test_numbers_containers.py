@@ -180,6 +180,7 @@ def play(program, count=26):
     return graphed.report().replayed
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_they_are_handed_on(device, container, way):
@@ -187,6 +188,7 @@ def test_they_are_handed_on(device, container, way):
     assert play(lambda step, scale: iterated(made(step, scale))) >= 14
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("container", OTHERS)
 def test_they_are_looked_at(device, container, way):

@@ -324,6 +324,7 @@ def test_it_is_replayed(program: Callable[[Any, Tensor], Tensor], device: torch.
     assert _run(program, device) >= CALLS // 4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", [*REPLAYED, *OTHERS], ids=lambda each: each.__name__)
 def test_it_is_right(program: Callable[[Any, Tensor], Tensor], device: torch.device) -> None:
     _run(program, device, disturbed=True)

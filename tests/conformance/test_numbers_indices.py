@@ -113,6 +113,7 @@ def attempt(call, *given):
         return str(error)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.__name__)
 def test_as_in_plain_calls(device, program):
     ours, theirs = tables_on(device), tables_on(device)

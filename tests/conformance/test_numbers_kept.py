@@ -271,7 +271,7 @@ def test_a_call_that_raises_leaves_the_numbers_of_its_state() -> None:
         assert state.n == call
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(programs())
 def test_a_program_leaves_what_it_leaves(scene: tuple[str, list[tuple[int, str]]]) -> None:
     play(*scene)

@@ -210,6 +210,7 @@ def remember(state, value):
     state.seen.setdefault(id(value) and 1, None)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(1, 12))
 @pytest.mark.parametrize("name", IDENTITIES)
 def test_identities(device, name, number):

@@ -107,6 +107,7 @@ def test_they_are_followed(device, name):
     assert run(FOLLOWED[name], [(0.3 + n * 0.25, n % 7) for n in range(24)], device) >= 10
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*FOLLOWED, *OTHERS])
 @pytest.mark.parametrize("special", [SPECIAL, WHOLE])
 def test_special_values(device, name, special):
@@ -114,7 +115,7 @@ def test_special_values(device, name, special):
     run(program, [(n + special[0], n % 8) for n in range(8)] + [(n, 3) for n in special * 2], device)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     name=some.sampled_from([*FOLLOWED, *OTHERS]),
     values=some.lists(some.floats() | some.sampled_from(SPECIAL), min_size=6, max_size=12)

@@ -215,18 +215,21 @@ def test_what_takes_it(device, use, read):
     assert play(program(READS[read], VIEWS["as it is"], USES[use]), ONE_BY_ONE, device) >= 14
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("read", OTHER_READS)
 def test_other_reads(device, read):
     for use in ("times", "written between"):
         play(program(OTHER_READS[read], VIEWS["as it is"], USES[use]), ONE_BY_ONE, device)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("view", OTHER_VIEWS)
 def test_other_views(device, view):
     for read in ("a row", "a column"):
         play(program(READS[read], OTHER_VIEWS[view], USES["times"]), ONE_BY_ONE, device)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("use", OTHER_USES)
 def test_other_uses(device, use, grad):
@@ -234,6 +237,7 @@ def test_other_uses(device, use, grad):
         play(program(READS[read], VIEWS["as it is"], OTHER_USES[use]), ONE_BY_ONE, device, grad=grad)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "block", [*range(6), *(pytest.param(n, marks=pytest.mark.long) for n in range(6, 40))]
 )
@@ -331,6 +335,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("noted", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_samplers(device, way, noted):

@@ -107,6 +107,7 @@ def train(device, make, steps=STEPS):
     return g
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", REPLAYING)
 def test_replays(device, name):
     cls, options, where = REPLAYING[name]

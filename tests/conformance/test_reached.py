@@ -340,6 +340,7 @@ STEPS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", STEPS)
 @pytest.mark.parametrize("batches", ["whole", "slices", "rebound", "freed", "other memory"])
 def test_training_on_data_that_the_step_can_reach(device, how, batches):

@@ -209,6 +209,7 @@ def assert_alike(found, wanted):
         assert counts or not counted, number
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("caller", CALLERS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.__name__)
 def test_as_in_plain_calls(device, program, caller):
@@ -223,6 +224,7 @@ def test_as_in_plain_calls(device, program, caller):
 GIVEN = [each for each in PROGRAMS if each not in (keeps_it, keeps_a_view)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("caller", CALLERS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("program", GIVEN, ids=lambda each: each.__name__)
 def test_given_with_what_it_is_a_part_of(device, program, caller):

@@ -144,6 +144,7 @@ def _dual(function):
     return call
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "transform",
     [

@@ -43,6 +43,7 @@ def test_labels_elsewhere_are_on_lines_that_are_there(case):
     assert case.labels_elsewhere() == list(case.elsewhere)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=[case.name.replace(" ", "-") for case in CASES])
 def test_the_case_runs(case):
     if case.name in NEEDS_CUDA and not torch.cuda.is_available():
@@ -53,6 +54,7 @@ def test_the_case_runs(case):
     fn(*args)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=[case.name.replace(" ", "-") for case in CASES])
 def test_the_check_finds_what_is_labelled(case):
     """All but what the page lists, in a process of its own."""

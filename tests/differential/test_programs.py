@@ -210,6 +210,7 @@ def scenario(seed: int) -> Callable[..., Iterator[Any]]:
     return make
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "seed",
     [*range(SHORT), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(SHORT, SEEDS))],

@@ -125,6 +125,7 @@ def attempt(fn: Callable[..., Any], world: World, places: Any) -> tuple[list[tor
     return (list(value) if isinstance(value, tuple) else [value]), ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(16))
 def test_shared_memory(device, seed):
     dice = random.Random(seed)

@@ -204,6 +204,7 @@ def _grow(m):
     m.table.add_(m.other)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("grad", [True, False])
 @pytest.mark.parametrize(
     "change", [_unfreeze, nn.Module.double, _resize, _transpose, _flatten, _whole, _grow]

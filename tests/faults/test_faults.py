@@ -92,6 +92,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", PROGRAMS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_at_points_in_turn(device, kind, fault, monkeypatch):

@@ -221,6 +221,7 @@ def try_points(
             raise AssertionError(f"point {number} of {len(points)}, {point}: {error}") from error
 
 
+@pytest.mark.sampled(3)
 @every
 def test_a_fault_at_points_in_turn(device, at, kind, fault, after, monkeypatch):
     """Every fourth point. Each fault begins at another one, so all points of a program have one."""
@@ -248,6 +249,7 @@ def _offered() -> Iterator[None]:
     ALTERNATIVES.withdraw(alternative)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("_offered")
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("fault", FAULTS)

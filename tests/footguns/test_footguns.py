@@ -39,6 +39,7 @@ def _no_warnings_of_torch() -> Iterator[None]:
         yield
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", parameters())
 def test_every_value_is_right(case: Case, device: torch.device) -> None:
     way = Rote(device)

@@ -14,6 +14,7 @@ from .small import compare, compiled, play, program
 EACH = 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("piece", PIECES, ids=lambda piece: piece.name)
 def test_programs_about_a_piece(piece, caplog):
     caplog.set_level(logging.ERROR, "rote")
@@ -23,6 +24,7 @@ def test_programs_about_a_piece(piece, caplog):
         assert not difference, f"{difference}\n{text}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Dynamo's, about what it cannot compile
 @pytest.mark.parametrize("number", range(6))
 def test_programs_under_torch_compile(number, caplog):

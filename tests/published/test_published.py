@@ -51,6 +51,7 @@ def of(runtime: str) -> list[Cell]:
     return [cell for cell in cells() if cell.runtime == runtime]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cell", of("rote.graph"), ids=named)
 def test_graphed(cell, device):
     answer = run(cell, device)
@@ -68,6 +69,7 @@ COMPILED_SLOWLY = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:TensorFloat32")  # Inductor says on a GPU what would be quicker
 @pytest.mark.parametrize("runtime", ["torch.compile", "backend rote"])
 @pytest.mark.parametrize(

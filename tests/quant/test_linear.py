@@ -59,6 +59,7 @@ def grain(dtype: torch.dtype) -> float:
     return {torch.float32: 1e-6, torch.float16: 2**-8, torch.bfloat16: 2**-7}[dtype]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize(("width", "out"), [(40, 24), (16, 7), (3, 1)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

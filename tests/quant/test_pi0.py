@@ -23,6 +23,7 @@ CONFIGS = {
 TYPES = (torch.float32, torch.bfloat16)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "dtype"), [(name, TYPES[place % 2]) for place, name in enumerate(CONFIGS)])
 def test_a_quantized_policy_in_a_closed_loop(name, dtype):
     device, config = torch.device("cpu"), CONFIGS[name]

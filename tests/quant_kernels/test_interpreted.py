@@ -21,6 +21,7 @@ TILES = [
 SIZES = [(3, 200, 70), (17, 384, 130), (33, 500, 129)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("tile", TILES, ids=str)
 @pytest.mark.parametrize(("m", "k", "n"), SIZES)
@@ -147,6 +148,7 @@ def test_activations_that_are_not_quantized():
     torch.testing.assert_close(found, wanted, rtol=2e-3, atol=2e-3 * float(wanted.abs().max()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("sizes", "bias"), [((40, 70), True), ((70, 20, 40), False)], ids=str)
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_layers_with_one_input(sizes: tuple[int, ...], tile: Tile, bias: bool):

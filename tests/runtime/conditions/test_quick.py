@@ -335,6 +335,7 @@ WAYS = {
 """How tensors and dicts are looked at."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=14), st.booleans(), st.booleans())
@@ -356,6 +357,7 @@ def test_the_quick_guard_agrees_with_the_plain_one(way, names, grad, asked):
             assert checked.holds() == plain.holds(), f"the second time after {name}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["asked", "read", "read and watched"])
 @pytest.mark.parametrize("name", sorted(CHANGES))
 def test_every_change_alone(name, way, monkeypatch):

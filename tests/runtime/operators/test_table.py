@@ -354,6 +354,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Non
     facts_of.cache_clear()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "fact"), [(name, fact) for name, row in ROWS.items() for fact in row if fact != "since"]
 )

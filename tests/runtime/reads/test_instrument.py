@@ -133,6 +133,7 @@ def functions_of(module):
     return list(found.values())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_code_of_libraries(module):
     codes = functions_of(module)

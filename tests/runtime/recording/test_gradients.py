@@ -73,6 +73,7 @@ def values(held):
     return [item.grad.clone() if item.is_leaf and item.requires_grad else item.clone() for item in held]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("times", [1, 3])
 def test_what_is_done_to_a_slot_is_noticed(device, action, times):

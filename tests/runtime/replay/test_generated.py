@@ -401,6 +401,7 @@ MEDDLING = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", MEDDLING)
 def test_gradients_that_somebody_meddles_with(device, what):
     (model, step), (plain, steps) = training(device), training(device)
