@@ -62,7 +62,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test with many cases one in a few runs each time; the others are long. A hash of its name chooses."""
+    """One in a few cases of a test that says so runs each time, by a hash of its name; the others are long."""
     tests = defaultdict[tuple[object, ...], list[pytest.Item]](list)
     for item in items:
         if item.get_closest_marker("sampled") is not None and item.get_closest_marker("long") is None:
