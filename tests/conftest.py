@@ -62,13 +62,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One in a few cases of a test that says so runs each time, by a hash of its name; the others are long."""
-    tests = defaultdict[tuple[object, ...], list[pytest.Item]](list)
+    """One in a few cases of such a test runs each time, by a hash of its name; the others are long."""
+    tests = defaultdict[tuple[Path, str, bool, int], list[pytest.Item]](list)
     for item in items:
-        if item.get_closest_marker("sampled") is not None and item.get_closest_marker("long") is None:
-            tests[item.path, getattr(item, "originalname", ""), "cuda" in item.name].append(item)
-    for cases in tests.values():
-        one_in = cases[0].get_closest_marker("sampled").args[0]
+        mark = item.get_closest_marker("sampled")
+        if mark is not None and item.get_closest_marker("long") is None:
+            name = getattr(item, "originalname", "")
+            tests[item.path, name, "cuda" in item.name, mark.args[0]].append(item)
+    for (*_, one_in), cases in tests.items():
         cases.sort(key=lambda item: zlib.crc32(item.name.encode()))
         for item in cases[-(-len(cases) // one_in) :]:
             item.add_marker("long")
