@@ -123,6 +123,14 @@ class Running:
         return self.metric(f'rote_serve_requests_total{{outcome="{outcome}"}}')
 
 
+def join_inference() -> None:
+    """Wait for what a server that was cut off has left: a warm-up that ends puts random generators back."""
+    for thread in threading.enumerate():
+        if thread.name == "rote serve: inference":
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+
+
 @contextmanager
 def running(made: Any, *, graphs: bool | None = None, **options: Any) -> Iterator[Running]:
     """Serve in a thread; at the end the server is stopped."""

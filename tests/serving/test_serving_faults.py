@@ -332,6 +332,7 @@ def test_what_hangs_is_cut_off(hurried: bool) -> None:
         assert closed(client) == (1001, "the server ends")
         assert server.end() is Stopped.CUT_OFF
         gate.open.set()
+    clients.join_inference()
 
 
 @pytest.mark.parametrize("hurried", [False, True])
@@ -360,3 +361,4 @@ def test_a_warm_up_is_ended(hurried: bool) -> None:
 
     assert asyncio.run(main()) is Stopped.DRAINED and calls == [1]
     go.set()
+    clients.join_inference()
