@@ -45,7 +45,7 @@ from ..state import (
     read,
     show,
 )
-from .abandonment import is_plain
+from .abandonment import is_plain, is_watched
 from .conditions import Condition, conditions_of
 from .paths import Followed, KnownPaths, Pairs, SlotPlace, can_pair
 from .watched import Watched, WatchedTensors
@@ -347,12 +347,18 @@ class Guard:
     def replaced(self) -> list[Any]:
         """The objects under guard that were replaced where they lay, and that may keep others alive.
 
-        An object of plain values is none of them, unless its identity matters.
+        An object of plain values is none of them, unless its identity matters or its death is noticed.
         """
         slots = [entry for entry in self._all_entries if _keeps_others(entry.value)]
         found = [entry.value for entry in slots if read(entry) is not entry.value]
         pinned = self.reads.pinned
-        return [value for value in found if identity(value) in pinned or not is_plain(value)]
+        return [
+            value for value in found if identity(value) in pinned or is_watched(value) or not is_plain(value)
+        ]
+
+    def users(self) -> set[int]:
+        """Identities of the objects under guard, which are the caller's."""
+        return {id(part) for entry in self._all_entries for part in (entry.container, entry.value)}
 
     def changed(self, bound: Collection[Address]) -> list[Difference]:
         """What a call has changed that found everything as it was.
