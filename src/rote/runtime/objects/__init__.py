@@ -22,6 +22,7 @@ from .marks import (
     PROXIES,
     Content,
     Members,
+    Operators,
     TensorMark,
     base_of,
     counted,

@@ -17,6 +17,7 @@ from ..objects import (
     UNSET,
     Content,
     Members,
+    Operators,
     ParameterGroup,
     Position,
     Remembered,
@@ -231,6 +232,8 @@ def _alike(was: Any, now: Any) -> bool:
         return len(was) == len(now) and all(map(is_, was, now))
     if isinstance(was, (float, complex)):
         return same(was, now)
+    if isinstance(was, Operators):
+        return was == now
     return bool(was == now) and exact(was) == exact(now)
 
 
@@ -281,6 +284,8 @@ def _show_content(value: Any) -> str:
         return f"an array {kind}{list(value[0])}"
     if type(value) is tuple and len(value) > 1 and isinstance(value[0], type):
         value = value[-1]  # a tuple of a type and its content
+    if isinstance(value, Operators):
+        return repr(value)
     if isinstance(value, Members):
         text = repr(value)
         return text if len(text) <= _WIDEST else f"a set of {len(value)}"
