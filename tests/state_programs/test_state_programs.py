@@ -32,7 +32,8 @@ HIDDEN = frozenset(
     {
         "attribute_of_a_parameters_class", "config_swapped", "functions_made_from_text",
         "layer_swapped_again_and_again", "methods_of_one_tensor", "one_tuple_for_two_arguments",
-        "operator_of_parameters", "operators_of_a_tensor", "slot_behind_a_slot", "tuples_handed_back",
+        "operator_of_parameters", "operators_of_a_tensor", "origin_of_a_tensor", "slot_behind_a_slot",
+        "tuples_handed_back",
     }
 )  # fmt: skip
 """Programs about what no attribute lookup of the call says, and about what only identities tell."""

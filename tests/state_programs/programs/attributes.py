@@ -493,3 +493,24 @@ def slot_behind_a_slot(wrap: Wrap, device: torch.device) -> Items:
     slot.__set__(o, 2.0)
     for call in (lambda x: x * slot.__get__(o) + o.gain, lambda x: x * o.hidden() + o.gain):
         yield from turns(wrap(call), device, lambda: slot.__set__(o, 5.0), put(o, gain=7.0))
+
+
+@state("reads")
+def origin_of_a_tensor(wrap: Wrap, device: torch.device) -> Items:
+    """A call asks where a tensor comes from, of state and of an argument, and computes nothing with it."""
+    w, b = torch.ones(4, device=device, requires_grad=True), torch.ones(4, device=device)
+    o = types.SimpleNamespace(t=w * 2)
+    of_state = wrap(lambda x: x * len(o.t.grad_fn.name() if o.t.grad_fn is not None else ""))
+    makers = (lambda: w * 2, lambda: w + 1, lambda: w.exp(), w.detach)
+    yield from turns(of_state, device, *[lambda make=make: put(o, t=make())() for make in makers])
+    of_argument = wrap(lambda x, y: x * (2 if y.grad_fn is None else 3))
+    for make in makers:
+        yield from turns(of_argument, device, args=lambda x, make=make: (x, make()))
+    o.t = b[:2]
+    of_base = wrap(lambda x: x * (2 if o.t._base is not None else 1))
+
+    def twice() -> None:
+        o.t = b[1:3]
+        o.t = torch.ones(2, device=device)  # where the first view was
+
+    yield from turns(of_base, device, twice, put(o, t=b))

@@ -107,6 +107,7 @@ class Guard:
             [Watched.of(*each, readers.get(each[2].untyped_storage()._cdata)) for each in watched],
             [tensor for _, _, tensor in watched],
             flags=flags or torch.is_grad_enabled(),
+            known=self._known_tensors({id(tensor) for _, _, tensor in watched}),
         )
         for name, parameter, gradient in gradients:
             if gradient.untyped_storage()._cdata in externals:
@@ -145,6 +146,12 @@ class Guard:
             for entry, found in entries:
                 if found is tensor:
                     yield entry, snapshot.name_of(entry), tensor
+
+    def _known_tensors(self, watched: AbstractSet[int]) -> list[torch.Tensor]:
+        """The other tensors in slots that are asked for an identity alone."""
+        slots = [each for each in self.entries if each.kind == ITEM and is_instance(each.value, TensorMark)]
+        found = [read(each) for each in slots if each.value.identity not in watched]
+        return list({id(each): each for each in found if is_instance(each, torch.Tensor)}.values())
 
     def _compile(self) -> None:
         """Sort the slots by how they are compared."""
