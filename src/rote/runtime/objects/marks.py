@@ -65,19 +65,19 @@ def _is_torchs(function: FunctionType) -> bool:
     return str(function.__globals__.get("__name__")).startswith("torch.")
 
 
-class Operators(tuple[tuple[str, Any], ...]):
+class DefinedOperators(tuple[tuple[str, Any], ...]):
     """What a class defines itself under names that Python looks up for its operators, by which objects."""
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, namespace: dict[str, Any]) -> Operators:
+    def of(cls, namespace: dict[str, Any]) -> DefinedOperators:
         """Those in the namespace of a class."""
         found = [(name, value) for name, value in [*namespace.items()] if name[:2] == name[-2:] == "__"]
         return cls(sorted([pair for pair in found if pair[0] not in _NO_OPERATORS], key=_name))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Operators) or [*map(_name, self)] != [*map(_name, other)]:
+        if not isinstance(other, DefinedOperators) or [*map(_name, self)] != [*map(_name, other)]:
             return False
         return all([one[1] is another[1] for one, another in zip(self, other, strict=True)])
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..objects import UNSET, Content, Operators, cached_in, counted, members, own, remembered, scripted
+from ..objects import UNSET, Content, DefinedOperators, cached_in, counted, members, own, remembered, scripted
 from .reads import Argument
 
 ITEM, ATTRIBUTE, CELL, VARIABLE, SCRIPTED = "item", "attribute", "cell", "variable", "scripted"
@@ -90,7 +90,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     LENGTH: _length,
     MEMBERS: _length,
     BULK: _bulk,
-    OPERATORS: lambda namespace, _: Content(Operators.of(namespace)),
+    OPERATORS: lambda namespace, _: Content(DefinedOperators.of(namespace)),
     ORDER: lambda container, _: Content(members.keys(container)),
     VARIABLE: lambda variable, _: variable.get(UNSET),
     SCRIPTED: scripted,

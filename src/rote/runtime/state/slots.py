@@ -16,8 +16,8 @@ from ..objects import (
     PROXIES,
     UNSET,
     Content,
+    DefinedOperators,
     Members,
-    Operators,
     ParameterGroup,
     Position,
     Remembered,
@@ -232,7 +232,7 @@ def _alike(was: Any, now: Any) -> bool:
         return len(was) == len(now) and all(map(is_, was, now))
     if isinstance(was, (float, complex)):
         return same(was, now)
-    if isinstance(was, Operators):
+    if isinstance(was, DefinedOperators):
         return was == now
     return bool(was == now) and exact(was) == exact(now)
 
@@ -284,7 +284,7 @@ def _show_content(value: Any) -> str:
         return f"an array {kind}{list(value[0])}"
     if type(value) is tuple and len(value) > 1 and isinstance(value[0], type):
         value = value[-1]  # a tuple of a type and its content
-    if isinstance(value, Operators):
+    if isinstance(value, DefinedOperators):
         return repr(value)
     if isinstance(value, Members):
         text = repr(value)

@@ -6,7 +6,7 @@ import gc
 from typing import Any
 
 from ....base import identity
-from ...objects import Content, Operators, said_module, said_name
+from ...objects import Content, DefinedOperators, said_module, said_name
 from ...state import ATTRIBUTE, ITEM, OPERATORS
 from ..table import lookup
 from .kinds import is_compilers
@@ -69,7 +69,9 @@ class Classes:
     def read_operators(self, kind: type) -> None:
         """Note what a class defines itself for operators: C looks it up, where no note says so."""
         table = self.namespace(kind)
-        self._outside.read(OPERATORS, table, None, Content(Operators.of(table)), " (its operators)", kind)
+        self._outside.read(
+            OPERATORS, table, None, Content(DefinedOperators.of(table)), " (its operators)", kind
+        )
 
     def look_up(self, kind: type, name: str) -> Any:
         """What a class has under a name, or MISSING; that is no read."""
