@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.footguns.case import Kind
 from tests.footguns.outcome import run
-from tests.footguns.ways import Eager
+from tests.footguns.ways import Eager, Rote
 
 from .program import POINTS, StateProgram
 from .suite import PROGRAMS
@@ -25,6 +25,25 @@ LEAST, LEAST_REPLAYED = 440, 40
 def test_a_program_is_deterministic(program: StateProgram, device) -> None:
     """Run twice in one process: it puts back what it changes outside its own world."""
     outcome = run(program, Eager(device), device)
+    assert outcome.kind is Kind.RIGHT, outcome.detail
+
+
+HIDDEN = frozenset(
+    {
+        "attribute_of_a_parameters_class", "config_swapped", "functions_made_from_text",
+        "layer_swapped_again_and_again", "methods_of_one_tensor", "one_tuple_for_two_arguments",
+        "operator_of_parameters", "operators_of_a_tensor", "origin_of_a_tensor", "slot_behind_a_slot",
+        "tuples_handed_back",
+    }
+)  # fmt: skip
+"""Programs about what no attribute lookup of the call says, and about what only identities tell."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(HIDDEN))
+def test_what_no_lookup_says(name: str, device) -> None:
+    (program,) = [each for each in PROGRAMS if each.name == name]
+    outcome = run(program, Rote(device), device)
     assert outcome.kind is Kind.RIGHT, outcome.detail
 
 

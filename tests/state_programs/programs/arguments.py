@@ -503,3 +503,38 @@ def names_of_arguments(wrap: Wrap, device: torch.device) -> Items:
     for name in ("self", "args", "kwargs", "function", "cls", "call", "key"):
         for n in range(4):
             yield g(**{name: full(n, device)}), h(**{name: full(n, device)})
+
+
+@state("reads")
+def tuples_handed_back(wrap: Wrap, device: torch.device) -> Items:
+    """A tuple of the arguments is returned, inside something or bound to state: it is that very tuple."""
+    kept = types.SimpleNamespace(last=None)
+
+    def keep(x: torch.Tensor, pair: tuple[Any, ...]) -> torch.Tensor:
+        kept.last = pair
+        return x * pair[1][0]
+
+    calls: list[Any] = [
+        lambda x, pair: (x, pair), lambda x, pair: {"pair": [pair[1], pair]}, lambda x, pair: pair[1], keep,
+    ]  # fmt: skip
+    for call in calls:
+        pair: tuple[Any, ...] = ()
+        g = wrap(call)
+        for number in range(8):
+            if number % 2 == 0:
+                pair = torch.ones(4, device=device), (1.5, number // 4)
+            out = g(full(number, device), pair)
+            inner = out["pair"] if isinstance(out, dict) else out
+            parts = inner if isinstance(inner, (list, tuple)) else (inner,)
+            yield out, [each is pair or each is pair[1] for each in (inner, *parts)], kept.last is pair
+
+
+@state("reads")
+def one_tuple_for_two_arguments(wrap: Wrap, device: torch.device) -> Items:
+    """A tuple is given twice, and then an equal one beside it: the second is returned."""
+    one, other = (1, 2), tuple([1, 2])
+    g = wrap(lambda x, first, second: (x * first[0], second))
+    for pairs in ((one, one), (one, other), (other, one)):
+        for number in range(4):
+            out = g(full(number, device), *pairs)
+            yield out, out[1] is pairs[1]

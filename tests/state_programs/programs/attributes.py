@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from tests.footguns.case import Wrap
 from tests.state_programs.program import put, state, turns
+from torch import nn
 
 Items = Iterator[Any]
 
@@ -445,3 +446,71 @@ def attribute_of_a_tensor_of_ones_own(wrap: Wrap, device: torch.device) -> Items
     t = torch.ones(4, device=device).as_subclass(Own)
     g = wrap(lambda x: (x * t).as_subclass(torch.Tensor) * t.k)
     yield from turns(g, device, put(t, k=2.0), put(Own, k=3.0), lambda: delattr(t, "k"))
+
+
+@state("reads")
+def methods_of_one_tensor(wrap: Wrap, device: torch.device) -> Items:
+    """A tensor of the state, a buffer and an argument get something of their own in the place of a method."""
+    m = nn.BatchNorm1d(4).to(device).eval()
+    w, given = torch.full((4,), 2.0, device=device), torch.ones(4, device=device)
+    calls: list[tuple[torch.Tensor, Any]] = [
+        (w, lambda x, y: w.add(x)), (m.running_mean, lambda x, y: m.running_mean.add(x)),
+        (given, lambda x, y: y.add(x)),
+    ]  # fmt: skip
+    for tensor, call in calls:
+        g = wrap(call)
+        changes = put(tensor, add=lambda other: other * 10), lambda tensor=tensor: delattr(tensor, "add")
+        yield from turns(g, device, *changes, args=lambda x: (x, given))
+
+
+@state("reads")
+def attribute_of_a_parameters_class(wrap: Wrap, device: torch.device) -> Items:
+    """What ``torch.nn.Parameter`` has for all of them is hidden by one of its own."""
+    w = nn.Parameter(torch.ones(4, device=device), requires_grad=False)
+    g = wrap(lambda x: x * getattr(w, "gain", 1))
+    try:
+        yield from turns(g, device, put(nn.Parameter, gain=3), put(w, gain=4), lambda: delattr(w, "gain"))
+    finally:
+        del nn.Parameter.gain
+    yield from turns(g, device)
+
+
+@state("reads")
+def slot_behind_a_slot(wrap: Wrap, device: torch.device) -> Items:
+    """A class has a slot of the name that its base has one of, which is read by its descriptor."""
+
+    class Base:
+        __slots__ = ("gain",)
+
+    class Derived(Base):
+        __slots__ = ("gain",)
+
+        def hidden(self) -> float:
+            return super().gain
+
+    o, slot = Derived(), vars(Base)["gain"]
+    o.gain = 3.0
+    slot.__set__(o, 2.0)
+    for call in (lambda x: x * slot.__get__(o) + o.gain, lambda x: x * o.hidden() + o.gain):
+        yield from turns(wrap(call), device, lambda: slot.__set__(o, 5.0), put(o, gain=7.0))
+
+
+@state("reads")
+def origin_of_a_tensor(wrap: Wrap, device: torch.device) -> Items:
+    """A call asks where a tensor comes from, of state and of an argument, and computes nothing with it."""
+    w, b = torch.ones(4, device=device, requires_grad=True), torch.ones(4, device=device)
+    o = types.SimpleNamespace(t=w * 2)
+    of_state = wrap(lambda x: x * len(o.t.grad_fn.name() if o.t.grad_fn is not None else ""))
+    makers = (lambda: w * 2, lambda: w + 1, lambda: w.exp(), w.detach)
+    yield from turns(of_state, device, *[lambda make=make: put(o, t=make())() for make in makers])
+    of_argument = wrap(lambda x, y: x * (2 if y.grad_fn is None else 3))
+    for make in makers:
+        yield from turns(of_argument, device, args=lambda x, make=make: (x, make()))
+    o.t = b[:2]
+    of_base = wrap(lambda x: x * (2 if o.t._base is not None else 1))
+
+    def twice() -> None:
+        o.t = b[1:3]
+        o.t = torch.ones(2, device=device)  # where the first view was
+
+    yield from turns(of_base, device, twice, put(o, t=b))

@@ -371,3 +371,53 @@ def module_without_a_name(wrap: Wrap, device: torch.device) -> Items:
     Scale.__module__ = None  # type: ignore[assignment]
     o = Scale()
     yield from turns(wrap(lambda x: x * o.k), device, put(Scale, k=2.5))
+
+
+@state("limits")
+def operators_of_a_tensor(wrap: Wrap, device: torch.device) -> Items:
+    """Operators of ``torch.Tensor`` are replaced, which no attribute lookup in Python finds."""
+    calls = {
+        "__mul__": lambda x: x * 2, "__radd__": lambda x: 2 + x, "__getitem__": lambda x: x[1:],
+        "__neg__": lambda x: -x, "__len__": lambda x: x * len(x), "__eq__": lambda x: (x == x) * x,
+    }  # fmt: skip
+    for name, call in calls.items():
+        own = vars(torch.Tensor).get(name)
+        patched = {"__len__": lambda self: 7}.get(name, lambda self, *others: torch.sub(self, 5))
+        g = wrap(call)
+        try:
+            yield from turns(g, device, put(torch.Tensor, **{name: patched}))
+        finally:
+            if own is None:
+                delattr(torch.Tensor, name)
+            else:
+                setattr(torch.Tensor, name, own)
+        yield from turns(g, device)
+
+
+@state("limits")
+def operator_of_parameters(wrap: Wrap, device: torch.device) -> Items:
+    """``torch.nn.Parameter`` gets an operator of its own."""
+    w = nn.Parameter(torch.full((4,), 2.0, device=device), requires_grad=False)
+    g = wrap(lambda x: w / x)
+    try:
+        yield from turns(g, device, put(nn.Parameter, __truediv__=lambda self, other: torch.add(self, other)))
+    finally:
+        del nn.Parameter.__truediv__
+    yield from turns(g, device)
+
+
+@state("limits")
+def functions_made_from_text(wrap: Wrap, device: torch.device) -> Items:
+    """A class of tensors whose code was made from text writes state where C calls it."""
+    text = """
+class Told(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        seen.append(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs or {})
+"""
+    space: dict[str, Any] = {"torch": torch, "seen": [], "__name__": "made_from_text"}
+    exec(text, space)
+    w = torch.ones(4, device=device).as_subclass(space["Told"])
+    g = wrap(lambda x: (x + w).as_subclass(torch.Tensor))
+    yield from turns(g, device, space["seen"].clear, watch=lambda: list(space["seen"]))

@@ -52,14 +52,14 @@ class Key(NamedTuple):
         common: How tensors share memory, containers that are one object with an earlier one, and
             :class:`OfState`.
         ambient: The state around the call.
-        added: Names of the attributes that users added to each tensor, if a call has asked tensors for such.
+        added: Names of the attributes that users added to each tensor.
     """
 
     spec: Spec
     tokens: tuple[Any, ...]
     common: tuple[Any, ...]
     ambient: Ambient
-    added: tuple[tuple[str, ...], ...] | None = None
+    added: tuple[tuple[str, ...], ...] = ()
 
 
 GivenParts = tuple[Any, ...]
@@ -131,8 +131,8 @@ class Call(NamedTuple):
         return frozenset([place for place, token in enumerate(tokens) if token[-1] is CHANGES])
 
     @property
-    def added(self) -> tuple[tuple[str, ...], ...] | None:
-        """Names of the attributes that users added to each tensor; None if the key does not tell."""
+    def added(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the attributes that users added to each tensor."""
         return self.key.added
 
     def names(self) -> list[str]:
@@ -285,14 +285,13 @@ def bind(
     common = (sharing(shared, _among(tensors, apart)) if len(shared) > 1 else ()) + again
     if state:
         common = (*common, _of_state(state, containers(spec, given)))
-    asked = openings is not None and openings.of_tensors
     changing = openings.numbers.get(spec) if openings is not None and openings.numbers else None
     if changing:
         described = [
             (kind, (token[0], CHANGES)) if place in changing and token[0] in KINDS else (kind, token)
             for place, (kind, token) in enumerate(described)
         ]
-    added = tuple([tuple(leaf.__dict__) for leaf in shared]) if asked else None
+    added = tuple([tuple(leaf.__dict__) for leaf in shared])
     key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
     return Call(
         spec, tuple(leaves), kinds, key, given, foreign, again, openings, opened or _NONE,
@@ -490,7 +489,7 @@ def explain_key(was: Key, call: Call, places: tuple[int, ...] = ()) -> str:
         state = _explain_state(was.common, now.common)
         return state or "other arguments share memory, or are one object, than before"
     if was.added != now.added:
-        return "tensors among the arguments have other attributes of one's own, or are asked for them"
+        return "tensors among the arguments have other attributes of one's own"
     return explain_ambient(was.ambient, now.ambient) or "nothing differs"
 
 

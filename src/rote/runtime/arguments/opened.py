@@ -249,7 +249,6 @@ class Openings:
     Attributes:
         open: How, by class; what a call has of it stays as it is.
         closed: Classes whose instances are known by their identity for good, and why.
-        of_tensors: A call has asked a tensor for an attribute that is not PyTorch's: keys tell which it has.
         places: The slots of random generators outside that keys look at.
         carried: The slots whose tensors are taken for arguments.
         numbers: Leaves that are numbers which change from call to call, by the structure of the arguments.
@@ -259,7 +258,6 @@ class Openings:
     def __init__(self) -> None:
         self.open: dict[type, Opening] = {}
         self.closed: dict[type, str] = {}
-        self.of_tensors = False
         self.places = Places()
         self.carried = CarriedSlots()
         self.numbers: dict[Any, frozenset[int]] = {}
@@ -393,7 +391,6 @@ class Openings:
     def clear(self) -> None:
         """Forget everything."""
         self.open = {}
-        self.of_tensors = False
         self.places.clear()
         self.carried.clear()
         self.numbers.clear()

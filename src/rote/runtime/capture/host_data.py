@@ -78,7 +78,10 @@ _HOOKS = frozenset({
     _Tensor.grad_fn.__get__,
 })  # fmt: skip
 _SLOT = frozenset({_Tensor.grad.__get__, _Tensor.grad.__set__, _Tensor.grad.__delete__})
-_PLACE = frozenset({_Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__})
+_PLACE = frozenset({
+    _Tensor.grad.__get__, _Tensor.is_leaf.__get__, _Tensor.output_nr.__get__, _Tensor.grad_fn.__get__,
+})  # fmt: skip
+"""What tells where in a graph a tensor is."""
 _FLAGS = frozenset({_Tensor.requires_grad.__get__, _Tensor.is_leaf.__get__, _Tensor.grad_fn.__get__})
 _FREEZES = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
 _DETACHES = frozenset({_Tensor.detach_, torch.detach_})
@@ -333,6 +336,7 @@ class HostDataMode(TorchFunctionMode):
         elif func in _HOOKS:
             if sys._getframe(1).f_code.co_filename != _CHECKPOINT:  # pyright: ignore[reportPrivateUsage]
                 self._use.hook = self._use.hook or user_site()
+                self._note_place(func, args)
         else:
             self._note_question(func, args, kwargs)
         return func(*args, **kwargs)
@@ -342,12 +346,16 @@ class HostDataMode(TorchFunctionMode):
         tensor = args[0]
         if func in _SLOT:
             self._use.look(tensor, self._tracer.cursor.storages)
-        if func in _PLACE and self._given.get(id(tensor)):
-            self._use.state = self._use.state or user_site()
+        self._note_place(func, args)
         if func in _FREEZES and id(tensor) in self._given:
             flag = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
             if tensor.requires_grad is not flag:  # it stays with the caller, which no replay could do
                 self._block(rules.INPUT_GRADIENT, f"requires_grad of an argument becomes {flag}")
+
+    def _note_place(self, func: Any, args: tuple[Any, ...]) -> None:
+        """The call may ask where in the caller's graph an argument is, which nothing in its place tells."""
+        if func in _PLACE and self._given.get(id(args[0])):
+            self._use.state = self._use.state or user_site()
 
     def _block(self, rule: Rule, text: str) -> None:
         self._tracer.cursor.block(reason(rule, text, user_site()))

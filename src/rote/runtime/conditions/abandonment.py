@@ -7,21 +7,25 @@ object, and who refers to that. Where more references are counted than were foun
 in a local variable. A process group that was destroyed is of no use to others, so nobody is asked.
 
 What is made of plain values keeps nothing alive, and one that is equal may come in its place: an adapter's
-name in a list, a dict of options. Such objects count as held.
+name in a list, a dict of options. Such objects count as held, unless somebody is told of their death.
 
 The search looks at every object of the process, once for each level of references. It runs where a call has
-to be traced because an object was replaced.
+to be traced because an object was replaced. Where it may not run, the references that guards themselves hold
+are counted: most objects that nobody else holds have no others.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections import OrderedDict, deque
+import weakref
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Collection, Iterable
 from types import FrameType, ModuleType
 from typing import Any
 
 from ..arguments import is_openable, slots_of, table_of
+from ..objects import said_module
 from ..pytorch import was_destroyed
 from ..state import Entry
 
@@ -35,6 +39,10 @@ _PLAIN_CONTAINERS = frozenset({list, tuple, set, frozenset, deque, dict, Ordered
 MOST_PLAIN = 1_024
 """Parts of an object that are looked at; more may take memory."""
 _PACKAGE = f"{__name__.partition('.')[0]}."
+_OF_GUARDS = frozenset({list, tuple, set, frozenset, dict, OrderedDict, defaultdict, Counter})
+"""Types of containers that guards hold what they compare in."""
+MOST_OF_GUARDS = 20_000
+"""Objects of guards that are looked at; where there are more, all counts as held."""
 
 
 def abandoned(values: list[Any]) -> list[bool]:
@@ -44,6 +52,41 @@ def abandoned(values: list[Any]) -> list[bool]:
     """
     search = _Search(values)
     return [was_destroyed(value) or search.is_free(id(value)) for value in values]
+
+
+def held_by(holders: Iterable[Any], values: list[Any], others: Collection[int]) -> list[bool]:
+    """Whether each of some objects is held by some objects of the runtime's alone.
+
+    Nobody but this list may refer to the objects for the sake of the question, nor to the holders' parts.
+
+    Args:
+        others: Identities of objects that are the caller's, which are not looked into.
+    """
+    counts = dict.fromkeys(map(id, values), 0)
+    left, met = [*holders], {id(holders), *others}
+    for key in map(id, values):
+        counts[key] += 1
+    while left and len(met) < MOST_OF_GUARDS:
+        holder = left.pop()
+        ours = type(holder) in _OF_GUARDS or said_module(type(holder)).startswith(_PACKAGE)
+        if not ours or id(holder) in met:
+            continue
+        met.add(id(holder))
+        held = gc.get_referents(holder)
+        for key in map(id, held):
+            if key in counts:
+                counts[key] += 1
+        left += held
+    left.clear()
+    found = zip(map(id, values), map(sys.getrefcount, values), strict=True)
+    return [references <= counts[key] + _EXTRA for key, references in found]
+
+
+def is_watched(value: Any) -> bool:
+    """Whether somebody may be told of the death of an object: by a weak reference, or by its class."""
+    return bool(weakref.getweakrefcount(value)) or any(
+        ["__del__" in vars(each) for each in type(value).__mro__]
+    )
 
 
 def is_plain(value: Any) -> bool:

@@ -45,7 +45,7 @@ from ..state import (
     read,
     show,
 )
-from .abandonment import is_plain
+from .abandonment import is_plain, is_watched
 from .conditions import Condition, conditions_of
 from .paths import Followed, KnownPaths, Pairs, SlotPlace, can_pair
 from .watched import Watched, WatchedTensors
@@ -107,6 +107,7 @@ class Guard:
             [Watched.of(*each, readers.get(each[2].untyped_storage()._cdata)) for each in watched],
             [tensor for _, _, tensor in watched],
             flags=flags or torch.is_grad_enabled(),
+            known=self._known_tensors({id(tensor) for _, _, tensor in watched}),
         )
         for name, parameter, gradient in gradients:
             if gradient.untyped_storage()._cdata in externals:
@@ -145,6 +146,12 @@ class Guard:
             for entry, found in entries:
                 if found is tensor:
                     yield entry, snapshot.name_of(entry), tensor
+
+    def _known_tensors(self, watched: AbstractSet[int]) -> list[torch.Tensor]:
+        """The other tensors in slots that are asked for an identity alone."""
+        slots = [each for each in self.entries if each.kind == ITEM and is_instance(each.value, TensorMark)]
+        found = [read(each) for each in slots if each.value.identity not in watched]
+        return list({id(each): each for each in found if is_instance(each, torch.Tensor)}.values())
 
     def _compile(self) -> None:
         """Sort the slots by how they are compared."""
@@ -347,12 +354,18 @@ class Guard:
     def replaced(self) -> list[Any]:
         """The objects under guard that were replaced where they lay, and that may keep others alive.
 
-        An object of plain values is none of them, unless its identity matters.
+        An object of plain values is none of them, unless its identity matters or its death is noticed.
         """
         slots = [entry for entry in self._all_entries if _keeps_others(entry.value)]
         found = [entry.value for entry in slots if read(entry) is not entry.value]
         pinned = self.reads.pinned
-        return [value for value in found if identity(value) in pinned or not is_plain(value)]
+        return [
+            value for value in found if identity(value) in pinned or is_watched(value) or not is_plain(value)
+        ]
+
+    def users(self) -> set[int]:
+        """Identities of the objects under guard, which are the caller's."""
+        return {id(part) for entry in self._all_entries for part in (entry.container, entry.value)}
 
     def changed(self, bound: Collection[Address]) -> list[Difference]:
         """What a call has changed that found everything as it was.

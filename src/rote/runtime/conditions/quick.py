@@ -40,7 +40,7 @@ from ..fingerprint import (
     portions,
 )
 from ..pytorch import metadata_check
-from ..state import BULK, DEFINED, ITEM, LENGTH, ORDER, Argument
+from ..state import BULK, DEFINED, ITEM, LENGTH, OPERATORS, ORDER, Argument
 from .conditions import Condition
 from .dicts import Dicts
 from .guards import Guard
@@ -49,8 +49,8 @@ _data_ptr = torch.Tensor.data_ptr
 
 _INLINED = 6
 """Portions of words up to which they are read by the text of the replay itself."""
-_OF_KEYS = (BULK, DEFINED, LENGTH, ORDER)
-"""Kinds of slots that say which members a container has, and nothing about them."""
+_OF_KEYS = (BULK, DEFINED, LENGTH, OPERATORS, ORDER)
+"""Kinds of slots that say which members a container has."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 

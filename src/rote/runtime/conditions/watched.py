@@ -76,15 +76,24 @@ class WatchedTensors:
     """
 
     def __init__(
-        self, places: Iterable[Watched], tensors: Iterable[torch.Tensor | None], *, flags: bool
+        self,
+        places: Iterable[Watched],
+        tensors: Iterable[torch.Tensor | None],
+        *,
+        flags: bool,
+        known: Iterable[torch.Tensor | None] = (),
     ) -> None:
         pairs = list(zip(places, tensors, strict=True))
         alive = [(place, tensor) for place, tensor in pairs if tensor is not None]
-        self.dead = len(alive) < len(pairs)
+        by_identity = list(
+            known
+        )  # nothing else is asked of them, and an identity is one as long as they live
+        self.dead = len(alive) < len(pairs) or any([tensor is None for tensor in by_identity])
         self.asks_flags = flags
         self._check: Callable[..., bool] | None = None  # of all that they look like, if it says yes
         died = _notice(self)
         self._places = [place for place, _ in alive]
+        self._known = [weakref.ref(tensor, died) for tensor in by_identity if tensor is not None]
         self.references = [weakref.ref(tensor, died) for _, tensor in alive]
         self.addresses = [place.address for place in self._places]
         self._flags = [place.requires_grad for place in self._places]
@@ -97,7 +106,9 @@ class WatchedTensors:
             place if place.entry is None else place._replace(entry=follow(place.entry))
             for place in self._places
         ]
-        return WatchedTensors(places, [reference() for reference in self.references], flags=self.asks_flags)
+        tensors = [reference() for reference in self.references]
+        known = [reference() for reference in self._known]
+        return WatchedTensors(places, tensors, flags=self.asks_flags, known=known)
 
     def holds(self) -> bool:
         """Whether they are alive and at the same addresses, and look at their memory as before."""

@@ -18,7 +18,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call
 from ..capture import Observation, parameters_of
-from ..conditions import abandoned
+from ..conditions import Guard, abandoned, held_by
 from ..program import (
     BUFFER,
     PLACES,
@@ -211,10 +211,8 @@ class Choice:
 def drop_abandoned(choices: Iterable[Choice], ledger: Ledger) -> None:
     """Release recordings whose state cannot come back, since guards alone hold what was replaced in it.
 
-    Nothing is done if the ledger does not pay for finding that out.
+    Where the ledger does not pay for finding that out, only the guards are asked what they hold.
     """
-    if not ledger.allows_search:
-        return
     others = [(choice, recording) for choice in choices for recording in choice.idle()]
     values, ends = list[Any](), list[int]()
     for _, recording in others:
@@ -223,12 +221,21 @@ def drop_abandoned(choices: Iterable[Choice], ledger: Ledger) -> None:
         ends.append(len(values))
     if not values:
         return
-    began, free = perf_counter(), abandoned(values)
+    free = _free(values, [recording.guard.python for _, recording in others], ledger)
     values.clear()
-    ledger.add_search(perf_counter() - began)
     for (choice, recording), start, end in zip(others, [0, *ends], ends, strict=False):
         if any(free[start:end]):
             choice.drop(recording)
+
+
+def _free(values: list[Any], guards: list[Guard], ledger: Ledger) -> list[bool]:
+    """Whether guards alone hold each of some objects, as far as is known."""
+    if not ledger.allows_search:
+        users = set[int]().union(*[guard.users() for guard in guards])
+        return held_by(guards, values, users)
+    began, free = perf_counter(), abandoned(values)
+    ledger.add_search(perf_counter() - began)
+    return free
 
 
 def may_track(recording: Recording, call: Call | None = None) -> bool:

@@ -21,6 +21,7 @@ from .marks import (
     BY_IDENTITY,
     PROXIES,
     Content,
+    DefinedOperators,
     Members,
     TensorMark,
     base_of,

@@ -8,6 +8,7 @@ import random
 import weakref
 from array import array
 from collections import OrderedDict
+from operator import itemgetter
 from types import FunctionType
 from typing import Any, NamedTuple, cast
 
@@ -53,6 +54,42 @@ class Members(tuple[tuple[type, Any], ...]):
 
     def __repr__(self) -> str:
         return f"{{{', '.join([repr(member) for _, member in self])}}}"
+
+
+_name = itemgetter(0)
+_NO_OPERATORS = frozenset({"__annotations__", "__doc__", "__slotnames__"})
+"""Names under which Python keeps what it finds out of a class."""
+
+
+def _is_torchs(function: FunctionType) -> bool:
+    return str(function.__globals__.get("__name__")).startswith("torch.")
+
+
+class DefinedOperators(tuple[tuple[str, Any], ...]):
+    """What a class defines itself under names that Python looks up for its operators, by which objects."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, namespace: dict[str, Any]) -> DefinedOperators:
+        """Those in the namespace of a class."""
+        found = [(name, value) for name, value in [*namespace.items()] if name[:2] == name[-2:] == "__"]
+        return cls(sorted([pair for pair in found if pair[0] not in _NO_OPERATORS], key=_name))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DefinedOperators) or [*map(_name, self)] != [*map(_name, other)]:
+            return False
+        return all([one[1] is another[1] for one, another in zip(self, other, strict=True)])
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __repr__(self) -> str:
+        functions = [(name, value) for name, value in self if type(value) is FunctionType]
+        own = [name for name, value in functions if not _is_torchs(value)]
+        return f"with {', '.join(own)} of one's own" if own else "as PyTorch defines it"
 
 
 PROXIES = frozenset({weakref.ProxyType, weakref.CallableProxyType})

@@ -66,8 +66,10 @@ class Watch:
             for each in (value, value.__self__) if is_bound_method(value) else (value,):
                 if is_anchored(each):
                     trace.outside.anchored.add(identity(each))
-            if is_instance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-                trace.outside.arguments[identity(value)] = name
+            if is_instance(value, torch.Tensor):
+                trace.outside.tensors.add(identity(value))
+                if not isinstance(value, torch.nn.Parameter):
+                    trace.outside.arguments[identity(value)] = name
             elif is_instance(value, type) and issubclass(value, torch.autograd.Function):
                 follow_function(trace, value)
         if is_bound_method(function):

@@ -27,6 +27,7 @@ from .kinds import (
     MEMBERS,
     MISSING,
     NUMBERS,
+    OPERATORS,
     ORDER,
     REFERENT,
     SAID,

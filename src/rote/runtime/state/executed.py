@@ -52,6 +52,8 @@ TORCHS_OWN = (f"{Path(torch.__file__).parent}/_", f"{Path(numpy.__file__).parent
 PASSES_ON = frozenset({identity(handle_torch_function.__code__)})
 """Identities of code that only calls the handler of a function mode or a tensor subclass, as C does."""
 
+_NAMED_TUPLE = "namedtuple_"
+"""What the names of the modules begin with in which Python makes named tuples."""
 _FROM_TEXT = "<string>"
 """The file of code that was made of text."""
 _RUNTIME = ".".join(__name__.split(".")[:2]) + "."
@@ -214,8 +216,8 @@ class ExecutedCode:
             if counts and not saves:  # noting it again in this call says nothing new
                 self._settled[identity(entered)] = entered
             return counts
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package.startswith("namedtuple_") or any(
+        package = _package(frame)
+        if package.startswith(_NAMED_TUPLE) or any(
             getattr(callback, "__code__", None) is code for callback in gc.callbacks
         ):
             return counts
@@ -329,7 +331,7 @@ def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
     The Python code of a compiled region lies in Inductor's files.
     """
     at: FrameType | None = frame
-    passing = True  # so far only library code and code made from text, like the methods of named tuples
+    passing = True  # so far only library code, and code that libraries have made from text
     while at is not None:
         code = at.f_code
         known = identity(code) in PASSES_ON or is_own(code.co_filename)
@@ -339,9 +341,20 @@ def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
             return True
         if followed.original(code) is not code:
             return False
-        passing = passing and (code.co_filename.startswith("<") or is_internal(code.co_filename))
+        passing = passing and (is_internal(code.co_filename) or _is_librarys_text(at))
         at = at.f_back
     return False
+
+
+def _is_librarys_text(frame: FrameType) -> bool:
+    """Whether code was made from text for a library: methods of named tuples, or of its dataclasses."""
+    package = _package(frame)
+    of_library = package in _OTHERS or package.startswith(_NAMED_TUPLE)
+    return frame.f_code.co_filename.startswith("<") and of_library
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _is_importing(frame: FrameType) -> bool:

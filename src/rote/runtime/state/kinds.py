@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..objects import UNSET, Content, cached_in, counted, members, own, remembered, scripted
+from ..objects import UNSET, Content, DefinedOperators, cached_in, counted, members, own, remembered, scripted
 from .reads import Argument
 
 ITEM, ATTRIBUTE, CELL, VARIABLE, SCRIPTED = "item", "attribute", "cell", "variable", "scripted"
 LENGTH, MEMBERS, ORDER, DEFINED, BULK = "length", "members", "order", "defined", "bulk"
+OPERATORS = "operators"
 KIND, SUBCLASS, REFERENT, NUMBERS, HELD = "kind", "subclass", "referent", "numbers", "held"
 CACHED, RESULT, ASKED, SAID = "cached", "result", "asked", "said"
 FOLLOWED = "followed"
@@ -89,6 +90,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     LENGTH: _length,
     MEMBERS: _length,
     BULK: _bulk,
+    OPERATORS: lambda namespace, _: Content(DefinedOperators.of(namespace)),
     ORDER: lambda container, _: Content(members.keys(container)),
     VARIABLE: lambda variable, _: variable.get(UNSET),
     SCRIPTED: scripted,

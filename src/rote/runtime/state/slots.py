@@ -16,6 +16,7 @@ from ..objects import (
     PROXIES,
     UNSET,
     Content,
+    DefinedOperators,
     Members,
     ParameterGroup,
     Position,
@@ -231,6 +232,8 @@ def _alike(was: Any, now: Any) -> bool:
         return len(was) == len(now) and all(map(is_, was, now))
     if isinstance(was, (float, complex)):
         return same(was, now)
+    if isinstance(was, DefinedOperators):
+        return was == now
     return bool(was == now) and exact(was) == exact(now)
 
 
@@ -281,6 +284,8 @@ def _show_content(value: Any) -> str:
         return f"an array {kind}{list(value[0])}"
     if type(value) is tuple and len(value) > 1 and isinstance(value[0], type):
         value = value[-1]  # a tuple of a type and its content
+    if isinstance(value, DefinedOperators):
+        return repr(value)
     if isinstance(value, Members):
         text = repr(value)
         return text if len(text) <= _WIDEST else f"a set of {len(value)}"

@@ -82,7 +82,7 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
     what = trace.kinds[kind]
     if what == PLAIN or name == _OF_COMPILER:
         return
-    if which not in trace.outside:
+    if which not in trace.outside and which not in trace.outside.tensors:
         trace.outside.hold(kind)
         trace.seen.add((kind, name))
     else:
@@ -218,8 +218,10 @@ def _of_tensor(trace: Trace, name: str, value: Any, kind: type) -> None:
         )
     elif not _is_data(trace, found):
         bind(trace, found)
-        if kind not in _TORCHS:  # an instance may have something else
+        if kind not in _TORCHS:
             trace.seen.discard((kind, name))
+            _added(trace, name, value, argument)
+        elif identity(value) in trace.outside.tensors:  # one that the call has made has what it has set
             _added(trace, name, value, argument)
     elif not lookup.is_in_c(found):
         _get(trace, found, name, value)
@@ -241,8 +243,8 @@ def _added(trace: Trace, name: str, value: Any, argument: str | None) -> None:
     table = lookup.attributes_of(value)
     if table is None or trace.writes.wrote(ITEM, table, name) or name in _OF_CLASSES:
         return
-    if argument is not None and name not in table and trace.outside.given.lacks(f"{argument}.{name}"):
-        return
+    if argument is not None and name not in table:
+        return  # the key says so
     if argument is not None:
         text = f"reads the attribute {name!r} of the tensor {argument}, which is another one in each call"
         trace.running.refuse(f"{argument}.{name}", text)
@@ -258,7 +260,7 @@ def _all_added(trace: Trace, value: Any) -> None:
     trace.seen.discard((type(value), "__dict__"))  # each tensor has its own
     if argument is None:
         trace.outside.find(table, value, ".__dict__")
-    elif table or not trace.outside.given.lacks(f"{argument}.__dict__"):
+    elif table:
         text = f"reads the attributes of the tensor {argument}, which is another one in each call"
         trace.running.refuse(f"{argument}.__dict__", text)
 
@@ -398,7 +400,11 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
         trace.outside.find(descriptor.fget, descriptor, "")
         trace.call((), descriptor.fget, value)
     elif issubclass(type(descriptor), (MemberDescriptorType, GetSetDescriptorType)):
-        _of_c(trace, name, value)
+        if _is_hidden(trace, descriptor, name, value):
+            said = trace.outside.name(value, f".{name}")
+            trace.running.refuse(said, f"reads {said} of a base class, which hides another {name}")
+        else:
+            _of_c(trace, name, value)
     elif type(descriptor) is _FIELD:
         place = descriptor.__reduce__()[1][0]
         if issubclass(type(value), tuple) and trace.outside.has(value) and place < tuple.__len__(value):
@@ -412,6 +418,21 @@ def _get(trace: Trace, descriptor: Any, name: str, value: Any) -> None:
         elif trace.outside.has(value) and not trace.outside.by_content(type(value)):
             said = trace.outside.name(value, f".{name}")
             trace.running.refuse(said, f"reads {said}, made by C each time")
+
+
+def through_descriptor(trace: Trace, descriptor: Any, value: Any) -> None:
+    """Note a read of an attribute by its descriptor, whatever the class has under that name."""
+    name = descriptor.__name__
+    attribute(trace, name, value)
+    if _is_hidden(trace, descriptor, name, value):
+        _get(trace, descriptor, name, value)
+
+
+def _is_hidden(trace: Trace, descriptor: Any, name: str, value: Any) -> bool:
+    """Whether an object outside has something else under the name of a descriptor."""
+    if not name or not trace.outside.has(value):
+        return False
+    return trace.classes.look_up(type(value), name) is not descriptor
 
 
 def _of_c(trace: Trace, name: str, value: Any) -> None:

@@ -36,6 +36,7 @@ from .attributes import (
     plain_attribute,
     plain_store,
     store_attribute,
+    through_descriptor,
 )
 from .calls import called, handed_on, instance_of, read_partial, subclass_of
 from .classes import asked_or_made, stated
@@ -637,7 +638,7 @@ _BY_WORD: dict[str, Handler] = {
         decimal.getcontext(), None, "decimal.getcontext()"
     ),
     "delete_attribute": _named(delete_attribute, 2),
-    "descriptor": _member(lambda trace, value, found: attribute(trace, found.__name__, value)),
+    "descriptor": _member(lambda trace, value, found: through_descriptor(trace, found, value)),
     "dir": _dir,
     "evaluated": lambda trace, *_: trace.running.refuse(
         "builtins.eval", "runs text or code by eval or exec, which is not followed"

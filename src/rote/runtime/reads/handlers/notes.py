@@ -38,10 +38,12 @@ class _Row(NamedTuple):
 
 _OUTSIDE = "identity(value) in trace.outside"
 _OWN = "identity(value) not in trace.outside"
+_MET = "identity(value) in trace.outside.tensors"
 _NOTES: dict[str, _Row] = {
     "attribute": _Row(
         "name, value", attributes.attribute,
-        f"(identity(value) if {_OUTSIDE} else type(value), name) in trace.seen and type(value) is not super",
+        f"(identity(value) if {_OUTSIDE} or {_MET} else type(value), name) in trace.seen"
+        " and type(value) is not super",
         also=known.is_known_through_super,
     ),
     "name": _Row("name, table", names.name, "(identity(table), name, 'global') in trace.seen"),

@@ -76,7 +76,7 @@ class Bindings:
         A slot that it has read before holds what an earlier call has left, and is no such slot.
         """
         given, slots = self._outside.given, self._slots
-        binding = Binding(Marking(given.number_of, self._outside.has), often, others)
+        binding = Binding(Marking(self._number_of, self._outside.has), often, others)
         value = binding.marking.mark(value)
         for each in slots.written.values():
             number = given.branch(each.container)
@@ -96,6 +96,18 @@ class Bindings:
             self._grow(binding, each)
         self._pin_inside((value, binding.parts))
         return Bound(value, tuple(binding.targets), tuple(binding.parts)) if binding.targets else value
+
+    def _number_of(self, value: Any) -> int | None:
+        """The number of a branch of the arguments that is handed out as it is."""
+        outside = self._outside
+        number = outside.given.number_of(value)
+        if number is not None:
+            return number
+        try:
+            return outside.given.tuple_of(value)
+        except KeyError:
+            outside.running.refuse("a tuple", "hands out a tuple that is two of its arguments")
+            return None
 
     def _pin_inside(self, value: Any) -> None:
         """What a replay hands out or binds is the object that it is."""

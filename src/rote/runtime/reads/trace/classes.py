@@ -6,8 +6,8 @@ import gc
 from typing import Any
 
 from ....base import identity
-from ...objects import said_module, said_name
-from ...state import ATTRIBUTE, ITEM
+from ...objects import Content, DefinedOperators, said_module, said_name
+from ...state import ATTRIBUTE, ITEM, OPERATORS
 from ..table import lookup
 from .kinds import is_compilers
 from .outside import Outside
@@ -65,6 +65,13 @@ class Classes:
             if lookup.can_change(kind):
                 self._outside.read(ATTRIBUTE, kind, "__mro__", lookup.bases(kind), ".__mro__")
         return found
+
+    def read_operators(self, kind: type) -> None:
+        """Note what a class defines itself for operators: C looks it up, where no note says so."""
+        table = self.namespace(kind)
+        self._outside.read(
+            OPERATORS, table, None, Content(DefinedOperators.of(table)), " (its operators)", kind
+        )
 
     def look_up(self, kind: type, name: str) -> Any:
         """What a class has under a name, or MISSING; that is no read."""

@@ -58,15 +58,14 @@ class Given:
         # objects that are known by their identity, and whose class may be opened: the class
         self.watched: dict[int, type] = {}
         self._openings = Openings()
-        self._tells: bool | None = None
-        self._tuples = set[int]()
+        # tuples and views, by their identity: which branch each is; None if it is several
+        self._tuples: dict[int, int | None] = {}
         self._opened: Mapping[type, Opening] = {}
 
     def take(self, call: Call, given: GivenParts) -> list[tuple[str, Any]]:
         """The callable is about to be called; returns the objects that are taken apart, with their names."""
         if call.openings is not None:
             self._openings = call.openings
-        self._tells = None if call.openings is None and call.added is None else call.added is not None
         opened = self._opened = call.opened or {}
         mine, theirs = list(containers(call.spec, given)), call.branches()
         self.names = call.branch_names()
@@ -76,7 +75,8 @@ class Given:
             if any([value is part for part in given]):
                 continue
             if not is_mutable(type(value)):
-                self._tuples.update(map(identity, (value, original)))
+                for which in {*map(identity, (value, original))}:
+                    self._tuples[which] = None if which in self._tuples else number
                 continue
             for part, whole in zip(parts_of(value), parts_of(original), strict=False):
                 if self.numbers.setdefault(identity(part), number) != self.numbers[identity(value)]:
@@ -142,6 +142,19 @@ class Given:
         """Whether a value is a tuple in the arguments or in such state: no key says which one it is."""
         return identity(value) in self._tuples
 
+    def tuple_of(self, value: Any) -> int | None:
+        """Which branch a tuple in the arguments is, if it is one and has members, and is no other as well.
+
+        Raises:
+            KeyError: It is several, and the key does not say so.
+        """
+        which = identity(value)
+        if which not in self._tuples or (type(value) is tuple and not value):
+            return None
+        if (number := self._tuples[which]) is None:
+            raise KeyError(which)
+        return number
+
     def is_state(self, value: Any) -> bool:
         """Whether a value is taken apart and lies outside."""
         return identity(value) in self._outside
@@ -172,13 +185,6 @@ class Given:
         for which in owners:
             if (kind := self.watched.get(which)) is not None:
                 self._openings.fill(kind)
-
-    def lacks(self, name: str) -> bool:
-        """Note that a tensor lacks an attribute; returns whether keys say so, now or later."""
-        self._openings.of_tensors = True
-        if self._tells is False:
-            self.missing.append(name)
-        return self._tells is not None
 
     def read(self, kind: str, container: Any, key: Any, value: Any, name: str) -> bool:
         """Something is read; returns whether the key tells of it."""

@@ -118,6 +118,7 @@ class Outside(dict[int, Any]):
         self.pinned: set[int] = set()
         self.given = Given()  # arguments that are taken apart
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
+        self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
         self.tells_tensors = False  # it was asked whether an argument is another tensor
         # arguments that are known by their identity, and whose death is noticed
         self.anchored: set[int] = set()
@@ -315,6 +316,7 @@ class Outside(dict[int, Any]):
         found = (kind, container, key, form, identity(whose), suffix, self.names)
         self.reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         if trait & MEETS:
+            self.tensors.add(identity(value))
             self._meet_tensor(value)
         if trait & (FINDS | SPREAD):
             self._find(value, whose, suffix)

@@ -41,6 +41,9 @@ _FROM_TEXT = "<string>"
 Aside = Callable[[Callable[[], Any]], Any]
 """Runs what is no part of the traced call, with no mode of rote's in force."""
 
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+"""The classes of what every call computes with."""
+
 
 class Trace:
     """What one call reads and writes.
@@ -103,9 +106,12 @@ class Trace:
         outside = self.outside
         names = call.names() if stood else []
         outside.arguments.update({identity(each): names[index] for index, each in stood.items()})
+        outside.tensors.update(outside.arguments)
         before, outside.given = outside.given, Given()
         self.writes.told.clear()
         self.followed.begin_again()
+        for kind in _TENSORS:
+            self.classes.read_operators(kind)
         error = sys.exc_info()[1]
         self.handled = None if error is None else identity(error)
         outside.slots.begin_again(lambda container: before.branch(container) is not None)
