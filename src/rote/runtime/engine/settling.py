@@ -168,6 +168,7 @@ class Settling:
         found += self._judge_externals(watch)
         if self._key.limits.ordered:
             found += steadiness.order_reasons(observed, self._call, site)
+        found += steadiness.sharing_reasons_of_arrays(observed, self._call, site)
         pointers = set(observed.arrays)
         if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
             ranges = self._look_again().arrays
@@ -470,6 +471,7 @@ class Settling:
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
         accesses.written.update(observed.writes.inputs)
+        accesses.given_arrays.update(self._call.arrays)
         for (origin, number), site in observed.writes.sites.items():
             handle = storages.externals[number].untyped_storage()._cdata if origin == EXTERNAL else number
             accesses.sites.setdefault((origin, handle), site)

@@ -298,7 +298,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         for each in given:
             # An argument that is only stored is not compared, so its identity does not matter.
             stores = name in _KEEPING and each is given[-1]
-            if not stores or identity(each) not in trace.outside.given.objects:
+            given_away = identity(each) in trace.outside.given.objects or trace.outside.is_tensors(each)
+            if not (stores and given_away):
                 content(trace, each, inside=False)
     elif row == "argument" and given:
         for each in given:

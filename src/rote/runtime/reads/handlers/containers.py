@@ -165,6 +165,7 @@ def _as_key(trace: Trace, key: Any) -> None:
     """Note that a key is looked up; its class finds it by identity, most often, so the identity matters."""
     for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
         methods(trace, part)
+        trace.outside.stray(part)
         trace.outside.pin(part)
     if identity(key) in trace.outside.given.objects:
         trace.outside.identify(key, "looks for it in a container")
@@ -200,6 +201,7 @@ def bounds(trace: Trace, *given: Any) -> None:
     """Note that a slice is made: its bounds are turned into numbers by their methods."""
     for each in given:
         methods(trace, each)
+        trace.outside.stray(each)
 
 
 def sent(trace: Trace, receiver: Any, *_: Any) -> None:
@@ -215,6 +217,7 @@ def index(trace: Trace, key: Any) -> None:
     if type(key) not in _USUAL_INDICES:
         content(trace, key)
     if issubclass(type(key), numpy.ndarray):
+        trace.outside.stray(key)
         trace.makes_tensor(key)
 
 
@@ -441,6 +444,7 @@ def _object(trace: Trace, value: Any, handed: bool = True) -> Iterable[Any]:
 
 
 def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
+    trace.outside.stray(value)
     trace.outside.look_into(value)
     if not value.dtype.hasobject:
         return []
@@ -565,6 +569,8 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
 
 
 def _special_in_c(trace: Trace, value: Any, outside: bool, writes: bool) -> None:
+    if type(value) is numpy.ndarray:
+        trace.outside.stray(value)
     if writes:
         settings(trace, value)
         change(trace, value)
@@ -619,6 +625,8 @@ def length(trace: Trace, value: Any) -> None:
             trace.outside.kind(value)
             trace.classes.read(type(value), "__len__")
             trace.outside.read(LENGTH, value, None, Content(members.length(value)), " (length)")
+    elif type(value) is numpy.ndarray:
+        attribute(trace, "shape", value)
     elif what not in (PLAIN, TENSOR):
         special(trace, value, "__len__")
 

@@ -147,6 +147,8 @@ class Bindings:
             return True
         if identity(value) in given.leaves or given.number_of(value) is not None:
             return True
+        if self._outside.is_tensors(value):
+            return True
         parts = marking.parts_of(value)
         if (
             parts is None

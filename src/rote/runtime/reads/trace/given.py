@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy
 import torch
 
 from ....base import identity, is_instance
@@ -28,8 +29,10 @@ from ...arguments import (
     place_of,
     slots_of,
 )
-from ...state import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER, Address
+from ...objects import ARRAY_FACTS
+from ...state import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER, SAID, Address
 
+_SAID = (ATTRIBUTE, SAID)
 _OF_ALL = (BULK, LENGTH, ORDER)
 _OF_GENERATORS = {(ATTRIBUTE, "device"): DEVICE, (ASKED, "initial_seed"): SEED}
 """What may be asked of a random generator, whichever it is."""
@@ -202,6 +205,8 @@ class Given:
     def _note(self, of: type, kind: str, key: Any) -> list[str | None]:
         """Note which attributes of a class are read; returns them."""
         names: list[str | None] = []
+        if of is numpy.ndarray and (kind == DEFINED or (kind in _SAID and key in ARRAY_FACTS)):
+            return []
         if of is torch.Generator and (kind, key) in _OF_GENERATORS:
             names = [_OF_GENERATORS[kind, key]]
         elif kind in (ITEM, DEFINED) or (kind == ATTRIBUTE and key in slots_of(of)):

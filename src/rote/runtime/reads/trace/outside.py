@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
+import numpy
 import torch
 from torch.utils.hooks import RemovableHandle
 
@@ -118,6 +119,8 @@ class Outside(dict[int, Any]):
         self.pinned: set[int] = set()
         self.given = Given()  # arguments that are taken apart
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
+        # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
+        self.lent: dict[int, tuple[Any, Callable[[], None]]] = {}
         self.tells_tensors = False  # it was asked whether an argument is another tensor
         # arguments that are known by their identity, and whose death is noticed
         self.anchored: set[int] = set()
@@ -166,7 +169,7 @@ class Outside(dict[int, Any]):
         self._find(value, owner, suffix)
         held = self.by_content(type(value)) and identity(value) in self
         known = held and any(value is each for each in GLOBAL_GENERATORS)
-        if held and not known and not self.followed.is_drawn_from(value):
+        if held and not known and not self.is_tensors(value) and not self.followed.is_drawn_from(value):
             self.read_held(value)
 
     def read_held(self, value: Any) -> None:
@@ -217,6 +220,24 @@ class Outside(dict[int, Any]):
             return
         self.given.close(value, does)
         self.running.refuse(name, f"depends on which object {name} is: it {does}")
+
+    def lend(self, array: Any, stray: Callable[[], None]) -> None:
+        """The call has made an array over the memory of a tensor; ``stray`` is called if it is read."""
+        self.lent[identity(array)] = array, stray
+
+    def is_tensors(self, array: Any) -> bool:
+        """Whether an array is over memory that the program knows: an argument's, or that of a tensor."""
+        return identity(array) in self.lent or self.given.objects.get(identity(array)) is numpy.ndarray
+
+    def stray(self, array: Any) -> None:
+        """An array is read, or written, by Python or C: if it is over such memory, no recording sees that."""
+        lent = self.lent.get(identity(array))
+        if lent is not None:
+            lent[1]()
+        elif self.is_tensors(array):
+            name = self.given.name_of(array) or ""
+            self.given.close(array, "reads its numbers")
+            self.running.refuse(name, f"reads numbers of {name}, an array, in Python or in numpy")
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
         """The dict of an object's attributes is outside as the object is; it is read where it lies."""
@@ -488,7 +509,7 @@ class Outside(dict[int, Any]):
 
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
-        for held in (self, self.reads, self._held, self.replaced):
+        for held in (self, self.reads, self._held, self.replaced, self.lent):
             held.clear()
         self.given = Given()
 
