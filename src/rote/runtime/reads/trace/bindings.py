@@ -26,7 +26,7 @@ from ...arguments import (
     read_from,
 )
 from ...numbers import KINDS, TRUTHS
-from ...objects import UNSET, members
+from ...objects import UNSET, counted, members
 from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read
 from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable
 from .outside import Outside
@@ -188,7 +188,10 @@ class Bindings:
         self.bound.add(each.address)
 
     def _grow(self, binding: Binding, each: Growing) -> None:
-        """Members were added to a list or a deque, and it was not read afterwards: they are parts."""
+        """Members were added to a list or a deque: they are parts.
+
+        If it was read afterwards, it was empty before, and a replay adds to an empty one.
+        """
         found, where = each.written.container, identity(each.written.container)
         now = members.keys(found)
         size = found.maxlen if type(found) is deque else None
@@ -197,7 +200,9 @@ class Bindings:
         kept = (*each.written.was, *added)
         expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
         as_added = len(now) == len(expected) and all(map(is_, now, expected))
-        if where in self._slots.looked or where in self._slots.changed or not as_added or not count:
+        if where in self._slots.changed or not as_added or not count:
+            return
+        if where in self._slots.looked and not self._was_empty(each.written):
             return
         leaves = leaves_of(binding.marking.mark(added))
         if any([is_instance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
@@ -212,14 +217,16 @@ class Bindings:
     def _fill(self, binding: Binding, each: WrittenSlot) -> None:
         """A list, deque or dict outside was changed: all that it holds is a part.
 
-        If anything of it was read before, that is how long it is, or plain values that stay where they are
-        beside numbers that change: else an earlier call has left what is read.
+        If anything of it was read before, it was empty, or that is how long it is, or plain values that stay
+        where they are beside numbers that change: else an earlier call has left what is read.
         """
-        found, reads = each.container, self._outside.reads
+        found, reads, where = each.container, self._outside.reads, identity(each.container)
         asked = [read for address, read in reads.items() if address[1] == identity(found)]
         if type(found) not in (list, deque, *MAPPINGS):
             return
-        if asked and not self._followed.moves(found):
+        if where in self._slots.looked and not self._was_empty(each):
+            return
+        if asked and each.was and not self._followed.moves(found):
             return
         if not all([read.kind in _OF_SIZE or _is_left(read) for read in asked]):
             return
@@ -231,6 +238,14 @@ class Bindings:
         if _are_plain(keys) and self._can_be_made(held, binding.marking):
             binding.add(target, held)
             self.bound.add(each.address)
+
+    def _was_empty(self, each: WrittenSlot) -> bool:
+        """Whether a container was empty before the call, which is a condition then."""
+        if each.was != ():
+            return False
+        read = Read(LENGTH, each.container, None, counted(0), each.owner, " (length)", self._outside.names)
+        self._outside.reads.setdefault((LENGTH, identity(each.container), None), read)
+        return True
 
     def _fill_given(self, binding: Binding, each: WrittenSlot, number: int) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""
