@@ -32,7 +32,7 @@ from ...hazards.rules import Rule, reason
 from ..arguments import is_plain
 from ..autograd import GradientUse
 from ..numbers import TrackedNumbers
-from ..objects import form_of, pointer_of, tensor_over
+from ..objects import form_of, pointer_of
 from ..program import (
     HostBytes,
     HostValues,
@@ -426,7 +426,8 @@ class HostDataMode(TorchFunctionMode):
     def _from_array(self, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Read an array where it is, or copy it again at each replay."""
         tracer, name = self._tracer, func.__name__
-        if func in _CONVERTS and (under := self._under(data)) is not None:
+        under = tracer.host.under(data) if func in _CONVERTS and form_of(data) is not None else None
+        if under is not None:
             return self._converted(func, under, args, kwargs)
         made = tracer.host.is_made(pointer_of(data)) and not kwargs.get("requires_grad")
         if made or (func is not torch.tensor and func is not _Tensor.new_tensor):
@@ -439,13 +440,6 @@ class HostDataMode(TorchFunctionMode):
         memory = operand_of(data, tracer.cursor.storages.token)
         operation = Operation.called(ops.HOST, name, (memory,), (), user_site())
         return tracer.host.copy_array(operation, pointer_of(data), lambda: func(*args, **kwargs))
-
-    def _under(self, array: Any) -> torch.Tensor | None:
-        """A tensor over the memory of an array that lies over that of a tensor."""
-        host = self._tracer.host
-        if form_of(array) is None:
-            return None
-        return host.aside(lambda: host.under_array(tensor_over(array)))
 
     def _converted(
         self, func: Any, under: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]

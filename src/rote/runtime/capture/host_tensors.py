@@ -17,7 +17,7 @@ import torch
 from ...base import Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..objects import LentArrays
+from ..objects import LentArrays, tensor_over
 from ..program import ArrayMemory, Operand, Operation, address_range, content_of
 from ..program import operations as ops
 from ..pytorch import unseen_functions
@@ -60,7 +60,7 @@ class HostTensors:
         given: Sequence[torch.Tensor] = (),
     ) -> None:
         self.arrays: dict[int, Site] = {}
-        self.lent = LentArrays()
+        self.lent = LentArrays(self.under)
         self._under_arrays = list(given)
         self._cursor = cursor
         self._follower = follower
@@ -85,6 +85,10 @@ class HostTensors:
             under = self.aside(tensor.detach)
         self.lent.add(array, under)
         self._under_arrays.append(under)
+
+    def under(self, array: Any) -> torch.Tensor | None:
+        """A tensor over the memory of an array, if that lies over a tensor's."""
+        return self.aside(lambda: self.under_array(tensor_over(array)))
 
     def under_array(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """For a tensor over an array's memory one over a tensor's, if the array lies over that."""

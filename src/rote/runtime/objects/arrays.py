@@ -6,6 +6,7 @@ of a tensor, is a tensor to it, and the caller gets an array over such memory ag
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -45,6 +46,16 @@ def form_of(array: Any) -> ArrayForm | None:
     return ArrayForm(array.flags.writeable)
 
 
+def is_view(array: Any, key: Any) -> bool:
+    """Whether an array has a view of itself at an index, and no copy and no number."""
+    parts: tuple[Any, ...] = key if type(key) is tuple else (key,)
+    if any([type(each) not in (int, slice, type(None), type(Ellipsis)) for each in parts]):
+        return False
+    return (
+        any([each is Ellipsis for each in parts]) or sum([type(each) is int for each in parts]) < array.ndim
+    )
+
+
 def tensor_over(array: Any) -> torch.Tensor:
     """A tensor over the memory of an array that has a form; PyTorch would warn of one that is read-only."""
     return torch.from_numpy(array if array.flags.writeable else numpy.asarray(_Writeable(array)))
@@ -68,9 +79,14 @@ class _Writeable:
 
 
 class LentArrays:
-    """The arrays that a call makes over memory of its tensors, each with a tensor that looks as it does."""
+    """The arrays that a call makes over memory of its tensors, each with a tensor that looks as it does.
 
-    def __init__(self) -> None:
+    Args:
+        under: Gives such a tensor for a view of an array, if that lies over memory of the call's tensors.
+    """
+
+    def __init__(self, under: Callable[[Any], torch.Tensor | None]) -> None:
+        self._under = under
         self._of: dict[int, tuple[Any, torch.Tensor]] = {}
 
     def add(self, array: Any, tensor: torch.Tensor) -> None:
@@ -80,7 +96,9 @@ class LentArrays:
     def find(self, array: Any) -> torch.Tensor | None:
         """The tensor over the memory of an array; None if the call has not made that of a tensor."""
         known = self._of.get(id(array))
-        return known[1] if known is not None and known[0] is array else None
+        if known is not None and known[0] is array:
+            return known[1]
+        return self._under(array) if array.base is not None and form_of(array) is not None else None
 
     def clear(self) -> None:
         """The call is over."""

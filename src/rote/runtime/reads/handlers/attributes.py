@@ -107,6 +107,8 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
 
 def _of_array(trace: Trace, name: str, value: Any) -> None:
     """Note a read of what an array has besides facts about it; which array it is may make a difference."""
+    if name == "T" and trace.outside.is_tensors(value):
+        return
     if type(lookup.find(numpy.ndarray, name).value) is not MethodDescriptorType:
         trace.outside.stray(value)
     _of_instance(trace, name, value, numpy.ndarray)

@@ -17,7 +17,7 @@ import torch
 
 from ....base import identity, is_internal, is_own
 from ...numbers import GLOBAL_GENERATORS
-from ...objects import Content, has_parts_in_c, is_python, members, said_module, said_name
+from ...objects import Content, has_parts_in_c, is_python, is_view, members, said_module, said_name
 from ...state import BULK, ITEM, LENGTH, ORDER
 from ..table import NAMES, lookup, name_of
 from ..trace import (
@@ -88,6 +88,8 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     what = trace.kinds[kind]
     if what in (PLAIN, TENSOR):
         index(trace, key)
+        return
+    if kind is numpy.ndarray and is_view(value, key) and trace.outside.is_tensors(value):
         return
     if issubclass(kind, dict):
         looked_up(trace, key)

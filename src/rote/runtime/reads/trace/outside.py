@@ -28,6 +28,7 @@ from ...objects import (
     ARRAY_BYTES,
     Content,
     TensorMark,
+    base_of,
     is_bound_method,
     is_empty_stage_table,
     mark,
@@ -227,17 +228,30 @@ class Outside(dict[int, Any]):
 
     def is_tensors(self, array: Any) -> bool:
         """Whether an array is over memory that the program knows: an argument's, or that of a tensor."""
-        return identity(array) in self.lent or self.given.objects.get(identity(array)) is numpy.ndarray
+        return type(array) is numpy.ndarray and self._lender(array) is not None
+
+    def _lender(self, array: Any) -> Any:
+        """The argument, or the array that the call has made of a tensor, of which an array is a view."""
+        if identity(array) in self.lent or self.given.objects.get(identity(array)) is numpy.ndarray:
+            return array
+        known = [*[each for each, _ in self.lent.values()], *self.given.arrays()]
+        if array.base is None or not known:
+            return None
+        base = base_of(array)
+        return next((each for each in known if base_of(each) is base), None)
 
     def stray(self, array: Any) -> None:
         """An array is read, or written, by Python or C: if it is over such memory, no recording sees that."""
-        lent = self.lent.get(identity(array))
+        lender = self._lender(array) if type(array) is numpy.ndarray else None
+        if lender is None:
+            return
+        lent = self.lent.get(identity(lender))
         if lent is not None:
             lent[1]()
-        elif self.is_tensors(array):
-            name = self.given.name_of(array) or ""
-            self.given.close(array, "reads its numbers")
-            self.running.refuse(name, f"reads numbers of {name}, an array, in Python or in numpy")
+            return
+        name = self.given.name_of(lender) or ""
+        self.given.close(lender, "reads its numbers")
+        self.running.refuse(name, f"reads numbers of {name}, an array, in Python or in numpy")
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
         """The dict of an object's attributes is outside as the object is; it is read where it lies."""
