@@ -70,15 +70,18 @@ class Bindings:
         self._outside = outside
         self._slots = outside.slots
         self._followed = outside.followed
+        self._fills = True  # containers that are found empty are filled by replays
         self._is_check = False  # the call is compared with a replay, and nobody tells what its arrays are
 
-    def of(self, value: Any, often: Collection[tuple[str, int, Any]], *, others: bool) -> Any:
+    def of(
+        self, value: Any, often: Collection[tuple[str, int, Any]], *, others: bool, fills: bool = True
+    ) -> Any:
         """The result of a call, with the slots outside that it has bound to something else.
 
         A slot that it has read before holds what an earlier call has left, and is no such slot.
         """
         given, slots = self._outside.given, self._slots
-        self._is_check = not others
+        self._is_check, self._fills = not others, fills
         binding = Binding(Marking(given.number_of, self._outside.has), often, others)
         value = binding.marking.mark(value)
         for each in slots.written.values():
@@ -229,7 +232,8 @@ class Bindings:
             return
         if where in self._slots.looked and not self._was_empty(each):
             return
-        if asked and each.was and not self._followed.moves(found):
+        empty = self._fills and not each.was
+        if asked and not empty and not self._followed.moves(found):
             return
         if not all([read.kind in _OF_SIZE or _is_left(read) for read in asked]):
             return
@@ -244,7 +248,7 @@ class Bindings:
 
     def _was_empty(self, each: WrittenSlot) -> bool:
         """Whether a container was empty before the call, which is a condition then."""
-        if each.was != ():
+        if each.was != () or not self._fills:
             return False
         read = Read(LENGTH, each.container, None, counted(0), each.owner, " (length)", self._outside.names)
         self._outside.reads.setdefault((LENGTH, identity(each.container), None), read)
