@@ -25,6 +25,7 @@ class ArrayForm(NamedTuple):
     """What there is to an array beside what a tensor over its memory tells."""
 
     writeable: bool
+    strides: tuple[int, ...]
 
 
 @cache
@@ -43,7 +44,7 @@ def form_of(array: Any) -> ArrayForm | None:
     size = kind.itemsize
     if any([stride < 0 or stride % size for stride in array.strides]):
         return None
-    return ArrayForm(array.flags.writeable)
+    return ArrayForm(array.flags.writeable, array.strides)
 
 
 def is_view(array: Any, key: Any) -> bool:
@@ -64,6 +65,8 @@ def tensor_over(array: Any) -> torch.Tensor:
 def array_over(tensor: torch.Tensor, form: ArrayForm) -> Any:
     """An array of a form over the memory of a tensor."""
     array = tensor.detach().numpy()
+    if array.strides != form.strides:  # in dimensions of one element they may be any
+        array = numpy.lib.stride_tricks.as_strided(array, strides=form.strides)
     if not form.writeable:
         array.flags.writeable = False
     return array

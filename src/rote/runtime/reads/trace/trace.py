@@ -173,7 +173,7 @@ class Trace:
         """A tensor is about to be made of an array: if the call made that, its numbers follow from reads."""
         base, has = base_of(array), self.outside.has
         ours = not (has(array) or has(base)) and base.flags.owndata and not array.dtype.hasobject
-        if ours and array.nbytes <= COMPARED_BYTES:
+        if ours and array.nbytes <= COMPARED_BYTES and not self.outside.is_tensors(array):
             self._arrays[pointer_of(array)] = array
 
     def has_made(self, pointer: int) -> bool:
