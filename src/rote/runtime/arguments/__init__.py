@@ -50,6 +50,7 @@ from .key import (
     told_lengths,
 )
 from .leaves import (
+    ARRAY,
     Spec,
     containers,
     filled,

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ...base import float_bits
+from ..objects import form_of, tensor_over
 from ..pytorch import (
     current_device,
     is_capturing,
@@ -38,12 +39,13 @@ from .key import (
     TENSOR,
     Call,
     OfState,
+    common_memory,
     describe,
     describe_tensor,
     is_plain,
     sharing,
 )
-from .leaves import Spec, is_mutable, keys_of
+from .leaves import ARRAY, Spec, is_mutable, keys_of
 from .opened import table_of
 from .source import Source
 from .switches import SWITCHES
@@ -140,7 +142,12 @@ class Admission:
             source.refuse(f"type({name}) is not {source.constant(cls)}")
             if is_mutable(cls):
                 self._mutable.append(name)
-        if kind == "object":
+        if kind == ARRAY:
+            form = source.constant(form_of)
+            source.refuse(f"{form}({name}) != {source.constant(names[0])}")
+            source.line(f"members = ({source.constant(tensor_over)}({name}),)")
+            members = "members"
+        elif kind == "object":
             source.line(f"names, members = {source.constant(self._call.opened[cls].look)}({name})")
             source.refuse(f"names != {source.constant(names)}")
             members = "members"
@@ -283,14 +290,18 @@ class Admission:
         return list(first.values())
 
     def shares(self) -> bool:
-        """Whether several tensors share memory in the calls of the key."""
-        return bool(self._call.key.common)
+        """Whether several tensors share memory in the calls of the key, or lie in arrays, which may."""
+        return bool(self._call.key.common) or bool(self._call.arrays)
 
     def write_sharing(self) -> None:
         """Write which tensors share memory; none does where each has a storage of its own."""
         positions = self.apart()
         if len(positions) < 2:
             return
+        if arrays := self._call.arrays:
+            among = f"({''.join([f'{name}, ' for name in self.leaves])})"
+            differs = self._source.constant(common_memory)
+            self._source.refuse(f"{differs}({among}, {self._source.constant(arrays)}) is not None")
         differs = self.shares_otherwise()
         if not self.shares():
             handles = [self.handle(position) for position in positions]
@@ -368,5 +379,5 @@ def _is_known(spec: Spec) -> bool:
     if spec is None:
         return True
     kind, cls, _, children = spec
-    known = kind in (*_INDEXED, "object") or (kind == "dict" and cls in (dict, OrderedDict))
+    known = kind in (*_INDEXED, "object", ARRAY) or (kind == "dict" and cls in (dict, OrderedDict))
     return known and all(_is_known(child) for child in children)

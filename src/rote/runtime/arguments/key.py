@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from .ambient import Ambient, explain_ambient, read_ambient
 from .bound import Laid, Target
 from .leaves import (
     Spec,
+    arrays_in,
     branch_names,
     containers,
     flatten,
@@ -129,6 +130,11 @@ class Call(NamedTuple):
         """The leaves that are numbers which the key does not have."""
         tokens = self.key.tokens
         return frozenset([place for place, token in enumerate(tokens) if token[-1] is CHANGES])
+
+    @property
+    def arrays(self) -> tuple[int, ...]:
+        """The leaves that are tensors over the memory of arrays."""
+        return arrays_in(self.spec) if numpy.ndarray in self.opened else ()
 
     @property
     def added(self) -> tuple[tuple[str, ...], ...]:
@@ -247,7 +253,16 @@ class Call(NamedTuple):
         """Whether something else lies in the arguments by now; an equal plain value is nothing else."""
         leaves: list[Any] = []
         spec = flatten(self.given, leaves, self.opened if self.openings is not None else None, cuts=True)
-        return spec != self.spec or not all(map(_is_as_it_was, leaves, self.leaves, self.kinds))
+        if spec != self.spec:
+            return True
+        for place in self.arrays:  # each look makes tensors anew
+            if _place(leaves[place]) == _place(self.leaves[place]):
+                leaves[place] = self.leaves[place]
+        return not all(map(_is_as_it_was, leaves, self.leaves, self.kinds))
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), describe_tensor(tensor)
 
 
 def _is_as_it_was(now: Any, was: Any, kind: str) -> bool:
@@ -279,6 +294,10 @@ def bind(
     tensors = [place for place, kind in enumerate(kinds) if kind is TENSOR]
     shared = [leaves[place] for place in tensors]
     foreign = _foreign(leaves[kinds.index(FOREIGN)]) if FOREIGN in kinds else None
+    arrays = arrays_in(spec) if opened and numpy.ndarray in opened else ()
+    if foreign is None and (shared_array := common_memory(leaves, arrays)) is not None:
+        foreign = "an array over memory of another argument"
+        kinds = tuple([FOREIGN if at == shared_array else kind for at, kind in enumerate(kinds)])
     again = repeated(spec, given) if has_branches(spec) else ()
     state = openings.look() if openings is not None else ()
     apart = openings.apart.get(spec, _NOWHERE) if openings is not None else _NOWHERE
@@ -458,6 +477,29 @@ def sharing(tensors: list[torch.Tensor], apart: frozenset[int] = _NOWHERE) -> tu
             first = min(extent(tensors[position])[0] for position in group)
             found.append(tuple((position, extent(tensors[position])[0] - first) for position in group))
     return tuple(found)
+
+
+def common_memory(leaves: Sequence[Any], arrays: Collection[int]) -> int | None:
+    """The first of the arrays among some leaves in whose memory another one lies; None if there is none.
+
+    Tensors over arrays have storages of their own, which do not tell.
+    """
+    if len(arrays) == 0 or len(leaves) < 2:
+        return None
+    ranges: list[tuple[int, int, int]] = []
+    for place, leaf in enumerate(leaves):
+        if is_instance(leaf, torch.Tensor) and leaf.is_cpu and is_plain(leaf) and leaf.numel():
+            start, end = extent(leaf)
+            first = leaf.untyped_storage().data_ptr()
+            ranges.append((first + start, first + end, place))
+    ranges.sort()
+    last_end, last = -1, -1
+    for start, end, place in ranges:
+        if start < last_end and (place in arrays or last in arrays):
+            return place if place in arrays else last
+        if end > last_end:
+            last_end, last = end, place
+    return None
 
 
 def _names(spec: Spec) -> list[str]:

@@ -2,10 +2,10 @@
 
 Dicts, lists, tuples, named tuples and dataclass instances are branches; everything else is a leaf, and so are
 named tuples and dataclass instances with further attributes. Instances of a class that is open
-(:mod:`.opened`) are branches, too. A dict subclass that is also a dataclass (the output classes of
-``transformers``) is rebuilt by its constructor; other dataclasses are filled field by field, so that
-``__post_init__`` does not run twice. The structure is a nested tuple, so it can be hashed and compared
-without a class of its own.
+(:mod:`.opened`) are branches, too; an array has a tensor over its memory in it. A dict subclass that is also
+a dataclass (the output classes of ``transformers``) is rebuilt by its constructor; other dataclasses are
+filled field by field, so that ``__post_init__`` does not run twice. The structure is a nested tuple, so it
+can be hashed and compared without a class of its own.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy
 import torch
 
 from ...base import is_instance
-from ..objects import exact, put
+from ..objects import LentArrays, array_over, exact, form_of, put, tensor_over
 from ..state import ATTRIBUTE, ITEM
 from .bound import Bound, Target
 from .handed import DEEPEST, Made
@@ -27,6 +29,8 @@ from .opened import Opening, another, made_of, member_of, name_of, put_member, t
 Spec = Any
 """``None`` for a leaf, else a :class:`ArgumentBranch`."""
 
+ARRAY = "array"
+"""The kind of a branch that is an array; the tensor in it is a leaf."""
 _KEYS, _VALUES, _ITEMS = (type(view) for view in ({}.keys(), {}.values(), {}.items()))
 VIEWS = frozenset({_KEYS, _VALUES, _ITEMS})
 """Types of the views of a dict, in which nothing can be stored."""
@@ -78,17 +82,19 @@ def flatten(
     *,
     cuts: bool = False,
     around: tuple[int, ...] = (),
+    lent: LentArrays | None = None,
 ) -> Spec:
     """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure.
 
     Instances of the ``opened`` classes are branches; where these are given, views of dicts are, too. With
     ``cuts`` a branch that contains itself, or lies too deep, is a leaf; ``around`` has those around it.
+    Arrays that are ``lent`` are branches.
 
     Raises:
         RecursionError: There is such a branch, and it is not to be a leaf.
     """
     endless = len(around) > DEEPEST or id(value) in around
-    parts = None if endless and cuts else _parts(value, opened)
+    parts = None if endless and cuts else _parts(value, opened, lent)
     if parts is None:
         leaves.append(value)
         return None
@@ -96,7 +102,7 @@ def flatten(
         raise RecursionError("a container contains itself, or holds too many in each other")
     kind, cls, names, values = parts
     inner = (*around, id(value))
-    children = [flatten(each, leaves, opened, cuts=cuts, around=inner) for each in values]
+    children = [flatten(each, leaves, opened, cuts=cuts, around=inner, lent=lent) for each in values]
     return ArgumentBranch(kind, cls, names, tuple(children))
 
 
@@ -107,7 +113,9 @@ def leaves_of(value: Any) -> list[Any]:
     return leaves
 
 
-def _parts(value: Any, opened: Mapping[type, Opening] | None) -> tuple[str, Any, Any, Iterable[Any]] | None:
+def _parts(
+    value: Any, opened: Mapping[type, Opening] | None, lent: LentArrays | None
+) -> tuple[str, Any, Any, Iterable[Any]] | None:
     """Kind, class, names and children of a branch; None for a leaf."""
     kind = type(value)
     if kind is tuple or kind is list:
@@ -118,6 +126,8 @@ def _parts(value: Any, opened: Mapping[type, Opening] | None) -> tuple[str, Any,
         return "defaultdict", value.default_factory, keys_of(value), value.values()
     if opened is not None and kind in VIEWS:
         return ("view", kind, *_parts_of_view(value, kind))
+    if kind is numpy.ndarray:
+        return _parts_of_array(value, opened, lent)
     if opened and (opening := opened.get(kind)) is not None:
         return ("object", kind, *opening.look(value))
     if dataclasses.is_dataclass(kind):
@@ -132,6 +142,16 @@ def _parts(value: Any, opened: Mapping[type, Opening] | None) -> tuple[str, Any,
     if is_instance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
         return "structseq", kind, len(value), value
     return None
+
+
+def _parts_of_array(
+    value: Any, opened: Mapping[type, Opening] | None, lent: LentArrays | None
+) -> tuple[str, Any, Any, Iterable[Any]] | None:
+    tensor = lent.find(value) if lent is not None else None
+    form = form_of(value) if tensor is not None or (opened and numpy.ndarray in opened) else None
+    if form is None:
+        return None
+    return ARRAY, numpy.ndarray, (form,), (tensor if tensor is not None else tensor_over(value),)
 
 
 def _parts_of_view(value: Any, kind: type) -> tuple[Any, Iterable[Any]]:
@@ -178,6 +198,22 @@ def is_mutable(kind: type) -> bool:
     return kind is Made or not (issubclass(kind, tuple) or kind in VIEWS)
 
 
+@lru_cache(maxsize=64)
+def arrays_in(spec: Spec) -> tuple[int, ...]:
+    """The numbers of the leaves that are tensors over the memory of arrays."""
+    return tuple(_arrays_in(spec, [0]))
+
+
+def _arrays_in(spec: Spec, count: list[int]) -> Iterator[int]:
+    if spec is None:
+        count[0] += 1
+        return
+    if spec.kind == ARRAY:
+        yield count[0]
+    for child in spec.children:
+        yield from _arrays_in(child, count)
+
+
 def has_branches(spec: Spec) -> bool:
     """Whether there is a branch among the arguments of a call."""
     return any([child is not None for part in spec.children for child in part.children])
@@ -208,6 +244,7 @@ _MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
     "dict": lambda cls, names, values: cls(zip(names, values, strict=True)),
     "defaultdict": lambda cls, names, values: defaultdict(cls, zip(names, values, strict=True)),
     "view": _make_view,
+    ARRAY: lambda cls, names, values: array_over(values[0], names[0]),
     "dataclass": _make_dataclass,
     "bound": lambda cls, names, values: Bound(values[0], names, tuple(values[1:])),
     "made": made_of,
@@ -345,7 +382,9 @@ class _Filler(_Builder):
         return super().build(spec, value)
 
     def _branch(self, spec: ArgumentBranch, value: Any, children: list[Any]) -> Any:
-        if value is _NOTHING or type(value) is Bound:
+        if spec.kind == ARRAY and children[0] is value:
+            return value
+        if value is _NOTHING or type(value) is Bound or spec.kind == ARRAY:
             return super()._branch(spec, value, children)
         changed = [
             (name, child)
@@ -433,6 +472,8 @@ def paths(spec: Spec, prefix: str) -> list[str]:
 def _labels(spec: Spec, prefix: str) -> list[str]:
     """The names of what lies in a branch."""
     kind, _, names, children = spec
+    if kind == ARRAY:
+        return [prefix]
     if kind in ("list", "tuple", "structseq", "view"):
         return [f"{prefix}[{index}]" for index in range(len(children))]
     if kind in ("dict", "defaultdict"):

@@ -6,7 +6,8 @@ of its instances become leaves of the key, like the members of a dict. What no c
 key. A class is closed again where a call does something for which it matters which object it is.
 
 PyTorch's random generators are opened, too: the key has their device, and what calls ask of them. The numbers
-drawn from them depend on their state, which is no part of the key.
+drawn from them depend on their state, which is no part of the key. Of an array of numpy's the key has what it
+has of a tensor over the same memory. A call that reads its numbers in Python, or in numpy, closes the class.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from threading import local
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace
 from typing import Any
 
+import numpy
 import torch
 
 from ..objects import has_parts_in_c, members, module_of
@@ -27,6 +29,8 @@ from .places import CarriedSlots, Places, StatePlace, table_of
 _CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
 _CONTAINERS = (OrderedDict, dict, list, tuple)
 """Builtin containers from which a class may be derived: its instances are their members and attributes."""
+_OF_C = (torch.Generator, numpy.ndarray)
+"""Classes of C whose instances are taken apart in ways of their own."""
 _RUN_CODE = ("__del__", "__next__", "__torch_dispatch__")
 """Methods of classes whose instances cannot be made again unnoticed, or have a meaning of their own."""
 _C_GETTER = FunctionType.__dict__["__code__"]
@@ -270,7 +274,7 @@ class Openings:
 
     def may_open(self, kind: type) -> bool:
         """Whether instances of a class could be taken apart."""
-        opens = kind is torch.Generator or (is_openable(kind) and not issubclass(kind, tuple))
+        opens = kind in _OF_C or (is_openable(kind) and not issubclass(kind, tuple))
         return opens and kind not in self.closed
 
     def find_inside(self, kind: type) -> None:

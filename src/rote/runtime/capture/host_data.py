@@ -29,9 +29,10 @@ from torch.overrides import TorchFunctionMode
 from ...base import bits_of, identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import Rule, reason
+from ..arguments import is_plain
 from ..autograd import GradientUse
 from ..numbers import TrackedNumbers
-from ..objects import pointer_of
+from ..objects import form_of, pointer_of
 from ..program import (
     HostBytes,
     HostValues,
@@ -71,6 +72,8 @@ from .tracer import Tracer
 
 _Tensor: Any = torch.Tensor
 _BUILDERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, _Tensor.new_tensor})
+_CONVERTS = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+"""Those that convert as ``to`` does."""
 _MADE = frozenset({"data", "dtype", "device"})
 _ENGINE = frozenset({_Tensor.backward, torch.autograd.backward, torch.autograd.grad})
 _HOOKS = frozenset({
@@ -104,6 +107,8 @@ _ESCAPES = frozenset({
     _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack,
     _Tensor.apply_, _Tensor.map_, _Tensor.map2_,
 })  # fmt: skip
+_READ = "numpy() hands the memory of a tensor to code that reads or writes it past PyTorch"
+_LENDS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
 _INDEXES = frozenset({_Tensor.__getitem__, _Tensor.__setitem__})
 _CHECKPOINT = torch.utils.checkpoint.__file__
@@ -129,8 +134,10 @@ class HostDataMode(TorchFunctionMode):
         given: Mapping[int, bool],
         is_shown: Callable[[], bool],
         numbers: TrackedNumbers | None = None,
+        lend: Callable[[Any, Callable[[], None]], None] = lambda array, stray: None,
     ) -> None:
         super().__init__()
+        self._lend = lend
         self._numbers = numbers if numbers is not None and numbers.follows else None
         self._checks = numbers is not None and not numbers.follows
         self._places = numbers
@@ -329,6 +336,8 @@ class HostDataMode(TorchFunctionMode):
             return func(*args) if args[1] or not args[0].dim() else self._text(args[0], func, args[1])
         if func in COMPOSITES:
             return call_composite(self._tracer, self._to_list, func, args, kwargs)
+        if func is _Tensor.numpy and self._can_lend(args[0], kwargs):
+            return self._as_array(args[0])
         if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
             self._block(rules.MEMORY_ESCAPE, f"{func.__name__}() hands the memory of a tensor out of PyTorch")
         elif func in _ENGINE:
@@ -425,6 +434,9 @@ class HostDataMode(TorchFunctionMode):
     def _from_array(self, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Read an array where it is, or copy it again at each replay."""
         tracer, name = self._tracer, func.__name__
+        under = tracer.host.under(data) if func in _CONVERTS and form_of(data) is not None else None
+        if under is not None:
+            return self._converted(func, under, args, kwargs)
         made = tracer.host.is_made(pointer_of(data)) and not kwargs.get("requires_grad")
         if made or (func is not torch.tensor and func is not _Tensor.new_tensor):
             tensor = tracer.host.aside(lambda: func(*args, **kwargs))
@@ -437,7 +449,41 @@ class HostDataMode(TorchFunctionMode):
         operation = Operation.called(ops.HOST, name, (memory,), (), user_site())
         return tracer.host.copy_array(operation, pointer_of(data), lambda: func(*args, **kwargs))
 
+    def _converted(
+        self, func: Any, under: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """What PyTorch makes of an array: it looks at its memory, and converts that."""
+        options = {**dict(zip(("dtype", "device"), args[1:], strict=False)), **kwargs}
+        others = options.keys() - {"dtype", "device", "data", "obj"}
+        if any([options[each] for each in others]):
+            self._block(rules.HOST_DATA, f"{func.__name__}() of an array with {', '.join(sorted(others))}")
+        dtype, device = (options.get(each) for each in ("dtype", "device"))
+        return under.to(
+            device=device if device is not None else "cpu",
+            dtype=dtype if dtype is not None else under.dtype,
+            copy=func is torch.tensor,
+        )
+
     # ------------------------------------------------------------------ out
+
+    def _can_lend(self, tensor: torch.Tensor, kwargs: dict[str, Any]) -> bool:
+        """Whether an array of a tensor is understood: a plain one, of which PyTorch makes an array at all."""
+        if not kwargs.keys() <= {"force"} or type(tensor) not in _LENDS or not is_plain(tensor):
+            return False
+        forced = kwargs.get("force") is True
+        return forced or (tensor.is_cpu and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg()))
+
+    def _as_array(self, tensor: torch.Tensor) -> Any:
+        """An array over the memory of a tensor, which the program goes on to know."""
+        tracer, cursor = self._tracer, self._tracer.cursor
+        plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+        array = tracer.host.aside(plain.numpy)
+        for why in cursor.quietly(lambda: tracer.unwritten.reasons("numpy", [plain], user_site())):
+            cursor.block(why)
+        tracer.host.lend(plain, array)
+        site = user_site()
+        self._lend(array, lambda: cursor.block(reason(rules.MEMORY_ESCAPE, _READ, site)))
+        return array
 
     def _to_list(self, tensor: torch.Tensor) -> Any:
         tensor = unwrapped(tensor)

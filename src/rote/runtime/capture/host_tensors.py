@@ -1,13 +1,14 @@
 """How a traced call makes tensors from host data.
 
 Plain values make constants: the recording keeps the tensor and copies it at each replay. So do numpy arrays
-that the call has made, if it does not change them afterwards. Other arrays are external memory, read in place
+that the call has made, if it does not change them afterwards. Arrays over the memory of tensors, as those
+among the arguments are, give tensors over that memory. Other arrays are external memory, read in place
 (``from_numpy``) or copied again at each replay (``torch.tensor``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ import torch
 from ...base import Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..program import ArrayMemory, Operand, Operation, content_of
+from ..objects import LentArrays, tensor_over
+from ..program import ArrayMemory, Operand, Operation, address_range, content_of
 from ..program import operations as ops
 from ..pytorch import unseen_functions
 from .path import CHANGED, PUT, Cursor, Follower, Mode, Writes
@@ -30,17 +32,36 @@ class Lent(NamedTuple):
     site: Site
 
 
+def _looking_at(under: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor over the storage of another one, at the memory at which a third one looks."""
+    storage = under.untyped_storage()
+    offset = (tensor.data_ptr() - storage.data_ptr()) // tensor.itemsize
+    with unseen_functions():
+        return torch.empty(0, dtype=tensor.dtype).set_(storage, offset, tensor.shape, tensor.stride())
+
+
 class HostTensors:
     """The tensors that a call makes from host data.
 
+    Args:
+        given: The tensors over the memory of arrays among the arguments.
+
     Attributes:
         arrays: Addresses of arrays from outside that become tensors, each with the line.
+        lent: The arrays that the call has made over the memory of tensors.
     """
 
     def __init__(
-        self, cursor: Cursor, follower: Follower, writes: Writes, has_made: Callable[[int], bool] | None
+        self,
+        cursor: Cursor,
+        follower: Follower,
+        writes: Writes,
+        has_made: Callable[[int], bool] | None,
+        given: Sequence[torch.Tensor] = (),
     ) -> None:
         self.arrays: dict[int, Site] = {}
+        self.lent = LentArrays(self.under)
+        self._under_arrays = list(given)
         self._cursor = cursor
         self._follower = follower
         self._writes = writes
@@ -56,6 +77,27 @@ class HostTensors:
                 return call()
 
         return self._cursor.quietly(run)
+
+    def lend(self, tensor: torch.Tensor, array: Any) -> None:
+        """The call has made an array over the memory of a tensor."""
+        with unseen_functions():
+            self._cursor.storages.token(tensor)
+            under = self.aside(tensor.detach)
+        self.lent.add(array, under)
+        self._under_arrays.append(under)
+
+    def under(self, array: Any) -> torch.Tensor | None:
+        """A tensor over the memory of an array, if that lies over a tensor's."""
+        return self.aside(lambda: self.under_array(tensor_over(array)))
+
+    def under_array(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """For a tensor over an array's memory one over a tensor's, if the array lies over that."""
+        start, end = address_range(tensor)
+        for under in self._under_arrays:
+            first, last = address_range(under)
+            if first <= start < end <= last:
+                return self.aside(lambda under=under: _looking_at(under, tensor))
+        return None
 
     def alias_array(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor over a numpy array's memory: external, and read where it is."""
@@ -188,6 +230,9 @@ class HostTensors:
     def lifted(self, tensor: torch.Tensor) -> torch.Tensor:
         """Note a tensor that was made below the dispatcher, from an index list or an array's memory."""
         if tensor.is_cpu and not tensor.untyped_storage().resizable():
+            under = self.under_array(tensor)
+            if under is not None:
+                return under
             made = self.is_made(tensor.data_ptr())
             return self.lend_array(tensor, "from_numpy") if made else self.alias_array(tensor)
         return self.host_tensor(tensor, "torch.tensor")

@@ -140,6 +140,7 @@ class TraceHooks:
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
         settings: Where the call has set random generators; it grows.
         collective: The method of a process group that the call has just called.
+        lend: Called with an array over the memory of a tensor, and with what is to be called if it is read.
     """
 
     bound: Callable[[Any], Any] = lambda value: value
@@ -149,6 +150,7 @@ class TraceHooks:
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
     collective: Callable[[], GroupCall | None] = lambda: None
+    lend: Callable[[Any, Callable[[], None]], None] = lambda array, stray: None
 
 
 @dataclass(frozen=True)
@@ -283,7 +285,7 @@ class TracedCall:
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0, self._plan.meet)
         use.give(self._call.names(), self._leaves)
         numbers = self._plan.numbers
-        host = HostDataMode(tracer, use, self._given, self._hooks.is_shown, numbers)
+        host = HostDataMode(tracer, use, self._given, self._hooks.is_shown, numbers, self._hooks.lend)
         try:
             with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
                 try:
@@ -310,7 +312,13 @@ class TracedCall:
         if type(kept) is not Bound or not (plan.follow or plan.capture is not None or inputs is not None):
             return
         template, _ = make_template(
-            kept, tracer.cursor.storages, self._positions(), set(), self._site, self._leaves
+            kept,
+            tracer.cursor.storages,
+            self._positions(),
+            set(),
+            self._site,
+            self._leaves,
+            tracer.host.lent,
         )
         if any([leaf.tracked or (leaf.kind == INPUT_VIEW and inputs is None) for leaf in template.leaves]):
             return
@@ -366,7 +374,13 @@ class TracedCall:
         spent = consumed(host.roots, tensors)
         host.roots.clear()
         template, blockers = make_template(
-            value, tracer.cursor.storages, self._positions(), spent, self._site, self._leaves
+            value,
+            tracer.cursor.storages,
+            self._positions(),
+            spent,
+            self._site,
+            self._leaves,
+            tracer.host.lent,
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
             self._plan.numbers.settle_owed()
@@ -383,6 +397,7 @@ class TracedCall:
         blockers += tracer.transfers.finish()
         blockers += unknown_states(self._hooks.settings, tracer.cursor.storages)
         tracer.cursor.storages.note_readers("the result", self._site)
+        tracer.host.lent.clear()
         cursor.complete()
         written = (tracer.writes.inputs, tracer.writes.externals)
         found = gradient_blockers(
@@ -425,6 +440,7 @@ class TracedCall:
         return Tracer(
             cursor, path=path, stop=stop, split=plan.split, shaped=plan.shaped, generators=generators,
             has_made=self._hooks.has_made, numbers=plan.numbers, collective=self._hooks.collective,
+            under_arrays=[self._leaves[place] for place in self._call.arrays],
         )  # fmt: skip
 
     def _restart(self, tracer: Tracer) -> Tracer:

@@ -131,6 +131,7 @@ class Tracer(DispatchMode):
         has_made: Callable[[int], bool] | None,
         numbers: TrackedNumbers | None = None,
         collective: Callable[[], GroupCall | None] = lambda: None,
+        under_arrays: Sequence[torch.Tensor] = (),
     ) -> None:
         super().__init__()
         self.cursor = cursor
@@ -141,7 +142,7 @@ class Tracer(DispatchMode):
         self.writes = Writes(cursor, self._sites)
         self.follower = Follower(cursor, path, stop)
         self.reads = HostReads(cursor, self.follower, self.generators, numbers)
-        self.host = HostTensors(cursor, self.follower, self.writes, has_made)
+        self.host = HostTensors(cursor, self.follower, self.writes, has_made, under_arrays)
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor)
         self.transfers = Transfers(cursor, self.follower, collective)

@@ -85,9 +85,7 @@ class WatchedTensors:
     ) -> None:
         pairs = list(zip(places, tensors, strict=True))
         alive = [(place, tensor) for place, tensor in pairs if tensor is not None]
-        by_identity = list(
-            known
-        )  # nothing else is asked of them, and an identity is one as long as they live
+        by_identity = [*known]  # an identity is one as long as they live
         self.dead = len(alive) < len(pairs) or any([tensor is None for tensor in by_identity])
         self.asks_flags = flags
         self._check: Callable[..., bool] | None = None  # of all that they look like, if it says yes

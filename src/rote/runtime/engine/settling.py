@@ -13,7 +13,7 @@ import torch
 from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import Call, assign, leaves_of
+from ..arguments import APPENDED, CONTENTS, Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in, tensors_by_memory
@@ -49,7 +49,7 @@ from ..recording import (
     reachable,
 )
 from ..replay import result_of
-from ..state import Difference, Entry, Names, Snapshot, address_of, look_again
+from ..state import LENGTH, Difference, Entry, Names, Snapshot, address_of, look_again
 from . import steadiness
 from .answer import Answer
 from .choice import bind, places_of_written
@@ -95,6 +95,8 @@ class Settling:
         self._strayed = False  # it did something else than it was known to do
         targets = observed.template.targets
         self._slots = {address_of(each.kind, each.container, each.key) for each in targets}
+        filled = [each.container for each in targets if each.kind in (APPENDED, CONTENTS)]
+        self._slots |= {address_of(LENGTH, each, None) for each in filled}
         self._made = steadiness.bound_containers(observed)
         self._read = noted.reads
         self._guard = recording.guard.python if recording is not None else None
@@ -168,6 +170,7 @@ class Settling:
         found += self._judge_externals(watch)
         if self._key.limits.ordered:
             found += steadiness.order_reasons(observed, self._call, site)
+        found += steadiness.sharing_reasons_of_arrays(observed, self._call, site)
         pointers = set(observed.arrays)
         if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
             ranges = self._look_again().arrays
@@ -470,6 +473,7 @@ class Settling:
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
         accesses.written.update(observed.writes.inputs)
+        accesses.given_arrays.update(self._call.arrays)
         for (origin, number), site in observed.writes.sites.items():
             handle = storages.externals[number].untyped_storage()._cdata if origin == EXTERNAL else number
             accesses.sites.setdefault((origin, handle), site)

@@ -526,10 +526,18 @@ class Specialization:
             recording is not None and recording.computation is not None
         ):  # a number may be as it was, this time
             often.update([target.address for target in recording.binds])
-        bound = partial(trace.bound, often=often)
+        # Where calls have to pay for being traced, those that find it empty are too seldom to be recorded.
+        bound = partial(trace.bound, often=often, fills=self.limits.keep)
         shown = partial(is_shown, trace)
         return TraceHooks(
-            bound, trace.take, trace.take_back, shown, trace.has_made, trace.settings, trace.take_collective
+            bound,
+            trace.take,
+            trace.take_back,
+            shown,
+            trace.has_made,
+            trace.settings,
+            trace.take_collective,
+            trace.outside.lend,
         )
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:

@@ -43,6 +43,7 @@ from ..program import (
     StorageTable,
     group_members,
     lying_in,
+    memory_of_host,
     within,
 )
 from ..pytorch import constants_of, is_kept_out
@@ -366,6 +367,21 @@ def overlap_reasons(ranges: Iterable[tuple[int, int]], outcome: Observation, cal
     text = f"{call.names()[position]} lies in a numpy array that becomes a tensor"
     site = next(iter(arrays.values()))
     return [reason(rules.ALIASED_MUTATION, text, site, "Use the argument inside, and not the array.")]
+
+
+def sharing_reasons_of_arrays(outcome: Observation, call: Call, site: Site) -> list[Reason]:
+    """Why an array among the arguments cannot be copied: it shares memory with state, and one is written."""
+    arrays, storages = call.arrays, outcome.storages
+    any_written = not outcome.writes.inputs.isdisjoint(arrays)
+    externals = enumerate(storages.externals) if arrays else ()
+    meant = [tensor for number, tensor in externals if any_written or number in outcome.writes.externals]
+    place = lying_in([call.leaves[each] for each in arrays], memory_of_host(meant))
+    if place is None:
+        return []
+    text = f"{call.names()[arrays[place]]} lies in the memory of a tensor made outside the call"
+    remedy = "Pass a copy, or use the tensor inside."
+    where = next(iter(outcome.writes.sites.values()), site)
+    return [reason(rules.ALIASED_MUTATION, text, where, remedy)]
 
 
 def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatch, call: Call) -> list[int]:

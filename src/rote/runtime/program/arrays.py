@@ -11,10 +11,25 @@ from typing import Any
 
 import torch
 
+from ..arguments import extent
 from ..pytorch import has_memory, plain_functions
 
 Range = tuple[int, int]
 """The address of the first byte, and of the one behind the last."""
+
+
+def address_range(tensor: torch.Tensor) -> Range:
+    """The memory at which a tensor of the host looks."""
+    first, end = extent(tensor)
+    start = tensor.untyped_storage().data_ptr()
+    return start + first, start + end
+
+
+def memory_of_host(tensors: Iterable[torch.Tensor]) -> list[Range]:
+    """The memory of the storages of those tensors that lie on the host."""
+    with plain_functions():
+        storages = [each.untyped_storage() for each in tensors if each.is_cpu and has_memory(each)]
+        return [(each.data_ptr(), each.data_ptr() + each.nbytes()) for each in storages if each.nbytes()]
 
 
 def within(ranges: Iterable[Range], pointers: Collection[int]) -> list[Range]:

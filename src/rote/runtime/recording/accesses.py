@@ -10,7 +10,7 @@ import torch
 from torch.autograd.graph import increment_version
 
 from ...base import Site
-from ..program import Counted, Slots
+from ..program import Counted, Slots, memory_of_host
 from ..pytorch import plain_functions
 
 Handles = dict[int, weakref.ref[torch.Tensor]]
@@ -73,6 +73,7 @@ class Accesses:
         writes: Those of ``externals`` that operations write.
         readers: The user's line that reads each of ``externals``.
         arrays: Addresses of numpy arrays that become tensors.
+        given_arrays: Arguments that are arrays, by leaf.
         written_arrays: Tensors on such arrays that a recorded call writes, by address.
         sites: The lines that write arguments and tensors made outside, by origin and number.
         generators: Random generators from outside that are drawn from, by address.
@@ -84,6 +85,7 @@ class Accesses:
     writes: Handles = field(default_factory=dict[int, weakref.ref[torch.Tensor]])
     readers: dict[int, Site] = field(default_factory=dict[int, Site])
     arrays: set[int] = field(default_factory=set[int])
+    given_arrays: set[int] = field(default_factory=set[int])
     written_arrays: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     sites: dict[tuple[str, int], Site] = field(default_factory=dict[tuple[str, int], Site])
     generators: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
@@ -104,6 +106,13 @@ class Accesses:
         self.readers[handle] = site
         if written:
             self.writes[handle] = self.externals[handle]
+
+    def apart_from_arrays(self) -> list[tuple[int, int]]:
+        """Memory of the host in which no array that is given may lie: the call writes one of the two."""
+        if not self.given_arrays:
+            return []
+        tensors = self.externals if self.written & self.given_arrays else self.writes
+        return memory_of_host([tensor for ref in tensors.values() if (tensor := ref()) is not None])
 
     def alive(self) -> dict[int, torch.Tensor]:
         """The living tensors made outside, by storage handle."""

@@ -29,7 +29,8 @@ class StateGuard:
         leaves: The parameters that may get a gradient, with their names.
         objects: Tensors that the callable has read, by identity.
         shared: Tensors that the callable can reach besides its tensor arguments, by storage handle.
-        array_ranges: Where the numpy arrays lie whose memory becomes tensors, from first to last byte.
+        array_ranges: Where the numpy arrays lie whose memory becomes tensors, from first to last byte, and
+            other memory in which no array among the arguments may lie.
     """
 
     python: Guard
@@ -66,7 +67,7 @@ class StateGuard:
             watch.leaves(),
             objects,
             {handle: weakref.ref(tensor) for handle, tensor in reach.items()},
-            within(snapshot.arrays, accesses.arrays),
+            within(snapshot.arrays, accesses.arrays) + accesses.apart_from_arrays(),
         )
 
     def moved(self) -> StateGuard | None:

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..arguments import Bound, Source, Spec, filled, unflatten
+from ..arguments import ARRAY, Bound, Source, Spec, filled, unflatten
 from ..autograd.graph import copied_together, view_of
+from ..objects import array_over
 from ..program import (
     AGAIN,
     COMPUTED,
@@ -197,7 +198,7 @@ def _is_plain(spec: Spec) -> bool:
     if spec is None:
         return True
     kind, cls, _, children = spec
-    return (kind in ("tuple", "list") or cls is dict) and all(_is_plain(child) for child in children)
+    return (kind in ("tuple", "list", ARRAY) or cls is dict) and all(_is_plain(child) for child in children)
 
 
 def write_parts(template: Template, writing: Writing) -> list[str]:
@@ -212,6 +213,8 @@ def write_together(source: Source, spec: Spec, parts: Iterator[str]) -> str:
         return next(parts)
     kind, _, names, children = spec
     members = [write_together(source, child, parts) for child in children]
+    if kind == ARRAY:
+        return f"{source.constant(array_over)}({members[0]}, {source.constant(names[0])})"
     if kind == "dict":
         keys = [source.constant(name) for name in names]
         return "{" + ", ".join([f"{key}: {member}" for key, member in zip(keys, members, strict=True)]) + "}"

@@ -12,7 +12,7 @@ from ...base import Site, is_instance
 from ...hazards.rules import Reason
 from ..arguments import GivenBranch, flatten, paths, repeated
 from ..autograd.graph import related
-from ..objects import exact
+from ..objects import LentArrays, exact
 from ..program import (
     AGAIN,
     EXTERNAL,
@@ -46,6 +46,7 @@ def make_template(
     spent: set[int],
     site: Site,
     given: Sequence[Any] = (),
+    lent: LentArrays | None = None,
 ) -> tuple[Template, list[Reason]]:
     """Take a result apart.
 
@@ -53,12 +54,13 @@ def make_template(
         inputs: Argument leaf by identity of the tensor passed to the callable, or of the object kept whole.
         spent: Identities of tensors whose graph was consumed inside the call.
         given: The argument leaves as the callable has them.
+        lent: The arrays that the call has made over the memory of tensors.
 
     Returns:
         The template, and the reasons why the result cannot be handed out from a recording.
     """
     leaves: list[Any] = []
-    spec = flatten(value, leaves, cuts=True)
+    spec = flatten(value, leaves, cuts=True, lent=lent)
     found: list[OutputLeaf] = []
     blockers: list[Reason] = []
     first: dict[int, int] = {}
@@ -81,7 +83,7 @@ def make_template(
             if not is_instance(leaf, (*_VALUES, *_SCALARS)) and not callable(leaf):
                 blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, storages), value=leaf))
-    return related(Template(spec, tuple(found), repeated(spec, value)), value), blockers
+    return related(Template(spec, tuple(found), repeated(spec, value)), leaves), blockers
 
 
 def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> torch.Tensor | None:

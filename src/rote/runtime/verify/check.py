@@ -175,8 +175,10 @@ class Check:
         self, replayed: Any, plain: Any, kept: list[Any], after: Moment, now: Moment, counted: Counted
     ) -> list[Mismatch]:
         """All differences, in the order in which the caller sees them."""
-        leaves = zip(self._call.names(), self._call.leaves, strict=True)
-        arguments = {name: leaf for name, leaf in leaves if isinstance(leaf, torch.Tensor)}
+        leaves = enumerate(zip(self._call.names(), self._call.leaves, strict=True))
+        tensors = [(place, *each) for place, each in leaves if isinstance(each[1], torch.Tensor)]
+        # Of an array the storage does not tell what lies in its memory.
+        arguments = {name: leaf for place, name, leaf in tensors if place not in self._call.arrays}
         found = list(compare_results(replayed, plain, kept, arguments, self._tolerance))
         found += self._compare_spans(after)
         found += self._compare_gradients(after, now)

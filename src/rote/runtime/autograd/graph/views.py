@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from ...arguments import leaves_of, paths
+from ...arguments import paths
 from ...program import OWN, VIEW, Creation, OutputLeaf, Template, creation_of, node_age, spend
 from .graph import Node, nodes_below
 
@@ -84,15 +84,18 @@ def shared_results(template: Template) -> str | None:
 # ------------------------------------------------------------------ what is a view of what
 
 
-def related(template: Template, value: Any) -> Template:
-    """The template of a result, with the relations of tensors that share a memory; it has none yet."""
+def related(template: Template, tensors: list[Any]) -> Template:
+    """The template of a result, with the relations of tensors that share a memory; it has none yet.
+
+    Args:
+        tensors: The leaves of the result.
+    """
     shared: dict[int, list[int]] = {}
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
             shared.setdefault(leaf.index, []).append(position)
     if all(len(positions) < 2 for positions in shared.values()):
         return template
-    tensors = leaves_of(value)
     leaves = list(template.leaves)
     for positions in shared.values():
         if len(positions) > 1:

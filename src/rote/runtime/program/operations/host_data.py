@@ -48,5 +48,5 @@ def content_of(tensor: torch.Tensor) -> HostBytes:
     content = tensor.detach()
     if content.device.type != "cpu":
         content = content.cpu()
-    flat = content.contiguous().view(-1).view(torch.uint8)
+    flat = torch.empty(content.shape, dtype=content.dtype).copy_(content).view(-1).view(torch.uint8)
     return HostBytes(tuple(tensor.shape), tensor.dtype, flat.numpy().tobytes(), tensor.dtype)

@@ -11,6 +11,7 @@ from types import (
     GenericAlias,
     GetSetDescriptorType,
     MemberDescriptorType,
+    MethodDescriptorType,
     MethodType,
     ModuleType,
 )
@@ -21,7 +22,7 @@ import torch
 import torch.autograd.function
 
 from ....base import identity, is_own
-from ...objects import PROXIES, UNSET, Content, counted, is_getter_of_pybind, said_name
+from ...objects import ARRAY_FACTS, PROXIES, UNSET, Content, counted, is_getter_of_pybind, said_name
 from ...state import ASKED, ATTRIBUTE, ITEM, KIND, LENGTH, ORDER, SAID, answer
 from ..table import NAMES, lookup
 from ..trace import (
@@ -82,6 +83,9 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
     what = trace.kinds[kind]
     if what == PLAIN or name == _OF_COMPILER:
         return
+    if kind is numpy.ndarray and name not in ARRAY_FACTS:
+        _of_array(trace, name, value)
+        return
     if which not in trace.outside and which not in trace.outside.tensors:
         trace.outside.hold(kind)
         trace.seen.add((kind, name))
@@ -99,6 +103,17 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
         _of_tensor(trace, name, value, kind)
     else:
         _of_instance(trace, name, value, kind)
+
+
+def _of_array(trace: Trace, name: str, value: Any) -> None:
+    """Note a read of what an array has besides facts about it; which array it is may make a difference."""
+    if name == "T" and trace.outside.is_tensors(value):
+        return
+    if type(lookup.find(numpy.ndarray, name).value) is not MethodDescriptorType:
+        trace.outside.stray(value)
+    _of_instance(trace, name, value, numpy.ndarray)
+    for known in (numpy.ndarray, identity(value)):
+        trace.seen.discard((known, name, "plain"))
 
 
 def _is_settled(trace: Trace, name: str, value: Any, settled: str) -> bool:
@@ -567,13 +582,15 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
         _hand_on(trace, found, value, name, *new)
         return
     plain_store(trace, name, value, *new)
-    if trace.kinds[type(value)] == OTHER and not trace.outside.has(value) and name not in OF_CLASS:
+    own = trace.kinds[type(value)] == OTHER and not trace.outside.has(value)
+    if own and name not in OF_CLASS and type(value) is not numpy.ndarray:
         trace.outside.hold(type(value))
         trace.seen.add((type(value), name, method))
 
 
 def plain_store(trace: Trace, name: str, value: Any, new: Any = None) -> None:
     """Note that an attribute is set or deleted as by ``object.__setattr__``."""
+    trace.outside.stray(value)
     shares = name == "__dict__" and trace.outside.has(new) and not trace.outside.has(value)
     _write(trace, name, value)
     if shares:  # the call made the object, but not its attributes

@@ -9,6 +9,7 @@ from importlib import import_module
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
+import numpy
 import torch
 
 from ....base import identity, is_own
@@ -59,6 +60,15 @@ _GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "collections.deque.extend": lambda given: _number_of(given),
 }
 """Callables that append to a container, with the number of members they add."""
+_DISPATCHES = "numpy._ArrayFunctionDispatcher.__call__"
+_VIEWING_BY_NUMPY = frozenset({"transpose", "expand_dims", "squeeze", "swapaxes", "moveaxis", "rollaxis"})
+"""Functions of numpy's that give a view of an array."""
+_VIEWING = frozenset({
+    "numpy.ndarray.transpose", "numpy.ndarray.squeeze", "numpy.ndarray.swapaxes", "numpy.ndarray.diagonal",
+})  # fmt: skip
+"""Methods that do."""
+_CONTAINERS = frozenset({"builtins.dict", "collections.OrderedDict"})
+"""Classes whose new instances hold what they are given by name."""
 _TELL_MODES = NAMES["modules_of_modes"]
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
     "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
@@ -142,6 +152,8 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
         trace.callables.run(trace.classes.read(meta, "__call__"))
     if lookup.can_change(kind):  # C makes no instance of a class with abstract methods
         of_namespace(trace, "__abstractmethods__", kind)
+    if kind is torch.Tensor and len(args) == 1 and trace.outside.is_tensors(args[0]):
+        return  # it looks at the memory of the array, and converts that by operations
     in_c = True
     for name in ("__new__", "__init__"):
         look = trace.classes.read if lookup.can_change(kind) else trace.classes.look_up
@@ -194,6 +206,8 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     owner = getattr(function, "__self__", None)
     if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
         owner = None
+    if row.name in _CONTAINERS:
+        kwargs = {name: each for name, each in kwargs.items() if not trace.outside.is_tensors(each)}
     if row.handler is not None:
         row.handler(trace, function, args, kwargs)
         return
@@ -206,6 +220,10 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     given = (*args, *kwargs.values())
     if issubclass(type(function), (MethodDescriptorType, WrapperDescriptorType)) and args:
         owner, given = args[0], given[1:]
+    if given and type(given[0]) is numpy.ndarray and _is_view_by_numpy(trace, row.name, owner, given):
+        given = given[1:]
+    elif type(owner) is numpy.ndarray and _is_view(trace, row.name, owner):
+        owner = None
     if owner is not None and function.__name__ in TAKING:
         taken_apart(trace, owner)
     for each in given:
@@ -215,6 +233,18 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         ):
             handed_on(trace, each)
     _by_row(trace, row.name, row.row, function, owner, given)
+
+
+def _is_view(trace: Trace, name: str, array: Any) -> bool:
+    """Whether a method gives a view of an array that is over the memory of a tensor, whatever it is given."""
+    known = name in _VIEWING or (name == "numpy.ndarray.reshape" and array.flags.c_contiguous)
+    return known and trace.outside.is_tensors(array)
+
+
+def _is_view_by_numpy(trace: Trace, name: str, function: Any, given: tuple[Any, ...]) -> bool:
+    """Whether a function of numpy's gives such a view of its first argument."""
+    known = name == _DISPATCHES and function.__name__ in _VIEWING_BY_NUMPY
+    return known and said_module(type(function)) == "numpy" and trace.outside.is_tensors(given[0])
 
 
 def read_partial(trace: Trace, value: partial[Any]) -> None:
@@ -298,7 +328,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         for each in given:
             # An argument that is only stored is not compared, so its identity does not matter.
             stores = name in _KEEPING and each is given[-1]
-            if not stores or identity(each) not in trace.outside.given.objects:
+            given_away = identity(each) in trace.outside.given.objects or trace.outside.is_tensors(each)
+            if not (stores and given_away):
                 content(trace, each, inside=False)
     elif row == "argument" and given:
         for each in given:

@@ -17,7 +17,7 @@ import torch
 
 from ....base import identity, is_internal, is_own
 from ...numbers import GLOBAL_GENERATORS
-from ...objects import Content, has_parts_in_c, is_python, members, said_module, said_name
+from ...objects import Content, has_parts_in_c, is_python, is_view, members, said_module, said_name
 from ...state import BULK, ITEM, LENGTH, ORDER
 from ..table import NAMES, lookup, name_of
 from ..trace import (
@@ -88,6 +88,8 @@ def item(trace: Trace, value: Any, key: Any) -> None:
     what = trace.kinds[kind]
     if what in (PLAIN, TENSOR):
         index(trace, key)
+        return
+    if kind is numpy.ndarray and is_view(value, key) and trace.outside.is_tensors(value):
         return
     if issubclass(kind, dict):
         looked_up(trace, key)
@@ -165,6 +167,7 @@ def _as_key(trace: Trace, key: Any) -> None:
     """Note that a key is looked up; its class finds it by identity, most often, so the identity matters."""
     for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
         methods(trace, part)
+        trace.outside.stray(part)
         trace.outside.pin(part)
     if identity(key) in trace.outside.given.objects:
         trace.outside.identify(key, "looks for it in a container")
@@ -200,6 +203,7 @@ def bounds(trace: Trace, *given: Any) -> None:
     """Note that a slice is made: its bounds are turned into numbers by their methods."""
     for each in given:
         methods(trace, each)
+        trace.outside.stray(each)
 
 
 def sent(trace: Trace, receiver: Any, *_: Any) -> None:
@@ -215,6 +219,7 @@ def index(trace: Trace, key: Any) -> None:
     if type(key) not in _USUAL_INDICES:
         content(trace, key)
     if issubclass(type(key), numpy.ndarray):
+        trace.outside.stray(key)
         trace.makes_tensor(key)
 
 
@@ -441,6 +446,7 @@ def _object(trace: Trace, value: Any, handed: bool = True) -> Iterable[Any]:
 
 
 def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
+    trace.outside.stray(value)
     trace.outside.look_into(value)
     if not value.dtype.hasobject:
         return []
@@ -565,6 +571,8 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
 
 
 def _special_in_c(trace: Trace, value: Any, outside: bool, writes: bool) -> None:
+    if type(value) is numpy.ndarray:
+        trace.outside.stray(value)
     if writes:
         settings(trace, value)
         change(trace, value)
@@ -619,6 +627,8 @@ def length(trace: Trace, value: Any) -> None:
             trace.outside.kind(value)
             trace.classes.read(type(value), "__len__")
             trace.outside.read(LENGTH, value, None, Content(members.length(value)), " (length)")
+    elif type(value) is numpy.ndarray:
+        attribute(trace, "shape", value)
     elif what not in (PLAIN, TENSOR):
         special(trace, value, "__len__")
 

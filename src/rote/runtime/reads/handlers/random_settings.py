@@ -61,6 +61,8 @@ def computes(trace: Trace, name: str) -> None:
 def settings(trace: Trace, value: Any) -> None:
     """C is about to compute with something: the settings of its type are read."""
     kind = type(value)
+    if kind is numpy.ndarray:
+        trace.outside.stray(value)
     if ("settings", kind) in trace.seen:
         return
     trace.seen.add(("settings", kind))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any
 
+import numpy
 import torch
 
 from ....base import identity, is_instance
@@ -26,7 +27,7 @@ from ...arguments import (
     read_from,
 )
 from ...numbers import KINDS, TRUTHS
-from ...objects import UNSET, members
+from ...objects import UNSET, counted, members
 from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read
 from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable
 from .outside import Outside
@@ -69,13 +70,18 @@ class Bindings:
         self._outside = outside
         self._slots = outside.slots
         self._followed = outside.followed
+        self._fills = True  # containers that are found empty are filled by replays
+        self._is_check = False  # the call is compared with a replay, and nobody tells what its arrays are
 
-    def of(self, value: Any, often: Collection[tuple[str, int, Any]], *, others: bool) -> Any:
+    def of(
+        self, value: Any, often: Collection[tuple[str, int, Any]], *, others: bool, fills: bool = True
+    ) -> Any:
         """The result of a call, with the slots outside that it has bound to something else.
 
         A slot that it has read before holds what an earlier call has left, and is no such slot.
         """
         given, slots = self._outside.given, self._slots
+        self._is_check, self._fills = not others, fills
         binding = Binding(Marking(self._number_of, self._outside.has), often, others)
         value = binding.marking.mark(value)
         for each in slots.written.values():
@@ -159,6 +165,8 @@ class Bindings:
             return True
         if identity(value) in given.leaves or given.number_of(value) is not None:
             return True
+        if self._outside.is_tensors(value) or (self._is_check and kind is numpy.ndarray):
+            return True
         parts = marking.parts_of(value)
         if (
             parts is None
@@ -198,7 +206,10 @@ class Bindings:
         self.bound.add(each.address)
 
     def _grow(self, binding: Binding, each: Growing) -> None:
-        """Members were added to a list or a deque, and it was not read afterwards: they are parts."""
+        """Members were added to a list or a deque: they are parts.
+
+        If it was read afterwards, it was empty before, and a replay adds to an empty one.
+        """
         found, where = each.written.container, identity(each.written.container)
         now = members.keys(found)
         size = found.maxlen if type(found) is deque else None
@@ -207,7 +218,9 @@ class Bindings:
         kept = (*each.written.was, *added)
         expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
         as_added = len(now) == len(expected) and all(map(is_, now, expected))
-        if where in self._slots.looked or where in self._slots.changed or not as_added or not count:
+        if where in self._slots.changed or not as_added or not count:
+            return
+        if where in self._slots.looked and not self._was_empty(each.written):
             return
         leaves = leaves_of(binding.marking.mark(added))
         if any([is_instance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
@@ -222,14 +235,17 @@ class Bindings:
     def _fill(self, binding: Binding, each: WrittenSlot) -> None:
         """A list, deque or dict outside was changed: all that it holds is a part.
 
-        If anything of it was read before, that is how long it is, or plain values that stay where they are
-        beside numbers that change: else an earlier call has left what is read.
+        If anything of it was read before, it was empty, or that is how long it is, or plain values that stay
+        where they are beside numbers that change: else an earlier call has left what is read.
         """
-        found, reads = each.container, self._outside.reads
+        found, reads, where = each.container, self._outside.reads, identity(each.container)
         asked = [read for address, read in reads.items() if address[1] == identity(found)]
         if type(found) not in (list, deque, *MAPPINGS):
             return
-        if asked and not self._followed.moves(found):
+        if where in self._slots.looked and not self._was_empty(each):
+            return
+        empty = self._fills and not each.was
+        if asked and not empty and not self._followed.moves(found):
             return
         if not all([read.kind in _OF_SIZE or _is_left(read) for read in asked]):
             return
@@ -241,6 +257,14 @@ class Bindings:
         if _are_plain(keys) and self._can_be_made(held, binding.marking):
             binding.add(target, held)
             self.bound.add(each.address)
+
+    def _was_empty(self, each: WrittenSlot) -> bool:
+        """Whether a container was empty before the call, which is a condition then."""
+        if each.was != () or not self._fills:
+            return False
+        read = Read(LENGTH, each.container, None, counted(0), each.owner, " (length)", self._outside.names)
+        self._outside.reads.setdefault((LENGTH, identity(each.container), None), read)
+        return True
 
     def _fill_given(self, binding: Binding, each: WrittenSlot, number: int) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""

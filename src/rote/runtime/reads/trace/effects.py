@@ -44,7 +44,7 @@ class OutsideEffects:
         self._identify_kept()
         yield from self._drawn_otherwise()
         for where, grown in self._slots.growing.items():
-            if (APPENDED, where, None) not in self._bound:
+            if (APPENDED, where, None) not in self._bound and where not in self._slots.changed:
                 yield from self._in_container(grown.written)
         for each in self._slots.written.values():
             if each.address not in self._bound:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy
 import torch
 
 from ....base import identity, is_instance
@@ -28,8 +29,11 @@ from ...arguments import (
     place_of,
     slots_of,
 )
-from ...state import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, ORDER, Address
+from ...objects import ARRAY_FACTS
+from ...state import ASKED, ATTRIBUTE, BULK, DEFINED, ITEM, KIND, LENGTH, NUMBERS, ORDER, SAID, Address
 
+_OF_ARRAYS = (DEFINED, NUMBERS)
+_SAID = (ATTRIBUTE, SAID)
 _OF_ALL = (BULK, LENGTH, ORDER)
 _OF_GENERATORS = {(ATTRIBUTE, "device"): DEVICE, (ASKED, "initial_seed"): SEED}
 """What may be asked of a random generator, whichever it is."""
@@ -138,6 +142,10 @@ class Given:
         which = identity(value)
         return which in self.numbers or which in self.originals or which in self._outside
 
+    def arrays(self) -> list[Any]:
+        """The arrays among the arguments that are taken apart."""
+        return [each for each in self._values if type(each) is numpy.ndarray]
+
     def is_tuple(self, value: Any) -> bool:
         """Whether a value is a tuple in the arguments or in such state: no key says which one it is."""
         return identity(value) in self._tuples
@@ -208,6 +216,8 @@ class Given:
     def _note(self, of: type, kind: str, key: Any) -> list[str | None]:
         """Note which attributes of a class are read; returns them."""
         names: list[str | None] = []
+        if of is numpy.ndarray and (kind in _OF_ARRAYS or (kind in _SAID and key in ARRAY_FACTS)):
+            return []  # its numbers are a condition, where it is known by its identity
         if of is torch.Generator and (kind, key) in _OF_GENERATORS:
             names = [_OF_GENERATORS[kind, key]]
         elif kind in (ITEM, DEFINED) or (kind == ATTRIBUTE and key in slots_of(of)):

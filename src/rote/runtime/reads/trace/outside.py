@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
+import numpy
 import torch
 from torch.utils.hooks import RemovableHandle
 
@@ -27,6 +28,7 @@ from ...objects import (
     ARRAY_BYTES,
     Content,
     TensorMark,
+    base_of,
     is_bound_method,
     is_empty_stage_table,
     mark,
@@ -119,6 +121,8 @@ class Outside(dict[int, Any]):
         self.given = Given()  # arguments that are taken apart
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
+        # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
+        self.lent: dict[int, tuple[Any, Callable[[], None]]] = {}
         self.tells_tensors = False  # it was asked whether an argument is another tensor
         # arguments that are known by their identity, and whose death is noticed
         self.anchored: set[int] = set()
@@ -167,7 +171,7 @@ class Outside(dict[int, Any]):
         self._find(value, owner, suffix)
         held = self.by_content(type(value)) and identity(value) in self
         known = held and any(value is each for each in GLOBAL_GENERATORS)
-        if held and not known and not self.followed.is_drawn_from(value):
+        if held and not known and not self.is_tensors(value) and not self.followed.is_drawn_from(value):
             self.read_held(value)
 
     def read_held(self, value: Any) -> None:
@@ -218,6 +222,37 @@ class Outside(dict[int, Any]):
             return
         self.given.close(value, does)
         self.running.refuse(name, f"depends on which object {name} is: it {does}")
+
+    def lend(self, array: Any, stray: Callable[[], None]) -> None:
+        """The call has made an array over the memory of a tensor; ``stray`` is called if it is read."""
+        self.lent[identity(array)] = array, stray
+
+    def is_tensors(self, array: Any) -> bool:
+        """Whether an array is over memory that the program knows: an argument's, or that of a tensor."""
+        return type(array) is numpy.ndarray and self._lender(array) is not None
+
+    def _lender(self, array: Any) -> Any:
+        """The argument, or the array that the call has made of a tensor, of which an array is a view."""
+        if identity(array) in self.lent or self.given.objects.get(identity(array)) is numpy.ndarray:
+            return array
+        known = [*[each for each, _ in self.lent.values()], *self.given.arrays()]
+        if array.base is None or not known:
+            return None
+        base = base_of(array)
+        return next((each for each in known if base_of(each) is base), None)
+
+    def stray(self, array: Any) -> None:
+        """An array is read, or written, by Python or C: if it is over such memory, no recording sees that."""
+        lender = self._lender(array) if type(array) is numpy.ndarray else None
+        if lender is None:
+            return
+        lent = self.lent.get(identity(lender))
+        if lent is not None:
+            lent[1]()
+            return
+        name = self.given.name_of(lender) or ""
+        self.given.close(lender, "reads its numbers")
+        self.running.refuse(name, f"reads numbers of {name}, an array, in Python or in numpy")
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
         """The dict of an object's attributes is outside as the object is; it is read where it lies."""
@@ -490,7 +525,7 @@ class Outside(dict[int, Any]):
 
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
-        for held in (self, self.reads, self._held, self.replaced):
+        for held in (self, self.reads, self._held, self.replaced, self.lent):
             held.clear()
         self.given = Given()
 

@@ -179,7 +179,7 @@ class Trace:
         """A tensor is about to be made of an array: if the call made that, its numbers follow from reads."""
         base, has = base_of(array), self.outside.has
         ours = not (has(array) or has(base)) and base.flags.owndata and not array.dtype.hasobject
-        if ours and array.nbytes <= COMPARED_BYTES:
+        if ours and array.nbytes <= COMPARED_BYTES and not self.outside.is_tensors(array):
             self._arrays[pointer_of(array)] = array
 
     def has_made(self, pointer: int) -> bool:
@@ -249,13 +249,20 @@ class Trace:
 
     # ------------------------------------------------------------------ the end
 
-    def bound(self, value: Any, often: Collection[tuple[str, int, Any]] = (), *, others: bool = True) -> Any:
+    def bound(
+        self,
+        value: Any,
+        often: Collection[tuple[str, int, Any]] = (),
+        *,
+        others: bool = True,
+        fills: bool = True,
+    ) -> Any:
         """The call has returned: its result, with the slots outside that it has bound to something else.
 
         Slots that calls have often bound to something else are bound if nothing changes, too; ``others`` need
-        a change.
+        a change. With ``fills`` a list or a deque that was empty is bound with what the call has put there.
         """
-        return self._bindings.of(value, often, others=others)
+        return self._bindings.of(value, often, others=others, fills=fills)
 
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
