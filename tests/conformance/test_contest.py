@@ -17,6 +17,7 @@ from torch import nn
 
 import rote
 from rote import Graphed
+from rote.api.paths import SPACE, SpacedPath
 from rote.inspect import ReasonReport
 from rote.runtime.backends.cuda.backend import CudaBackend
 from rote.runtime.backends.host.backend import HostBackend
@@ -53,6 +54,8 @@ def calls(graphed: Graphed, device: torch.device, number: int, size: int = 4) ->
         x = torch.full((size,), float(n), device=device)
         assert torch.equal(graphed(x), x * 2)
 
+
+CALL = SpacedPath.call
 
 WARM = 2
 """Calls before the first replay: one observed, one recorded."""
@@ -99,6 +102,20 @@ def test_a_recording_that_loses_is_dropped(
     g.reset()
     calls(g, device, 8)
     assert g.report().replayed
+
+
+def test_calls_are_left_alone_where_all_keys_have_lost(
+    device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Any] = []
+    monkeypatch.setattr(SpacedPath, "call", lambda self, *given: looked.append(given) or CALL(self, *given))
+    clock.replay_s = 150e-6
+    g = rote.graph(doubled(clock))
+    calls(g, device, ROUND + TWO_ROUNDS)
+    assert g.is_eager()
+    looked.clear()
+    calls(g, device, 10 * SPACE)
+    assert g.report().calls == ROUND + TWO_ROUNDS + 10 * SPACE and 1 <= len(looked) <= 10
 
 
 def test_it_can_be_kept(device: torch.device, clock: Clock) -> None:

@@ -32,6 +32,7 @@ from rote.padding import approvals, rows
 from rote.quant import environment
 from rote.runtime.engine.ledger import (
     EARLY_CALLS,
+    FREE_AHEAD,
     FREE_CALLS,
     FREE_TRACES,
     LATE_SHARE,
@@ -260,6 +261,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     [
         ("call.md", f"{FREE_TRACES} traced calls among the first {FREE_CALLS} that are not replayed"),
         ("call.md", f"until {EARLY_CALLS} calls were not replayed"),
+        ("call.md", f"{FREE_AHEAD} recorded calls among the first {FREE_CALLS}, with those above"),
         ("call.md", f"{100 * SHARE:g} %" + f" of its time until call {EARLY_CALLS}, then"),
         ("call.md", f"then {100 * LATE_SHARE:g} %"),
         ("call.md", f"{100 * REINVESTED:g} %" + " of what it saves"),

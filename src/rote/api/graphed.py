@@ -369,7 +369,8 @@ class Graphed:
             if result.how == REPLAYED and recording is not None and self._is_quick(recording):
                 self._paths.learn(entry, recording, call, shapes)
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
-                spaced = not self._ledger.is_free and not self._keys.any_replays()
+                learns = self._ledger.is_free and not self.is_eager()
+                spaced = not learns and not self._keys.any_replays()
                 self._paths.learn_plain(entry, call, self._tally, shapes, spaced=spaced)
             return value
         except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,10 +27,11 @@ from ..runtime.arguments import (
     differing_leaf,
     explain_key,
     family,
+    kin_of,
     remedy_of_key,
     told_lengths,
 )
-from ..runtime.engine import Ledger, Specialization, Subject, changing_leaves, drop_abandoned
+from ..runtime.engine import Kin, Ledger, Specialization, Subject, changing_leaves, drop_abandoned
 from ..runtime.numbers import FEW
 from ..runtime.program import may_be_renamed
 from .options import Options
@@ -87,6 +89,7 @@ class Keys:
         self._told = False  # that there are too many of these
         self._turn = 0
         self._refused = deque[Key](maxlen=FEW)  # of calls that were not traced
+        self._kin = weakref.WeakValueDictionary[Key, Kin]()
 
     def find(self, call: Call) -> Specialization | None:
         """The key of a call, if there is one and its arguments are alive."""
@@ -165,7 +168,11 @@ class Keys:
         crowd = self._crowd(call)
         if crowd is not None:
             return crowd
-        if self._ledger.admits(hash((id(self), call.key))):
+        met, kin = hash((id(self), call.key)), self._kin.get(kin_of(call.key)) if self._kin else None
+        if kin is not None:
+            kin.meet(met)
+        ahead = kin is not None and kin.model(call) is not None
+        if self._ledger.admits(met, ahead=ahead, closed=kin is not None and kin.is_closed):
             return None
         leaves = zip(call.leaves, call.kinds, strict=True)
         if all([kind == TENSOR or type(leaf) in _HOLD_NOTHING for leaf, kind in leaves]):
@@ -192,7 +199,8 @@ class Keys:
             why = reason(rules.NEW_KEY, text, self._line(call) or user_site(caller), remedy)
             self._tally.add([why], call.key)
         self._gone, self._opened, self._carried = None, "", ""
-        entry = entries[call.key] = Specialization(self._subject, call)
+        kin = self._kin.setdefault(kin_of(call.key), Kin())
+        entry = entries[call.key] = Specialization(self._subject, call, kin)
         common = family(call.key) if self._most_sets is not None else None
         if common is not None:
             self._sets.setdefault(common, set()).add(call.key)

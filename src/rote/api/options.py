@@ -103,7 +103,8 @@ class Options:
         strict_output: In strict mode, also refuse calls that write output (``print``, ``logging``,
             ``warnings``, progress bars), which a replay does not repeat.
         warmup: Calls that must agree before one is recorded. The recorded call is compared with them too, so
-            with 1 a recording is kept when two calls in a row agree.
+            with 1 a recording is kept when two calls in a row agree, or a first one does what calls do that
+            differ in whole numbers and sizes alone.
         max_recordings: Recordings alive at once for one key (the oldest is dropped for a new one), and how
             many may be replaced before the key runs eagerly.
         max_paths: Ways (combinations of values read by the host) that one recording may have. After 8 new

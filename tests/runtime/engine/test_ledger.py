@@ -12,6 +12,7 @@ from tests.clock import ALLOWS_WORK, COSTS
 from rote.runtime.engine.ledger import (
     EARLY_CALLS,
     FOR_WORK,
+    FREE_AHEAD,
     FREE_CALLS,
     FREE_KEYS,
     FREE_PART_TRACES,
@@ -252,6 +253,45 @@ def test_a_call_that_records_takes_back_what_its_observation_took():
         ledger.add_trace(TRACED_S, recorded=False)
         ledger.add_trace(TRACED_S, recorded=True)
     assert traced_in_a_row(ledger) == FREE_TRACES
+
+
+def ahead(ledger: Ledger, key: int, *, closed: bool = False) -> bool:
+    """The first call at another length: whether it was recorded."""
+    if not ledger.admits(key, ahead=True, closed=closed):
+        ledger.add_plain(PLAIN_S)
+        return False
+    ledger.add_trace(TRACED_S, recorded=True, ahead=True, closed=closed)
+    return True
+
+
+def test_lengths_that_do_not_come_again_are_free_at_first_and_no_more():
+    ledger = Ledger()
+    assert sum([ahead(ledger, number) for number in range(FREE_CALLS)]) == FREE_AHEAD
+    recorded = sum([ahead(ledger, number % 200) for number in range(200, 600)])
+    assert recorded * SURPLUS_S <= SHARE * 600 * PLAIN_S  # it was paid for
+
+
+def test_a_length_that_is_replayed_makes_room_for_another():
+    ledger = Ledger()
+    while ahead(ledger, ledger._calls):
+        pass
+    ledger.add_use()
+    assert ahead(ledger, -1) and not ahead(ledger, -2)
+
+
+def test_as_many_lengths_that_come_again_are_recorded_as_before_them_are_replayed():
+    ledger, paid = Ledger(), 1 + int(SHARE * EARLY_CALLS * PLAIN_S / SURPLUS_S)
+    for _ in range(FREE_CALLS):
+        ledger.add_plain(PLAIN_S)
+    done = 0
+    for again in range(3):
+        keys = range(100 * again, 100 * again + 40)
+        assert sum([ahead(ledger, key, closed=True) for key in keys]) <= paid
+        found = sum([ahead(ledger, key, closed=True) for key in keys])
+        assert min(FREE_TRACES + done, 40) <= found <= FREE_TRACES + done + paid
+        for _ in range(found):
+            ledger.add_use()
+        done += found
 
 
 def test_replayed_calls_leave_what_is_free():

@@ -585,6 +585,25 @@ def lengths_of(key: Key) -> Key | None:
     return key._replace(tokens=tuple(tokens)) if tuple(tokens) != key.tokens else None
 
 
+def kin_of(key: Key) -> Key:
+    """What calls have in common that differ in whole numbers and in the sizes of tensors alone."""
+    return key._replace(tokens=tuple(map(_without_length, key.tokens)))
+
+
+def _without_length(token: tuple[Any, ...]) -> tuple[Any, ...]:
+    if isinstance(token[0], torch.Size):
+        return len(token[0]), *token[2:]
+    return token[:1] if token[0] is int and token[-1] is not CHANGES else token
+
+
+def may_follow(was: Key, call: Call) -> bool:
+    """Whether a call differs from a key in a number of which it is not known that calls depend on it."""
+    openings = call.openings
+    pairs = enumerate(zip(was.tokens, call.key.tokens, strict=True))
+    numbers = [place for place, (one, other) in pairs if one != other and other[0] is int]
+    return bool(numbers) and (openings is None or not openings.are_fixed(call.spec, numbers))
+
+
 def _explain_state(was: tuple[Any, ...], now: tuple[Any, ...]) -> str | None:
     """What differs in the random generators outside, unless it is which of them are one."""
     before, after = (

@@ -354,6 +354,10 @@ class Openings:
         self._fixed.update([(spec, each) for each in leaves])
         self.numbers[spec] = self.numbers.get(spec, frozenset()).difference(leaves)
 
+    def are_fixed(self, spec: Any, leaves: Iterable[int]) -> bool:
+        """Whether calls depend on the values of all these numbers."""
+        return all([(spec, each) in self._fixed for each in leaves])
+
     def tell_apart(self, spec: Any, leaves: frozenset[int]) -> bool:
         """Calls differ in how some tensors share memory, and write none; whether keys leave that out now."""
         known = self.apart.get(spec)

@@ -98,6 +98,7 @@ class Plan:
         binds: The slots that calls like it bind.
         numbers: Which numbers change from call to call; where they are not followed, this call is to do what
             earlier ones have computed of them.
+        at_length: The tree is that of calls at other lengths, which this one does again at its own.
     """
 
     root: Node
@@ -119,6 +120,7 @@ class Plan:
     known: Known | None = None
     binds: Sequence[Target] = ()
     numbers: TrackedNumbers | None = None
+    at_length: bool = False
 
     @property
     def session(self) -> Session | None:
@@ -433,6 +435,7 @@ class TracedCall:
             resolves=plan.numbers is not None and not plan.numbers.follows,
             captures_numbers=plan.backend.capabilities.captures_numbers,
             careful=plan.careful and records,
+            at_length=plan.at_length,
         )  # fmt: skip
         stands = plan.stands.by_number if plan.stands is not None else {}
         known = self._call.generators()

@@ -4,6 +4,7 @@ from .answer import Answer
 from .choice import drop_abandoned
 from .facts import KeyFacts, KeyName, RanCode, changing_leaves
 from .guard_reasons import strict_reasons
+from .kin import Kin
 from .ledger import FREE_TRACES, Ledger, Means
 from .plain_path import PlainPath
 from .specialization import Specialization

@@ -99,7 +99,8 @@ class Settling:
         self._slots |= {address_of(LENGTH, each, None) for each in filled}
         self._made = steadiness.bound_containers(observed)
         self._read = noted.reads
-        self._guard = recording.guard.python if recording is not None else None
+        known = recording is not None and not plan.at_length
+        self._guard = recording.guard.python if recording is not None and known else None
         self._after: Snapshot | None = None  # what was read as it is after the call, once it was looked at
         self._moved: list[Difference] = []  # what of it the call has changed
         self._computation: Computation | None = None  # what it computed from numbers that change
@@ -114,7 +115,7 @@ class Settling:
             held: The guard of the recording held before the call, and looks at everything.
         """
         found = self._judge(watch, dice, held=held)
-        difference = self._observed.difference or self._compare_result()
+        difference = self._observed.difference or self._compare_result() or self._compare_places()
         if difference is None:
             self._look_astray()
         self._results = tracked_results(self._observed.value, self._observed.template)
@@ -303,6 +304,8 @@ class Settling:
         template = template.at_times_of(was)
         if self._is_check:
             was = was.resolved()
+        if self._plan.at_length and was.is_like(template):
+            was = template
         if was.key != template.key:
             why = reason(rules.OUTPUT_DIFFERS, was.difference(template), self._site)
         elif node_effects != (self._effects_key or None):
@@ -312,6 +315,21 @@ class Settling:
         node.template, node.seen = None, 0
         node.unrecord()
         return why
+
+    def _compare_places(self) -> Reason | None:
+        """Whether a call recorded by what others do at other lengths touches what they touch."""
+        recording, observed = self._recording, self._observed
+        if recording is None or not self._plan.at_length:
+            return None
+        accesses, storages = recording.accesses, observed.storages
+        read = {each.untyped_storage()._cdata for each in storages.externals if not each.is_meta}
+        state = tensors_by_memory(self._key.reach(self._call))
+        apart = not shared_groups(self._call, state)
+        if observed.unseen is not None:
+            return observed.unseen.reason()
+        if apart and observed.writes.inputs == accesses.written and read <= accesses.externals.keys():
+            return None
+        return reason(rules.OPERATIONS_DIFFER, "the call touches other memory at this length", self._site)
 
     def _look_astray(self) -> None:
         """A call without notes of its own went another way than the known one: it is not recorded."""
@@ -434,6 +452,10 @@ class Settling:
                 self._look_again()
             if self._after is not None:
                 recording.protect(self._after, parameters_of(self._call), watch, concerned=concerned)
+            if self._plan.at_length:
+                for node, value in zip(self._observed.nodes, self._observed.path, strict=False):
+                    node.edges = {value: node.edges[value]}  # its other ways are of other lengths
+                self._key.recordings.insert(0, recording)
         if self._computation is not None:
             recording.compute(self._computation, new=self._observed.unseen is not None)
         elif self._is_check and self._observed.unseen is None:
@@ -519,7 +541,7 @@ class Settling:
             node.seen = 1
         self._note_end(self._observed.template.bare())
         self._key.differ()
-        return Answer(value, EAGER, found)
+        return Answer(value, EAGER, found if not self._plan.at_length else [])
 
     def _capture_failed(self, value: Any, why: Reason) -> Answer:
         self._discard()

@@ -51,6 +51,7 @@ from .answer import Answer
 from .choice import Choice, drop_abandoned, keeps_values, shared_with, stands_in
 from .facts import EarlierFacts
 from .guard_reasons import guard_reasons, strict_reasons
+from .kin import Kin
 from .ledger import Misses
 from .opening import Refused, extend, prepare
 from .settling import Settling
@@ -71,7 +72,7 @@ MAX_PENDING = 8
 class Specialization:
     """One key of a graphed callable, from its first call on."""
 
-    def __init__(self, subject: Subject, call: Call) -> None:
+    def __init__(self, subject: Subject, call: Call, kin: Kin | None = None) -> None:
         self.description = describe_key(call)
         self.key = call.key
         self.life = Life()
@@ -100,6 +101,8 @@ class Specialization:
         ] = ()  # of the inputs of compiled code, in the last call that was looked at
         self.eager_reasons: list[Reason] = []  # why the key runs eagerly for good
         self._last_reasons: list[Reason] = []  # of the last traced call
+        self._kin = kin or Kin()
+        self._ahead: Recording | None = None  # it was recorded in the first call, and not replayed yet
         self._generated: dict[Recording, HotPath] = {}
         self._bound: Counter[tuple[str, int, Any]] = Counter()
         self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
@@ -183,9 +186,9 @@ class Specialization:
         elif recording is None and sum(other.busy for other in self.recordings) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
             return Answer(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
-        elif not self._ledger.allows(completes=self._is_observed(recording)) or self.earlier.spare(
-            self._ledger.pays
-        ):
+        elif not (
+            self._is_ahead(recording, call) or self._ledger.allows(completes=self._is_observed(recording))
+        ) or self.earlier.spare(self._ledger.pays):
             return self._left_alone()
         elif recording is None and not self._misses.admit():
             return Answer(
@@ -205,6 +208,16 @@ class Specialization:
     def _is_observed(self, recording: Recording | None) -> bool:
         """Whether a call that a recording answers would be recorded now."""
         return recording is not None and not recording.recorded and recording.root.seen >= self.limits.warmup
+
+    def _is_ahead(self, recording: Recording | None, call: Call) -> bool:
+        """Whether a call was admitted to be recorded ahead."""
+        return recording is None and self.calls == 1 and self._model(call) is not None
+
+    def _model(self, call: Call) -> Recording | None:
+        """What the first call of the key may be recorded by: what calls at other lengths do."""
+        unlike = bool(self.recordings or call.changing) or self.limits.warmup > 1
+        model = self._kin.model(call) if not unlike else None
+        return model if model is not None and not self._reached(model, call) else None
 
     def _left_alone(self) -> Answer:
         """The call would be traced, but the ledger cannot pay for that."""
@@ -265,6 +278,9 @@ class Specialization:
             recording.show_gradients(node.effects)
         backend.leave_call()
         recording.count_replay()
+        if recording is self._ahead:
+            self._ahead = None
+            self._ledger.add_use()
         if improves:
             self._improve(recording, call, done.path, before)
         elif wanted:
@@ -365,6 +381,9 @@ class Specialization:
                 )  # fmt: skip
                 return self._record(recording, plan, call, site, found)
             recording, found = None, [*found, *sharing_reasons(call, shared, site)]
+        model = self._model(call) if recording is None and not found else None
+        if model is not None:
+            return self._record_ahead(model, call, site)
         root = recording.root if recording is not None else Node()
         apart = recording.apart if recording is not None else self.choice.guesses.apart
         numbers = self._changing_numbers(backend, call) if recording is None else None
@@ -373,6 +392,12 @@ class Specialization:
             return Answer(PLAINLY, EAGER, [reason(rules.NOT_YET, text, site)])
         plan = Plan(root, warmup, backend, numbers=numbers, renamed=self._renamed(call, apart | call.apart))
         return self._execute(recording, call, plan, site, found)
+
+    def _record_ahead(self, model: Recording, call: Call, site: Site) -> Answer:
+        """Record the first call by what calls at other lengths do."""
+        recording = model.at_another_length()
+        plan = Plan(recording.root, self.limits.warmup, self.prepare(call), at_length=True)
+        return self._record(recording, plan, call, site, [])
 
     def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
         """No recording fits: which numbers are to be followed, since they change from call to call."""
@@ -428,7 +453,13 @@ class Specialization:
             raise
         if answer.how == EAGER and not answer.reasons:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
-        self._ledger.add_trace(perf_counter() - began, recorded=answer.how == RECORDED)
+        self._ledger.add_trace(
+            perf_counter() - began, recorded=answer.how == RECORDED, ahead=plan.at_length,
+            closed=self._kin.is_closed,
+        )  # fmt: skip
+        if plan.at_length:
+            self._kin.compare(like=answer.how == RECORDED)
+            self._ahead = answer.recording if answer.how == RECORDED else None
         if answer.how == RECORDED:
             self._misses.forget()
         elif recording is None:
@@ -436,6 +467,8 @@ class Specialization:
         if self.changing.news > known and self.subject.computes and recording in self.recordings:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
+        if answer.recording is not None and (made is not None or recording is None):
+            self._kin.add(answer.recording, self.key)
         if made is not None and made.acts:
             DEPARTURE.add(self)
         if made is not None and self.limits.numerics > Numerics.PLAIN and not made.captures_numbers:
@@ -457,7 +490,8 @@ class Specialization:
         self, recording: Recording | None, call: Call, plan: Plan, site: Site, guards: list[Reason]
     ) -> Answer:
         # A known recording's guard has just said that nothing changed, unless it ignores something.
-        held = recording is not None and not plan.follow and not recording.ignores
+        known = recording is not None and not plan.follow and not plan.at_length
+        held = recording is not None and known and not recording.ignores
         watch = recording.guard.watch() if recording is not None else GradientWatch()
         random = HostRandom.read()
         plan = replace(

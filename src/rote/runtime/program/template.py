@@ -11,7 +11,7 @@ import torch
 from ..arguments import APPENDED, GivenTarget, Spec, Target, paths
 from ..numbers import TrackedNumbers
 from ..objects import exact
-from .operations import number_of
+from .operations import are_like, number_of
 
 PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN = (
     "passed", "input view", "external", "external view", "own", "view", "value", "meta", "again",
@@ -133,6 +133,12 @@ class Template:
         )
         return replace(self, leaves=leaves)
 
+    def is_like(self, other: Template) -> bool:
+        """Whether it is that of a call which does the same at another length."""
+        if self.spec != other.spec or self.again != other.again or len(self.leaves) != len(other.leaves):
+            return False
+        return all(map(_is_like, self.leaves, other.leaves))
+
     def difference(self, other: Template) -> str:
         """Say which part of the result differs from another observation of it."""
         if self.spec != other.spec:
@@ -145,6 +151,13 @@ class Template:
             if was.token != now.token:
                 return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
         return "nothing differs"
+
+
+def _is_like(was: OutputLeaf, now: OutputLeaf) -> bool:
+    if (was.kind, was.tracked, was.creation, was.apart) != (now.kind, now.tracked, now.creation, now.apart):
+        return False
+    whole = was.kind == VALUE and type(was.value) is type(now.value) is int
+    return whole or are_like(was.token, now.token)
 
 
 def _is_time(leaf: OutputLeaf) -> bool:

@@ -139,6 +139,22 @@ class Recording:
         )  # fmt: skip
         return other
 
+    @property
+    def serves_as_model(self) -> bool:
+        """Whether the first call at another length may be recorded by what its calls do."""
+        bound = bool(self.bound or self.apart or self.tells_tensors)
+        return self.computation is None and not bound and not self.acts
+
+    def at_another_length(self) -> Recording:
+        """A recording for calls that do the same at another length, before the first of them is made."""
+        return Recording(
+            self.root.bare(),
+            self.guard,
+            self.accesses.copy(),
+            gradients=ShownGradients(copies=self.gradients.copies),
+            estimate=self.estimate,
+        )
+
     # ------------------------------------------------------------------ what calls teach
 
     def protect(

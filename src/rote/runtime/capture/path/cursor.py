@@ -56,6 +56,7 @@ class Cursor:
         resolves: What earlier calls have computed of numbers that change is compared as it is in this call.
         careful: Where a recorded call comes to a stretch that is not known, it starts again.
         captures_numbers: Captured operations may have numbers that replays compute.
+        at_length: The tree is that of calls at other lengths.
 
     Attributes:
         node: The current stretch of the call.
@@ -86,6 +87,7 @@ class Cursor:
         resolves: bool = False,
         careful: bool = False,
         captures_numbers: bool = False,
+        at_length: bool = False,
     ) -> None:
         self.node = root
         self.index = 0
@@ -107,6 +109,7 @@ class Cursor:
         self._least = least
         self._resolves = resolves
         self._careful = careful
+        self._at_length = at_length
         self.strayed = False
         self._short: frozenset[int] = frozenset()
         self.mode = Mode.FOLLOW if follow else self._next_mode()
@@ -247,6 +250,9 @@ class Cursor:
         if was is not None and was.agrees(operation):
             if operation.computes:  # of this call are the numbers that replays compute
                 known[index] = operation
+            return
+        if was is not None and self._at_length and ops.is_like(was, operation):
+            known[index] = operation
             return
         self._differ(was, operation)
         node.forget(index)

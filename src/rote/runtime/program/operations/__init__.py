@@ -2,6 +2,7 @@
 
 from .difference import first_difference
 from .host_data import HostBytes, HostValues, content_of
+from .likeness import are_like, is_like
 from .operands import (
     ArrayMemory,
     Drawn,

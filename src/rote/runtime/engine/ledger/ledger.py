@@ -12,9 +12,14 @@ stream of many shapes comes back to the first one late. Each further instance of
 and one trace in vain, up to ``FREE_WRAPPERS`` instances: a network of thirty graphed layers makes thirty
 calls before the first one comes again.
 
+**Lengths.** A call at another length is recorded ahead (:mod:`..kin`), and counts as one in vain until it is
+replayed. ``FREE_AHEAD`` of them are free in the first calls, as a loop over positions comes to each of them
+once before it comes to one again. After that they are free where no new length comes any more, and as many
+wait for a replay as are free, and as have been replayed.
+
 **What is earned.** Each plain call earns a share of its time: ``SHARE`` of it until call ``EARLY_CALLS``,
 then ``LATE_SHARE``. A replay earns ``REINVESTED`` of what it saves, as a contest has measured it
-(:mod:`..recording.contest`); until there is one, by the time of replays that came the general way, which are
+(:mod:`...recording.contest`); until there is one, by the time of replays that came the general way, which are
 slower. No more is kept than ``MOST`` traced calls cost: a program that was replayed for a week may not trace
 for a day.
 
@@ -37,8 +42,8 @@ which resets a counter, or the first one of an episode. What these are traced fo
 time. So of the traces that are free a key gets the share that its misses have of all calls, and
 ``FREE_MISSES`` besides; after that each further one needs twice as many misses as the last (:class:`Misses`).
 
-**Searches.** Who holds what was replaced (:mod:`..conditions.abandonment`) is asked of the garbage collector,
-which takes longer than most traced calls. ``FREE_SEARCHES`` are free, and the others are paid for.
+**Searches.** Who holds what was replaced (:mod:`...conditions.abandonment`) is asked of the garbage
+collector, which takes longer than most traced calls. ``FREE_SEARCHES`` are free, and the others are paid for.
 
 **Rests.** To find out that a call is not to be traced takes tens of microseconds. So where nothing is
 replayed, calls are left alone until they have earned the next look and the next traced call; where something
@@ -65,12 +70,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-FREE_CALLS = 50
-FREE_TRACES = 16
-"""Traced calls that record nothing, while they are free."""
+from .means import FREE_CALLS, FREE_TRACES, Means
 
 FREE_KEYS = FREE_TRACES // 2
 """How many of these are for keys that come for the first time."""
+
+FREE_AHEAD = 2 * FREE_TRACES
+"""How many may be those of calls that are recorded ahead, with all others."""
 
 FREE_WRAPPERS = 64
 """Wrappers that share a ledger, and add to what is free."""
@@ -97,9 +103,6 @@ INVESTED = 0.05
 MOST = 32
 """Traced calls that may be paid for in advance."""
 
-FREE_MISSES = 2
-"""Traces of one key that may record nothing, however seldom it comes."""
-
 FREE_SEARCHES = 2
 """Questions to the garbage collector that are not paid for."""
 
@@ -111,43 +114,6 @@ USUAL_PRICE = 10.0
 
 REMEMBERED = 256
 """Keys that came once."""
-
-
-class Means:
-    """What several ledgers may spend together.
-
-    Attributes:
-        earned_s: Seconds that were earned and not spent; less than none where too much was spent.
-        taken_s: Seconds that were taken in all, what was free among them.
-    """
-
-    def __init__(self) -> None:
-        self.earned_s = self.taken_s = 0.0
-        self._in_vain = 0
-        self._calls = 0
-
-    def earn(self, seconds: float, most: float) -> None:
-        """Seconds were earned, of which no more than ``most`` are kept."""
-        self.earned_s = min(self.earned_s + seconds, max(most, self.earned_s))
-
-    def spend(self, seconds: float, *, free: bool = False) -> None:
-        """Seconds were taken, and spent unless they were free."""
-        self.taken_s += seconds
-        if not free:
-            self.earned_s -= seconds
-
-    def add_vain(self, traces: int) -> None:
-        """So many more traces have recorded nothing; fewer, if it is negative: one was completed."""
-        self._in_vain += traces
-
-    def add_call(self) -> None:
-        """The callable around was called."""
-        self._calls += 1
-
-    @property
-    def has_free(self) -> bool:
-        """Whether a trace of a part is free."""
-        return self._calls < FREE_CALLS and self._in_vain < FREE_TRACES
 
 
 class Ledger:
@@ -179,7 +145,7 @@ class Ledger:
         self._wrappers = 1
         self._trace_s = self._look_s = self._plain_s = self._search_s = 0.0
         self._replay_s = self._price = self._work_s = self._for_work_s = 0.0
-        self._searches = 0
+        self._searches = self._used = 0
         self._compared = False
         self._met: OrderedDict[int, None] = OrderedDict()
 
@@ -206,18 +172,26 @@ class Ledger:
         """One more wrapper has its first call."""
         self._wrappers = min(self._wrappers + 1, FREE_WRAPPERS)
 
-    def add_trace(self, seconds: float, *, recorded: bool) -> None:
-        """A call was traced; what records completes what an earlier call has observed."""
-        free = self._is_free(completes=recorded)
+    def add_trace(self, seconds: float, *, recorded: bool, ahead: bool = False, closed: bool = False) -> None:
+        """A call was traced. What records completes what an earlier call has observed, or is ``ahead``."""
+        free = self._is_free_ahead(closed=closed) if ahead else self._is_free(completes=recorded)
         surplus = max(seconds - self._plain_s, 0.0)
         self._price = 0.0
         self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
         self._calls += 1
         self._traced += 1
-        vain = 1 if not recorded else -min(self._in_vain, 1)
-        self._in_vain += vain
-        self._means.add_vain(vain)
+        self._add_vain(-1 if recorded and not ahead else 1)
         self._means.spend(surplus, free=free)
+
+    def add_use(self) -> None:
+        """What was recorded ahead has been replayed."""
+        self._used += 1
+        self._add_vain(-1)
+
+    def _add_vain(self, traces: int) -> None:
+        traces = max(traces, -self._in_vain)
+        self._in_vain += traces
+        self._means.add_vain(traces)
 
     def add_work(self, seconds: float) -> None:
         """A step was made to optimise a recording."""
@@ -288,20 +262,25 @@ class Ledger:
         """What the next such step takes, as far as is known."""
         return self._work_s or self._trace_s
 
-    def admits(self, key: int) -> bool:
+    def admits(self, key: int, *, ahead: bool = False, closed: bool = False) -> bool:
         """Whether the first traced call of a key may be made.
 
-        The key comes as its hash. If two keys have the same hash, one is traced too soon.
+        Args:
+            key: Its hash. If two keys have the same one, one is traced too soon.
+            ahead: The call would be recorded, by what calls at other lengths do.
+            closed: They are few lengths that come again.
         """
-        free = self._is_free()
-        if free and (self._is_part or not self.bounded or self._in_vain < FREE_KEYS + self._wrappers - 1):
+        few = self._is_part or not self.bounded or self._in_vain < FREE_KEYS + self._wrappers - 1
+        if (few and self._is_free()) or (ahead and self._is_free(most=FREE_AHEAD)):
             return True
         if key not in self._met:
             self._met[key] = None
             if len(self._met) > REMEMBERED:
                 self._met.popitem(last=False)
             return False
-        if not (free or (self.allows() and self._means.earned_s >= 2 * self._trace_s)):
+        free = self._is_free_ahead(closed=closed) if ahead else self._is_free()
+        traces = 1 if ahead else 2  # until it is replayed
+        if not (free or (self.allows() and self._means.earned_s >= traces * self._trace_s)):
             return False
         del self._met[key]
         return True
@@ -373,48 +352,17 @@ class Ledger:
     def __str__(self) -> str:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"
 
-    def _is_free(self, *, completes: bool = False) -> bool:
+    def _is_free_ahead(self, *, closed: bool) -> bool:
+        return self._is_free(most=FREE_AHEAD) or (closed and self._is_free(completes=True, used=self._used))
+
+    def _is_free(self, *, completes: bool = False, most: int = FREE_TRACES, used: int = 0) -> bool:
         if not self.bounded:
             return True
         if self._is_part:
             return self._means.has_free and self._in_vain < FREE_PART_TRACES
         calls = max(FREE_CALLS * self._wrappers, EARLY_CALLS if completes else 0)
-        traces = FREE_TRACES + self._wrappers - 1
+        traces = most + used + self._wrappers - 1
         return self._calls - self._replayed < calls and self._in_vain < traces
 
     def _share(self) -> float:
         return self._taken * (SHARE if self._calls < EARLY_CALLS else LATE_SHARE)
-
-
-class Misses:
-    """Calls of one key that none of its recordings answers.
-
-    Args:
-        ledger: Of the callable.
-    """
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._met = self._in_vain = self._left = 0
-
-    def admit(self) -> bool:
-        """A call is one of them: whether it may be traced."""
-        self._met += 1
-        if self._left == 0:
-            return True
-        self._left -= 1
-        return False
-
-    def add_vain(self) -> None:
-        """One was traced, and recorded nothing."""
-        self._in_vain += 1
-        further = self._in_vain - FREE_MISSES - int(FREE_TRACES * self._ledger.share_of(self._met))
-        if further >= 0 and self._ledger.bounded:
-            self._left = min(1 << further, LONGEST_REST)
-
-    def forget(self) -> None:
-        """A call has recorded something."""
-        self._in_vain = self._left = 0
-
-    def __str__(self) -> str:
-        return f"{self._in_vain} calls that no recording answers were traced, and nothing came of it"

@@ -1,0 +1,70 @@
+"""What keys have in common that differ in whole numbers and in sizes of tensors alone.
+
+The positions of a cache, or the lengths of a batch, are many keys, and each of them comes seldom. Their calls
+do the same at other lengths, as a rule. So once one of them is observed, the first call of the next one is
+recorded: it is compared with the other key's operations instead of its own, of which only whole numbers and
+sizes may differ (:mod:`...program.operations.likeness`). It also has to find the same memory outside, write
+the same arguments, and give a result of the same form.
+
+That shows what two calls of one key show: that nothing is initialised any more, and that operations come
+again. What the call reads is noted as ever, and a condition of its recording. Where keys differ in a number
+that calls may turn out not to depend on, one of them has to be recorded first: then one recording may do for
+all of them.
+
+A call that does something else counts as the first observation of its key. After ``MOST_VAIN`` of them in a
+row the keys are observed as others are.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+from ..arguments import Call, Key, may_follow
+from ..recording import Recording
+
+MOST_VAIN = 2
+"""Calls in a row that did something else."""
+
+LEAST_KNOWN, KNOWN_PART = 4, 4
+"""Calls in a row of keys that came before, until no new ones are expected: so many, and a part of them."""
+
+REMEMBERED = 1024
+"""Keys that came."""
+
+
+class Kin:
+    """Such keys."""
+
+    def __init__(self) -> None:
+        self._model: weakref.ref[Recording] | None = None
+        self._key: Key | None = None
+        self._in_vain = self._known_in_a_row = 0
+        self._met = set[int]()
+
+    def model(self, call: Call) -> Recording | None:
+        """What the first call of a further key is compared with; None if it is to be observed."""
+        found = self._model() if self._model is not None and self._in_vain < MOST_VAIN else None
+        if found is None or self._key is None or not found.root.complete:
+            return None
+        return found if found.recorded or not may_follow(self._key, call) else None
+
+    def add(self, recording: Recording, key: Key) -> None:
+        """The call of a key was observed, or recorded."""
+        if recording.serves_as_model:
+            self._model, self._key = weakref.ref(recording), key
+
+    def meet(self, key: int) -> None:
+        """A call has a key that was not traced yet, of this hash."""
+        if len(self._met) >= REMEMBERED:
+            self._met.clear()
+        self._known_in_a_row = self._known_in_a_row + 1 if key in self._met else 0
+        self._met.add(key)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether those that come have come before, as the lengths of a loop do."""
+        return self._known_in_a_row >= max(LEAST_KNOWN, len(self._met) // KNOWN_PART)
+
+    def compare(self, *, like: bool) -> None:
+        """A first call was like that of another key, or not."""
+        self._in_vain = 0 if like else self._in_vain + 1

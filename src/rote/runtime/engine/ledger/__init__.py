@@ -1,0 +1,21 @@
+"""What tracing may cost: one ledger for each callable, in seconds."""
+
+from .ledger import (
+    EARLY_CALLS,
+    FOR_WORK,
+    FREE_AHEAD,
+    FREE_KEYS,
+    FREE_PART_TRACES,
+    FREE_SEARCHES,
+    FREE_WRAPPERS,
+    INVESTED,
+    LATE_SHARE,
+    LONGEST_REST,
+    MOST,
+    REINVESTED,
+    REMEMBERED,
+    SHARE,
+    Ledger,
+)
+from .means import FREE_CALLS, FREE_TRACES, Means
+from .misses import FREE_MISSES, Misses
