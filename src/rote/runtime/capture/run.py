@@ -140,6 +140,7 @@ class TraceHooks:
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
         settings: Where the call has set random generators; it grows.
         collective: The method of a process group that the call has just called.
+        leads: Whether C++ that is known has begun a collective, by its name.
     """
 
     bound: Callable[[Any], Any] = lambda value: value
@@ -149,6 +150,7 @@ class TraceHooks:
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
     collective: Callable[[], GroupCall | None] = lambda: None
+    leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False
 
 
 @dataclass(frozen=True)
@@ -425,6 +427,7 @@ class TracedCall:
         return Tracer(
             cursor, path=path, stop=stop, split=plan.split, shaped=plan.shaped, generators=generators,
             has_made=self._hooks.has_made, numbers=plan.numbers, collective=self._hooks.collective,
+            leads=self._hooks.leads,
         )  # fmt: skip
 
     def _restart(self, tracer: Tracer) -> Tracer:

@@ -1,0 +1,152 @@
+"""The reducers of ``DistributedDataParallel`` that work in a call: where what they do can be done again.
+
+A reducer copies gradients into buckets, begins an all-reduce of each bucket, waits, and copies what has come
+back. All of that are operations, and a traced call sees them. What it counts besides is as before once its
+backward is over. So a call that has a whole round in it, the forward and the backward, may be replayed, and
+the reducer is left alone. Other ranks do not see who sends.
+
+Not all wrappers are like that. Where parameters may be unused, a reducer looks for them in the graph; a hook
+for the communication is user code that C++ calls, on any thread; buckets may be the gradients. Calls of such
+wrappers are not replayed, nor is a round whose backward is not in the call.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from ...base import is_instance
+
+if TYPE_CHECKING or torch.distributed.is_available():
+    from torch.distributed import Logger, Reducer, Work
+else:
+    Logger = Reducer = Work = object
+
+READY = ""
+"""What :func:`unready` says of a wrapper whose rounds can be done again."""
+
+_NEW = "buckets that are made anew behind the first backward"
+_OTHERWISE = (
+    "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "mixed_precision", "_comm_hooks",
+    "_use_python_reducer", "_delay_all_reduce_params", "_accum_grad_hooks",
+)  # fmt: skip
+"""Attributes of a wrapper that are false where its reducer does nothing but what is told above."""
+_SENDING, _ROUND, _BUFFERS = "allreduce_", "prepare_for_backward", "_broadcast_coalesced"
+_STEPS = frozenset({_ROUND, "prepare_for_forward", "_rebuild_buckets", "set_runtime_stats_and_log"})
+
+
+def unready(held: weakref.ref[DistributedDataParallel]) -> str:
+    """Why rounds of a wrapper cannot be done again, in a few words."""
+    wrapper = held()
+    if wrapper is None:
+        return "nobody who has it"
+    for name in _OTHERWISE:
+        if getattr(wrapper, name, None):
+            return name.strip("_")
+    if wrapper._join_config.enable:
+        return "join()"
+    if hasattr(wrapper, "buffer_hook"):
+        return "a hook for buffers"
+    if not wrapper._has_rebuilt_buckets:
+        return _NEW
+    if wrapper.logger._get_ddp_logging_data().strs_map.get("comm_hook"):
+        return "a hook for the communication"
+    try:
+        wrapper.reducer._check_reducer_finalized()
+    except RuntimeError:
+        return "a backward that is not over"
+    return READY
+
+
+@dataclass(eq=False)
+class Reducers:
+    """The reducers of one call.
+
+    Args:
+        refuse: Called with what cannot be done again, and whether it is so for the first calls only.
+        answers: Called with what is asked again before each replay, and has to be answered by ``READY``.
+        buckets: Handles of the storages that they send: memory of theirs, as long as they are ready.
+    """
+
+    refuse: Callable[[str, bool], None]
+    answers: Callable[[Callable[[], str]], None]
+    buckets: set[int] = field(default_factory=set[int])
+    _met: list[DistributedDataParallel] = field(default_factory=list[DistributedDataParallel])
+    _waits: bool = False  # a round has begun, and nothing was sent
+
+    def meets(self, function: Any, owner: Any, frame: FrameType | None) -> bool:
+        """A function in C is about to be called by a frame: whether it is a step of a wrapper's call."""
+        wrapper = None if frame is None else frame.f_locals.get("self")
+        if not is_instance(wrapper, DistributedDataParallel):
+            return False
+        name = function.__name__
+        ours = owner is wrapper.reducer or owner is wrapper.logger
+        if name != _BUFFERS and not (name in _STEPS and ours):
+            return False
+        self._meet(wrapper)
+        if name == _ROUND:
+            self._end_round()
+            self._waits = True
+        return True
+
+    def _meet(self, wrapper: DistributedDataParallel) -> None:
+        if any([each is wrapper for each in self._met]):
+            return
+        self._met.append(wrapper)
+        why = unready(weakref.ref(wrapper))
+        if why:
+            self._refuse(why)
+        else:
+            self.answers(partial(unready, weakref.ref(wrapper)))
+
+    def leads(self, operator: str, tensors: list[torch.Tensor]) -> bool:
+        """Whether a collective of tensors, which no Python has begun, is one of theirs."""
+        if self._met and operator.partition("::")[2] == _SENDING:
+            self._waits = False
+            self.buckets.update(each.untyped_storage()._cdata for each in tensors)
+        return bool(self._met)
+
+    def end(self) -> None:
+        """The call is over: no round is left that has begun in it."""
+        self._end_round()
+        for wrapper in self._met:
+            why = unready(weakref.ref(wrapper))
+            if why:
+                self._refuse(why)
+        self._met.clear()
+
+    def _refuse(self, why: str) -> None:
+        self.refuse(f"DistributedDataParallel with {why}", why == _NEW)
+
+    def _end_round(self) -> None:
+        if self._waits:
+            self._refuse("a forward whose backward is not in the call")
+        self._waits = False
+
+
+@torch.jit.script
+def _same(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return tensors
+
+
+class DoneWork(Work):
+    """A handle of work that is over, for C++ that asks one of it where a replay has sent already."""
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._tensors = tensors
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Nothing is left to wait for."""
+        return True
+
+    def get_future(self) -> Any:
+        """A future of the type that C++ takes apart; one that Python makes holds Python objects."""
+        return torch.jit.fork(_same, self._tensors)
