@@ -529,7 +529,13 @@ class Specialization:
         bound = partial(trace.bound, often=often)
         shown = partial(is_shown, trace)
         return TraceHooks(
-            bound, trace.take, trace.take_back, shown, trace.has_made, trace.settings, trace.take_collective,
+            bound,
+            trace.take,
+            trace.take_back,
+            shown,
+            trace.has_made,
+            trace.settings,
+            trace.take_collective,
             trace.reducers.leads,
         )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +25,15 @@ from torch.nn.parallel import DistributedDataParallel
 from ...base import is_instance
 
 if TYPE_CHECKING or torch.distributed.is_available():
-    from torch.distributed import Logger, Reducer, Work
+    from torch.distributed import Work
 else:
-    Logger = Reducer = Work = object
+    Work = object
 
 READY = ""
 """What :func:`unready` says of a wrapper whose rounds can be done again."""
 
+_DEVICES = frozenset({"cpu"})
+"""On CUDA a reducer times its rounds: its events would be recorded into the segment that is captured."""
 _NEW = "buckets that are made anew behind the first backward"
 _OTHERWISE = (
     "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "mixed_precision", "_comm_hooks",
@@ -47,19 +49,25 @@ def unready(held: weakref.ref[DistributedDataParallel]) -> str:
     wrapper = held()
     if wrapper is None:
         return "nobody who has it"
+    if wrapper.device_type not in _DEVICES:
+        return f"a model on {wrapper.device_type}"
     for name in _OTHERWISE:
         if getattr(wrapper, name, None):
             return name.strip("_")
-    if wrapper._join_config.enable:
-        return "join()"
     if hasattr(wrapper, "buffer_hook"):
         return "a hook for buffers"
-    if not wrapper._has_rebuilt_buckets:
-        return _NEW
-    if wrapper.logger._get_ddp_logging_data().strs_map.get("comm_hook"):
-        return "a hook for the communication"
+    reducer: Any = wrapper.reducer
+    logger: Any = wrapper.logger
     try:
-        wrapper.reducer._check_reducer_finalized()
+        if wrapper._join_config.enable:
+            return "join()"
+        if not wrapper._has_rebuilt_buckets:
+            return _NEW
+        if logger._get_ddp_logging_data().strs_map.get("comm_hook"):
+            return "a hook for the communication"
+        reducer._check_reducer_finalized()
+    except AttributeError:
+        return "a reducer that does not tell what it does"
     except RuntimeError:
         return "a backward that is not over"
     return READY
@@ -123,7 +131,7 @@ class Reducers:
         self._met.clear()
 
     def _refuse(self, why: str) -> None:
-        self.refuse(f"DistributedDataParallel with {why}", why == _NEW)
+        self.refuse(f"DistributedDataParallel ({why})", why == _NEW)
 
     def _end_round(self) -> None:
         if self._waits:
@@ -131,17 +139,26 @@ class Reducers:
         self._waits = False
 
 
-@torch.jit.script
 def _same(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return tensors
 
 
+@cache
+def _scripted() -> Any:
+    return torch.jit.script(_same)
+
+
 class DoneWork(Work):
-    """A handle of work that is over, for C++ that asks one of it where a replay has sent already."""
+    """A handle of work that is over, for a reducer: the traced call waits where it meets the bucket next."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         super().__init__()
         self._tensors = tensors
+
+    @property
+    def handed(self) -> Any:
+        """The handle as operators return it."""
+        return self.boxed()
 
     def wait(self, timeout: Any = None) -> bool:
         """Nothing is left to wait for."""
@@ -149,4 +166,4 @@ class DoneWork(Work):
 
     def get_future(self) -> Any:
         """A future of the type that C++ takes apart; one that Python makes holds Python objects."""
-        return torch.jit.fork(_same, self._tensors)
+        return torch.jit.fork(_scripted(), self._tensors)

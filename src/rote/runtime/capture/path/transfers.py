@@ -78,7 +78,9 @@ class Transfers:
         self._told: GroupCall | None = None  # what leads to the collective that is met
         self._flights: list[InFlight] = []  # by number
         self._led: dict[int, tuple[list[torch.Tensor], int]] = {}  # what C++ waits for itself, by storage
-        self._handles: list[SeenWork | DoneWork] = []  # C++ may hold them without keeping what they are in Python
+        self._handles: list[
+            SeenWork | DoneWork
+        ] = []  # C++ may hold them without keeping what they are in Python
         self._made: dict[int, tuple[InFlight, int]] = {}  # what functional collectives fill, by storage
         self._thread = get_ident()
 
@@ -94,18 +96,19 @@ class Transfers:
     def arriving(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Iterator[tuple[list[torch.Tensor], int]]:
-        """What has to be waited for before an operation, of what C++ waits for by a handle of its own.
-
-        C++ has waited by then, or nobody may look at these operands.
-        """
-        if not self._led or (self._cursor.blockers and self._cursor.mode is Mode.OBSERVE):
+        """What has to be waited for before an operation, of what a reducer has begun: it is not told when."""
+        if not self._led:
             return
+        lost = self._cursor.blockers and self._cursor.mode is Mode.OBSERVE
         for each in tensors_of(args, kwargs):
             found = self._led.get(each.untyped_storage()._cdata) if has_memory(each) else None
             if found is not None:
                 for other in found[0]:
                     self._led.pop(other.untyped_storage()._cdata, None)
-                yield found
+                if lost:  # nothing of this call is kept
+                    _wait(self._flights[found[1]])
+                else:
+                    yield found
 
     def meet(self, steps: Steps, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a collective, or wait for one; ``known`` is what is known of its overload."""
@@ -161,18 +164,15 @@ class Transfers:
         told = self._told
         if told is not None and told.repeats and self._cursor.mode is Mode.RECORD:
             flight.direct = told.again(self._cursor.aliases.keep_all)
-        cursor, returns = self._cursor, len(known.func._schema.returns)
+        returns = len(known.func._schema.returns)
         handle = flight.handed
         if handle is None and returns:
             number, tensors = len(self._flights) - 1, written_operands(known.facts, args, kwargs)
             if self._is_led:
                 self._led.update((each.untyped_storage()._cdata, (tensors, number)) for each in tensors)
-                work = flight.work
-                if cursor.mode is Mode.FOLLOW:
-                    work = DoneWork(tensors)
-                    self._handles.append(work)
-                return work.boxed() if returns == 1 else (args[0], work.boxed())
-            work = SeenWork(flight.work, partial(self._wait_for, number, tensors), self._ask)
+                work = DoneWork(tensors)
+            else:
+                work = SeenWork(flight.work, partial(self._wait_for, number, tensors), self._ask)
             self._handles.append(work)
             handle = work.handed
         return None if not returns else handle if returns == 1 else (args[0], handle)

@@ -6,7 +6,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache, partial
+from functools import cache
 from types import CodeType, FrameType, FunctionType
 from typing import Any, cast
 
