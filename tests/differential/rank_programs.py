@@ -1023,6 +1023,26 @@ def ddp_in_several_buckets(rank, wrap, device):
     return trained(net, wrap(Step(net, parallel).__call__))
 
 
+def normalized(device, **options):
+    net = nn.Sequential(model(device), nn.BatchNorm1d(2, device=device))
+    parallel = DistributedDataParallel(net, **options)
+    return net, Step(net, parallel).__call__
+
+
+@program("RT803", part=True, walks=True)
+def ddp_with_buffers_of_rank_0(rank, wrap, device):
+    net, step = normalized(device)
+    step, left = trained(net, wrap(step))
+    return step, lambda: [*left(), *net.buffers()]
+
+
+@program(nccl="RT803", least=2)
+def ddp_with_buffers_of_each_rank(rank, wrap, device):
+    net, step = normalized(device, broadcast_buffers=False)
+    step, left = trained(net, wrap(step))
+    return step, lambda: [*left(), *net.buffers()]
+
+
 @program(nccl="RT803", least=2)
 def ddp_of_two_models(rank, wrap, device):
     """One round is over before the other one begins."""
@@ -1031,7 +1051,7 @@ def ddp_of_two_models(rank, wrap, device):
     return trained(nets, wrap(lambda x: steps[0](x) + steps[1](x + 1)))
 
 
-@program(nccl="RT803", least=2)
+@program(nccl="RT803", least=1)
 def ddp_of_halves_of_a_step(rank, wrap, device):
     """Every other call is made within no_sync(), which its caller begins and ends."""
     net, turns = model(device), iter(range(100))

@@ -5,7 +5,7 @@ back. All of that are operations, and a traced call sees them. What it counts be
 backward is over. So a call that has a whole round in it, the forward and the backward, may be replayed, and
 the reducer is left alone. Other ranks do not see who sends.
 
-Not all wrappers are like that. Where parameters may be unused, a reducer looks for them in the graph; a hook
+Not all wrappers are like that. One that sends buffers before each forward binds new lists of them. Where parameters may be unused, a reducer looks for them in the graph; a hook
 for the communication is user code that C++ calls, on any thread; buckets may be the gradients. Calls of such
 wrappers are not replayed, nor is a round whose backward is not in the call.
 """
@@ -40,7 +40,7 @@ _OTHERWISE = (
     "_use_python_reducer", "_delay_all_reduce_params", "_accum_grad_hooks",
 )  # fmt: skip
 """Attributes of a wrapper that are false where its reducer does nothing but what is told above."""
-_SENDING, _ROUND, _BUFFERS = "allreduce_", "prepare_for_backward", "_broadcast_coalesced"
+_SENDING, _ROUND = "allreduce_", "prepare_for_backward"
 _STEPS = frozenset({_ROUND, "prepare_for_forward", "_rebuild_buckets", "set_runtime_stats_and_log"})
 
 
@@ -96,7 +96,7 @@ class Reducers:
             return False
         name = function.__name__
         ours = owner is wrapper.reducer or owner is wrapper.logger
-        if name != _BUFFERS and not (name in _STEPS and ours):
+        if not (name in _STEPS and ours):
             return False
         self._meet(wrapper)
         if name == _ROUND:
