@@ -88,6 +88,7 @@ class Reducers:
     buckets: set[int] = field(default_factory=set[int])
     _met: list[DistributedDataParallel] = field(default_factory=list[DistributedDataParallel])
     _waits: bool = False  # a round has begun, and nothing was sent
+    _apart: bool = False  # what they send is not part of what is traced
 
     def meets(self, function: Any, owner: Any, frame: FrameType | None) -> bool:
         """A function in C is about to be called by a frame: whether it is a step of a wrapper's call."""
@@ -119,7 +120,7 @@ class Reducers:
         if self._met and operator.partition("::")[2] == _SENDING:
             self._waits = False
             self.buckets.update(each.untyped_storage()._cdata for each in tensors)
-        return bool(self._met)
+        return bool(self._met) and not self._apart
 
     def end(self) -> None:
         """The call is over: no round is left that has begun in it."""
@@ -131,6 +132,7 @@ class Reducers:
         self._met.clear()
 
     def _refuse(self, why: str) -> None:
+        self._apart = self._apart or why != _NEW
         self.refuse(f"DistributedDataParallel ({why})", why == _NEW)
 
     def _end_round(self) -> None:
