@@ -1305,6 +1305,25 @@ def sharded(rank, wrap, device):
     return step, parts_of(net)
 
 
+@program("RT803")
+def sharded_without_gradients(rank, wrap, device):
+    """Parameters are gathered for each layer, and their memory is given back behind it."""
+    net = copy.deepcopy(model(device))
+    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+    for layer in (net[0], net[2], net):
+        fully_shard(layer, mesh=mesh)
+    return wrap(torch.no_grad()(lambda x: net(x) * 2)), parts_of(net)
+
+
+@program("RT803")
+def sharded_whole_step(rank, wrap, device):
+    net = copy.deepcopy(model(device))
+    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+    for layer in (net[0], net[2], net):
+        fully_shard(layer, mesh=mesh)
+    return wrap(Step(net, net).__call__), parts_of(net)
+
+
 @program(host=True)
 def parallel_on_one_device(rank, wrap, device):
     net = model(device)

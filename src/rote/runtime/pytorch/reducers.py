@@ -5,9 +5,13 @@ back. All of that are operations, and a traced call sees them. What it counts be
 backward is over. So a call that has a whole round in it, the forward and the backward, may be replayed, and
 the reducer is left alone. Other ranks do not see who sends.
 
-Not all wrappers are like that. One that sends buffers before each forward binds new lists of them. Where parameters may be unused, a reducer looks for them in the graph; a hook
-for the communication is user code that C++ calls, on any thread; buckets may be the gradients. Calls of such
-wrappers are not replayed, nor is a round whose backward is not in the call.
+Not all wrappers are like that. Where parameters may be unused, a reducer looks for them in the graph; a hook
+for the communication is user code that C++ calls, on any thread; buckets may be the gradients. Buffers that
+are sent before each forward are looked up anew in each. Calls of such wrappers are not replayed, nor is a
+round whose backward is not in the call.
+
+What does not work: a reducer that waits for a backward does so until one is over or another round begins. A
+replay is no round to it. Nothing tells that it waits.
 """
 
 from __future__ import annotations
