@@ -19,7 +19,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ...base import is_instance
+from .torch_private import future_of
 
 if TYPE_CHECKING or torch.distributed.is_available():
     from torch.distributed import Work
@@ -145,15 +146,6 @@ class Reducers:
         self._waits = False
 
 
-def _same(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    return tensors
-
-
-@cache
-def _scripted() -> Any:
-    return torch.jit.script(_same)
-
-
 class DoneWork(Work):
     """A handle of work that is over, for a reducer: the traced call waits where it meets the bucket next."""
 
@@ -172,4 +164,4 @@ class DoneWork(Work):
 
     def get_future(self) -> Any:
         """A future of the type that C++ takes apart; one that Python makes holds Python objects."""
-        return torch.jit.fork(_scripted(), self._tensors)
+        return future_of(self._tensors)
