@@ -581,5 +581,5 @@ def _same() -> Any:
 
 
 def future_of(tensors: list[torch.Tensor]) -> Any:
-    """A future of the type that C++ takes apart, which holds tensors; one that Python makes holds an object."""
+    """A future of the type that C++ takes apart, holding tensors; one made by Python holds an object."""
     return torch._C.fork(_same(), tensors)
