@@ -2,11 +2,12 @@
 
     torchrun --nproc-per-node 2 examples/torchrun_transformer.py --device cpu
 
-Five ways in which processes share work:
+Six ways in which processes share work:
 
 - ``ddp``: the model is graphed, and ``DistributedDataParallel`` around it averages the gradients. Two halves
   of a batch are accumulated, gradients are clipped by their global norm, and AdamW makes the step.
 - ``wrapped``: the same, but it is the wrapper that is graphed.
+- ``whole``: the same, but it is the step that is graphed, with the wrapper and the optimizer in it.
 - ``step``: the whole training step is graphed. It averages its gradients itself, in one collective.
 - ``decode``: each rank has a part of the heads and of the hidden units (tensor parallelism), and one token
   follows another. Two collectives a layer are part of the graphed step.
@@ -143,27 +144,38 @@ def made(options: argparse.Namespace, device: torch.device, parts: int = 1) -> T
 def ddp(options: argparse.Namespace, device: torch.device, wrap: Any) -> tuple[Step, Any]:
     graphed = wrap(made(options, device))
     parallel = data_parallel(graphed, device)
-    return accumulating(parallel, parallel, options, device), graphed
+    return trained(accumulating(parallel, parallel), parallel, options, device), graphed
 
 
 def wrapped(options: argparse.Namespace, device: torch.device, wrap: Any) -> tuple[Step, Any]:
     parallel = data_parallel(made(options, device), device)
     graphed = wrap(parallel)
-    return accumulating(graphed, parallel, options, device), graphed
+    return trained(accumulating(graphed, parallel), parallel, options, device), graphed
+
+
+def whole(options: argparse.Namespace, device: torch.device, wrap: Any) -> tuple[Step, Any]:
+    parallel = data_parallel(made(options, device), device)
+    graphed = wrap(accumulating(parallel, parallel))
+    return trained(graphed, parallel, options, device), graphed
 
 
 def data_parallel(model: Any, device: torch.device) -> DistributedDataParallel:
     return DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
 
 
-def accumulating(
+def trained(
     call: Any, parallel: DistributedDataParallel, options: argparse.Namespace, device: torch.device
 ) -> Step:
-    parameters = list(parallel.parameters())
-    optimizer = torch.optim.AdamW(parameters, lr=1e-3)
+    return lambda number: [call(batch(options, number, device)), *parallel.parameters()]
 
-    def step(number: int) -> list[Tensor]:
-        tokens, others = batch(options, number, device).chunk(2)
+
+def accumulating(call: Any, parallel: DistributedDataParallel) -> Callable[[Tensor], Tensor]:
+    parameters = list(parallel.parameters())
+    on_gpu = parameters[0].is_cuda
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3, capturable=on_gpu, fused=not on_gpu)
+
+    def step(both: Tensor) -> Tensor:
+        tokens, others = both.chunk(2)
         optimizer.zero_grad()
         with parallel.no_sync():
             (loss_of(call(tokens), tokens) / 2).backward()
@@ -171,7 +183,7 @@ def accumulating(
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
-        return [loss.detach(), *parameters]
+        return loss.detach()
 
     return step
 
@@ -244,7 +256,7 @@ def sharded(options: argparse.Namespace, device: torch.device, wrap: Any) -> tup
     return following, graphed
 
 
-WAYS = {"ddp": ddp, "wrapped": wrapped, "step": step, "decode": decode, "sharded": sharded}
+WAYS = {"ddp": ddp, "wrapped": wrapped, "whole": whole, "step": step, "decode": decode, "sharded": sharded}
 
 
 # ---------------------------------------------------------------------------- running

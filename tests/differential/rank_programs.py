@@ -1011,9 +1011,145 @@ def ddp_called(rank, wrap, device):
     return data_parallel(wrap, model(device), "function")
 
 
-@program("RT803", part=True, walks=True)
+@program(nccl="RT803", least=2)
 def ddp_whole_step(rank, wrap, device):
     return data_parallel(wrap, model(device))
+
+
+@program(nccl="RT803", least=2)
+def ddp_in_several_buckets(rank, wrap, device):
+    net = model(device)
+    parallel = DistributedDataParallel(net, bucket_cap_mb=0.00001)
+    return trained(net, wrap(Step(net, parallel).__call__))
+
+
+def normalized(device, **options):
+    net = nn.Sequential(model(device), nn.BatchNorm1d(2, device=device))
+    parallel = DistributedDataParallel(net, **options)
+    return net, Step(net, parallel).__call__
+
+
+@program("RT803", part=True, walks=True)
+def ddp_with_buffers_of_rank_0(rank, wrap, device):
+    net, step = normalized(device)
+    step, left = trained(net, wrap(step))
+    return step, lambda: [*left(), *net.buffers()]
+
+
+@program(nccl="RT803", least=2)
+def ddp_with_buffers_of_each_rank(rank, wrap, device):
+    net, step = normalized(device, broadcast_buffers=False)
+    step, left = trained(net, wrap(step))
+    return step, lambda: [*left(), *net.buffers()]
+
+
+@program(nccl="RT803", least=2)
+def ddp_of_two_models(rank, wrap, device):
+    """One round is over before the other one begins."""
+    nets = nn.ModuleList([model(device), model(device)])
+    steps = [Step(net, DistributedDataParallel(net)) for net in nets]
+    return trained(nets, wrap(lambda x: steps[0](x) + steps[1](x + 1)))
+
+
+@program(nccl="RT803", least=1)
+def ddp_of_halves_of_a_step(rank, wrap, device):
+    """Every other call is made within no_sync(), which its caller begins and ends."""
+    net, turns = model(device), iter(range(100))
+    parallel = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0001)
+
+    def half(x):
+        loss = parallel(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    g = wrap(half)
+
+    def outside(x):
+        if next(turns) % 2:
+            loss = g(x)
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+        with parallel.no_sync():
+            return g(x)
+
+    return trained(net, Outside(outside, g))
+
+
+@program("RT803")
+def ddp_of_two_models_at_once(rank, wrap, device):
+    nets = nn.ModuleList([model(device), model(device)])
+    one, two = map(DistributedDataParallel, nets)
+    return trained(nets, wrap(Step(nets, lambda x: one(x) + two(x + 1)).__call__))
+
+
+@program("RT803", part=True, walks=True)
+def ddp_with_a_builtin_hook(rank, wrap, device):
+    net = model(device)
+    parallel = DistributedDataParallel(net)
+    parallel._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    return trained(net, wrap(Step(net, parallel).__call__))
+
+
+@program(nccl="RT803", least=2)
+def ddp_with_a_hook_that_comes_late(rank, wrap, device):
+    net, turns = model(device), iter(range(100))
+    parallel = DistributedDataParallel(net)
+    g = wrap(Step(net, parallel).__call__)
+
+    def outside(x):
+        if next(turns) == STEPS - 1:
+            parallel._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+        return g(x)
+
+    return trained(net, Outside(outside, g))
+
+
+@program(nccl="RT803", least=2)
+def ddp_with_rounds_outside(rank, wrap, device):
+    """Between replays, plain rounds of the same wrapper, and a forward that is never walked back."""
+    net, turns = model(device), iter(range(100))
+    parallel = DistributedDataParallel(net)
+    step = Step(net, parallel)
+    g = wrap(step.__call__)
+
+    def outside(x):
+        if next(turns) % 3 == 2:
+            step(x + 1)
+            parallel(x)
+        return g(x)
+
+    return trained(net, Outside(outside, g))
+
+
+@program(nccl="RT803", least=2)
+def ddp_with_scaled_gradients(rank, wrap, device):
+    """Autocast, a gradient scaler, clipping; a step that one rank overflows in is left out on both."""
+    net, turns = model(device), iter(range(100))
+    parallel = DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.001, fused=True)
+    scaler = torch.amp.GradScaler(device.type, init_scale=8.0)
+
+    def step(x):
+        optimizer.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16):
+            loss = parallel(x).float().square().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach().nan_to_num()
+
+    g = wrap(step)
+
+    def outside(x):
+        turn = next(turns)
+        return g(x * math.inf if turn % 5 == 4 and rank == 1 else x)
+
+    step, left = trained(net, Outside(outside, g))
+    return step, lambda: [each.nan_to_num() for each in left()]
 
 
 class Odd(nn.Module):
@@ -1080,7 +1216,7 @@ def ddp_of_a_layer_used_twice(rank, wrap, device):
     return data_parallel(wrap, Tied(device), "module")
 
 
-@program("RT803", part=True, least=0)
+@program(nccl="RT803", least=2)
 def ddp_whole_step_of_a_layer_used_twice(rank, wrap, device):
     """Its gradient is used outside as well, behind the module: eager adds that first."""
     net = Tied(device)
@@ -1128,7 +1264,7 @@ def accumulating(device):
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
     net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
-    return net, torch.optim.AdamW(net.parameters(), lr=0.0001)
+    return net, torch.optim.AdamW(net.parameters(), lr=0.0001, fused=True)
 
 
 def accumulated(net, parallel, optimizer):
@@ -1152,7 +1288,7 @@ def ddp_around_accumulated(rank, wrap, device):
     return trained(net, Outside(accumulated(net, DistributedDataParallel(g), optimizer), g))
 
 
-@program("RT803", part=True, walks=True)
+@program(nccl="RT803", least=2)
 def ddp_accumulated(rank, wrap, device):
     net, optimizer = accumulating(device)
     return trained(net, wrap(accumulated(net, DistributedDataParallel(net), optimizer)))
@@ -1167,6 +1303,25 @@ def sharded(rank, wrap, device):
     step = Step(net, g)
 
     return step, parts_of(net)
+
+
+@program("RT803")
+def sharded_without_gradients(rank, wrap, device):
+    """Parameters are gathered for each layer, and their memory is given back behind it."""
+    net = copy.deepcopy(model(device))
+    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+    for layer in (net[0], net[2], net):
+        fully_shard(layer, mesh=mesh)
+    return wrap(torch.no_grad()(lambda x: net(x) * 2)), parts_of(net)
+
+
+@program("RT803")
+def sharded_whole_step(rank, wrap, device):
+    net = copy.deepcopy(model(device))
+    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+    for layer in (net[0], net[2], net):
+        fully_shard(layer, mesh=mesh)
+    return wrap(Step(net, net).__call__), parts_of(net)
 
 
 @program(host=True)

@@ -143,6 +143,7 @@ class TraceHooks:
         settings: Where the call has set random generators; it grows.
         collective: The method of a process group that the call has just called.
         lend: Called with an array over the memory of a tensor, and with what is to be called if it is read.
+        leads: Whether C++ that is known has begun a collective, by its name.
     """
 
     bound: Callable[[Any], Any] = lambda value: value
@@ -153,6 +154,7 @@ class TraceHooks:
     settings: Sequence[Setting] = ()
     collective: Callable[[], GroupCall | None] = lambda: None
     lend: Callable[[Any, Callable[[], None]], None] = lambda array, stray: None
+    leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False
 
 
 @dataclass(frozen=True)
@@ -444,6 +446,7 @@ class TracedCall:
             cursor, path=path, stop=stop, split=plan.split, shaped=plan.shaped, generators=generators,
             has_made=self._hooks.has_made, numbers=plan.numbers, collective=self._hooks.collective,
             under_arrays=[self._leaves[place] for place in self._call.arrays],
+            leads=self._hooks.leads,
         )  # fmt: skip
 
     def _restart(self, tracer: Tracer) -> Tracer:

@@ -38,6 +38,7 @@ from ..operators import (
     facts_of,
     tensors_in,
     tensors_of,
+    wait_operator,
     without_dropout,
     without_vectors,
     written_operands,
@@ -132,6 +133,7 @@ class Tracer(DispatchMode):
         numbers: TrackedNumbers | None = None,
         collective: Callable[[], GroupCall | None] = lambda: None,
         under_arrays: Sequence[torch.Tensor] = (),
+        leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False,
     ) -> None:
         super().__init__()
         self.cursor = cursor
@@ -145,7 +147,7 @@ class Tracer(DispatchMode):
         self.host = HostTensors(cursor, self.follower, self.writes, has_made, under_arrays)
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor)
-        self.transfers = Transfers(cursor, self.follower, collective)
+        self.transfers = Transfers(cursor, self.follower, collective, leads)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
         self._shaped = shaped
@@ -224,6 +226,9 @@ class Tracer(DispatchMode):
         if known.inside:
             count_versions()
         facts, parts = known.facts, known.parts
+        for arriving in self.transfers.arriving(args, kwargs):
+            waiting = Overload.of(wait_operator().overload, self._split, self._shaped)
+            self.transfers.meet(self._steps(), waiting, arriving, {})
         if (
             self.taken.places
             and not cursor.blockers
@@ -258,8 +263,7 @@ class Tracer(DispatchMode):
             with self:  # the parts come back here, one by one
                 return self.runner.seen(parts or on_zeros(func), *args, **kwargs)
         if facts.transfers and self.transfers.sees(known, args):
-            steps = Steps(self._before, self.runner.run, self._after)
-            return self.transfers.meet(steps, known, args, kwargs)
+            return self.transfers.meet(self._steps(), known, args, kwargs)
         if mode is not _FOLLOW and (facts.collective or facts.ticketed):
             return self._unrecorded(facts, func, args, kwargs)
         if known.special:
@@ -295,6 +299,9 @@ class Tracer(DispatchMode):
         if facts.blank:
             self.unwritten.made(facts.name, out)
         return out
+
+    def _steps(self) -> Steps:
+        return Steps(self._before, self.runner.run, self._after)
 
     # ------------------------------------------------------------------ views at positions that change
 

@@ -268,6 +268,7 @@ class Settling:
             if not steadiness.unknown_externals(observed, known, watch, self._call):
                 return []
         known = set(self._look_again().tensors) | trusted  # this path may read what no earlier one read
+        known = known | self._noted.buckets
         unknown = steadiness.unknown_externals(observed, known, watch, self._call)
         if unknown and self._noted.scripts:
             known = known | steadiness.scripted_constants(observed, self._noted.scripts)

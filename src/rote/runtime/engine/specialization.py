@@ -572,6 +572,7 @@ class Specialization:
             trace.settings,
             trace.take_collective,
             trace.outside.lend,
+            trace.reducers.leads,
         )
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:

@@ -219,7 +219,7 @@ def surroundings_reasons(
         found.append(reason(rules.SAVED_HOOKS, text, site))
     contact = executed.contact or noted.contact
     if contact is not None:
-        rule = rules.WRAPPED if contact.wraps else rules.COLLECTIVE
+        rule = rules.NOT_YET if contact.soon else rules.WRAPPED if contact.wraps else rules.COLLECTIVE
         text = f"the call runs {contact.what} of PyTorch, which acts on other processes"
         found.append(reason(rule, text, contact.site, "" if contact.wraps else OUTSIDE))
     if executed.blind:

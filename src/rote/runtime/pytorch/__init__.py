@@ -51,6 +51,7 @@ from .processes import (
     was_destroyed,
     work_in,
 )
+from .reducers import READY, DoneWork, Reducers
 from .replaced import REPLACEMENTS
 from .torch_private import (
     ACCESSORS,

@@ -90,6 +90,22 @@ _OF_GROUPS = frozenset({
 """Methods of a process group that are operators and seen where they run. Those of its backend are not."""
 
 
+_OF_WRAPPERS = frozenset({
+    "DistributedDataParallel.no_sync", "DistributedDataParallel._clear_grad_buffer",
+    "DistributedDataParallel._get_active_ddp_module", "DistributedDataParallel._inside_ddp_forward",
+    "DistributedDataParallel._run_ddp_forward", "DistributedDataParallel._pre_forward",
+    "DistributedDataParallel._post_forward", "DistributedDataParallel._lazy_init",
+    "DistributedDataParallel._setup_in_backward_optimizers", "DistributedDataParallel.forward",
+    "DistributedDataParallel._check_sync_bufs_pre_fwd", "DistributedDataParallel._check_sync_bufs_post_fwd",
+    "DistributedDataParallel.will_sync_module_buffers", "Join.notify_join_context",
+    "_to_kwargs", "_recursive_to",
+})  # fmt: skip
+"""Steps of a wrapper's call; what they call in C is met by :class:`.Reducers`."""
+_OF_WRAPPERS_IN = (
+    f"{_PARALLEL}distributed.py", f"{_DISTRIBUTED}utils.py", f"{_DISTRIBUTED}algorithms/join.py",
+)  # fmt: skip
+
+
 def is_wrapper(value: Any) -> bool:
     """Whether a value is a module in ``DistributedDataParallel``."""
     return torch.distributed.is_available() and isinstance(value, DistributedDataParallel)
@@ -106,11 +122,13 @@ class Contact(NamedTuple):
     Attributes:
         site: The user's line.
         wraps: It belongs to a wrapper around modules, as ``DistributedDataParallel``.
+        soon: Later calls do not do it.
     """
 
     what: str
     site: Site
     wraps: bool
+    soon: bool = False
 
 
 @lru_cache(maxsize=4096)
@@ -132,6 +150,8 @@ def _is_reader(code: CodeType) -> bool:
     name, file = code.co_qualname.partition(".<locals>")[0], code.co_filename
     if file == f"{_DISTRIBUTED}device_mesh.py":
         return name == "_get_pg_from_name" or name.removeprefix("DeviceMesh.") in _OF_MESHES
+    if file in _OF_WRAPPERS_IN:
+        return name in _OF_WRAPPERS
     return file in _CALLING_IN or (file in _READERS_IN and (name in _READERS or name in _CALLING))
 
 

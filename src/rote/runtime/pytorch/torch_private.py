@@ -572,3 +572,14 @@ def place_of_switches() -> SwitchPlaces | None:
         return None
     found.restype, found.argtypes = ctypes.c_void_p, ()
     return SwitchPlaces(found(), 1008, 1072, tuple(_FLAGS.items()), 1088)
+
+
+@cache
+def _same() -> Any:
+    text = "def same(tensors: List[Tensor]) -> List[Tensor]:\n    return tensors\n"
+    return torch.jit.CompilationUnit(text).same
+
+
+def future_of(tensors: list[torch.Tensor]) -> Any:
+    """A future of the type that C++ takes apart, holding tensors; one made by Python holds an object."""
+    return torch._C.fork(_same(), tensors)

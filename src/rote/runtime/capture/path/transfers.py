@@ -16,7 +16,7 @@ whatever else a handle of work is asked, as whether it has completed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import get_ident
@@ -30,7 +30,7 @@ from ....hazards.rules import Reason, reason
 from ...backends.protocol import refill
 from ...operators import Placement, tensors_of, wait_operator, written_operands
 from ...program import results_of
-from ...pytorch import GroupCall, SeenWork, WeakGroup, work_in
+from ...pytorch import DoneWork, GroupCall, SeenWork, WeakGroup, has_memory, work_in
 from ...recording import InFlight
 from .cursor import Cursor, Mode
 from .follower import Follower
@@ -63,13 +63,24 @@ class Transfers:
     Args:
         follower: Finds what has run.
         called: The method of a group that has led to the collective, if it is known.
+        leads: Whether a collective that no Python has begun is one of a reducer's.
     """
 
-    def __init__(self, cursor: Cursor, follower: Follower, called: Callable[[], GroupCall | None]) -> None:
-        self._cursor, self._follower, self._called = cursor, follower, called
+    def __init__(
+        self,
+        cursor: Cursor,
+        follower: Follower,
+        called: Callable[[], GroupCall | None],
+        leads: Callable[[str, list[torch.Tensor]], bool],
+    ) -> None:
+        self._cursor, self._follower, self._called, self._leads = cursor, follower, called, leads
+        self._is_led = False  # by a reducer, the collective that is met
         self._told: GroupCall | None = None  # what leads to the collective that is met
         self._flights: list[InFlight] = []  # by number
-        self._handles: list[SeenWork] = []  # C++ may hold them without keeping what they are in Python
+        self._led: dict[int, tuple[list[torch.Tensor], int]] = {}  # what C++ waits for itself, by storage
+        self._handles: list[
+            SeenWork | DoneWork
+        ] = []  # C++ may hold them without keeping what they are in Python
         self._made: dict[int, tuple[InFlight, int]] = {}  # what functional collectives fill, by storage
         self._thread = get_ident()
 
@@ -79,7 +90,25 @@ class Transfers:
             return True
         told = self._called()
         self._told = told if told is not None and _is_that(told, args) else None
-        return self._told is not None or self._cursor.mode is Mode.FOLLOW
+        self._is_led = self._told is None and self._leads(known.facts.name, tensors_of(args, {}))
+        return self._told is not None or self._is_led or self._cursor.mode is Mode.FOLLOW
+
+    def arriving(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[tuple[list[torch.Tensor], int]]:
+        """What has to be waited for before an operation, of what a reducer has begun: it is not told when."""
+        if not self._led:
+            return
+        lost = self._cursor.blockers and self._cursor.mode is Mode.OBSERVE
+        for each in tensors_of(args, kwargs):
+            found = self._led.get(each.untyped_storage()._cdata) if has_memory(each) else None
+            if found is not None:
+                for other in found[0]:
+                    self._led.pop(other.untyped_storage()._cdata, None)
+                if lost:  # nothing of this call is kept
+                    _wait(self._flights[found[1]])
+                else:
+                    yield found
 
     def meet(self, steps: Steps, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a collective, or wait for one; ``known`` is what is known of its overload."""
@@ -112,6 +141,7 @@ class Transfers:
         """Hold nothing any more."""
         self._handles.clear()
         self._made.clear()
+        self._led.clear()
         self._told = None
 
     # ------------------------------------------------------------------ beginning
@@ -138,7 +168,11 @@ class Transfers:
         handle = flight.handed
         if handle is None and returns:
             number, tensors = len(self._flights) - 1, written_operands(known.facts, args, kwargs)
-            work = SeenWork(flight.work, partial(self._wait_for, number, tensors), self._ask)
+            if self._is_led:
+                self._led.update((each.untyped_storage()._cdata, (tensors, number)) for each in tensors)
+                work = DoneWork(tensors)
+            else:
+                work = SeenWork(flight.work, partial(self._wait_for, number, tensors), self._ask)
             self._handles.append(work)
             handle = work.handed
         return None if not returns else handle if returns == 1 else (args[0], handle)

@@ -348,7 +348,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "acting":
         for each in (owner, *given):
             content(trace, each)
-        if not is_quiet(function, owner if owner is not None else next(iter(given), None)):
+        of = owner if owner is not None else next(iter(given), None)
+        if not is_quiet(function, of) and not trace.reducers.meets(function, of, trace.running.frame()):
             trace.acts(name)
     elif row == _CLOCK and trace.followed.reads_clock(function):
         return

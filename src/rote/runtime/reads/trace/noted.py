@@ -70,3 +70,4 @@ class Noted:
     switches: bool = False  # it called what switches Dynamo on or off: notes choose the code that runs
     trusts: bool = False  # it ran code of which it is only said what it does, or that PyTorch interprets
     tells_tensors: bool = False  # it asked whether an argument is another tensor
+    buckets: frozenset[int] = frozenset()  # storages of the reducers in it, by their handles

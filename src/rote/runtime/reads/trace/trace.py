@@ -17,7 +17,7 @@ from ...arguments import Call, GivenParts
 from ...arguments import address_of as generator_address
 from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
 from ...objects import base_of, module_of, pointer_of, said_module, said_name, scripted
-from ...pytorch import Contact, GroupCall, scripted_names
+from ...pytorch import READY, Contact, GroupCall, Reducers, scripted_names
 from ...state import SCRIPTED
 from ..bytecode import Swaps
 from ..table import Rows
@@ -86,6 +86,7 @@ class Trace:
         self._output: dict[Output, None] = {}
         self._contact: Contact | None = None
         self.collective: GroupCall | None = None  # that is about to be made
+        self.reducers = Reducers(self._refuses_reducer, self._asks_reducer)
         self.settings: list[Setting] = []  # where the call has set random generators, in order
         # notes that something is about to be called: names of the last arguments, it, its arguments
         self.call: Callable[..., None] = rows.called(self)
@@ -190,6 +191,13 @@ class Trace:
         """A function in C of PyTorch's distributed code is about to be called."""
         self._contact = self._contact or Contact(name, self.running.site(), wraps=False)
 
+    def _refuses_reducer(self, what: str, soon: bool) -> None:
+        self._contact = self._contact or Contact(what, self.running.site(), wraps=True, soon=soon)
+
+    def _asks_reducer(self, check: Callable[[], str]) -> None:
+        self.outside.find(check, None, "the reducer of DistributedDataParallel")
+        self.outside.answers(check, READY)
+
     def take_collective(self) -> GroupCall | None:
         """The collective that was about to be made, and is."""
         found, self.collective = self.collective, None
@@ -268,6 +276,7 @@ class Trace:
         """All that was noted; nothing is held any more."""
         outside, running, slots = self.outside, self.running, self.outside.slots
         self.followed.end()
+        self.reducers.end()
         for each in [value for which, value in outside.items() if self.held[which] > 0]:
             running.refuse(outside.name(each), f"acquires {outside.name(each)} and does not release it")
         effects = tuple(OutsideEffects(outside, self._bindings.bound).found())
@@ -281,6 +290,7 @@ class Trace:
             outside.all_reads(), effects, running.unseen, running.late, tuple(self._output),
             self.followed.draws, tuple(outside.given.missing), scripts, self._contact,
             self.callables.has_switched, running.trusts or bool(scripts), outside.tells_tensors,
+            frozenset(self.reducers.buckets),
         )  # fmt: skip
         for each in (outside, slots, self.classes):
             each.let_go()

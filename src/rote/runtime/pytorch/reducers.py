@@ -1,0 +1,167 @@
+"""The reducers of ``DistributedDataParallel`` that work in a call: where what they do can be done again.
+
+A reducer copies gradients into buckets, begins an all-reduce of each bucket, waits, and copies what has come
+back. All of that are operations, and a traced call sees them. What it counts besides is as before once its
+backward is over. So a call that has a whole round in it, the forward and the backward, may be replayed, and
+the reducer is left alone. Other ranks do not see who sends.
+
+Not all wrappers are like that. Where parameters may be unused, a reducer looks for them in the graph; a hook
+for the communication is user code that C++ calls, on any thread; buckets may be the gradients. Buffers that
+are sent before each forward are looked up anew in each. Calls of such wrappers are not replayed, nor is a
+round whose backward is not in the call.
+
+What does not work: a reducer that waits for a backward does so until one is over or another round begins. A
+replay is no round to it. Nothing tells that it waits.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from ...base import is_instance
+from .torch_private import future_of
+
+if TYPE_CHECKING or torch.distributed.is_available():
+    from torch.distributed import Work
+else:
+    Work = object
+
+READY = ""
+"""What :func:`unready` says of a wrapper whose rounds can be done again."""
+
+_DEVICES = frozenset({"cpu"})
+"""On CUDA a reducer times its rounds: its events would be recorded into the segment that is captured."""
+_NEW = "buckets that are made anew behind the first backward"
+_OTHERWISE = (
+    "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "mixed_precision", "_comm_hooks",
+    "_use_python_reducer", "_delay_all_reduce_params", "_accum_grad_hooks",
+)  # fmt: skip
+"""Attributes of a wrapper that are false where its reducer does nothing but what is told above."""
+_SENDING, _ROUND = "allreduce_", "prepare_for_backward"
+_STEPS = frozenset({_ROUND, "prepare_for_forward", "_rebuild_buckets", "set_runtime_stats_and_log"})
+
+
+def unready(held: weakref.ref[DistributedDataParallel]) -> str:
+    """Why rounds of a wrapper cannot be done again, in a few words."""
+    wrapper = held()
+    if wrapper is None:
+        return "nobody who has it"
+    if wrapper.device_type not in _DEVICES:
+        return f"a model on {wrapper.device_type}"
+    for name in _OTHERWISE:
+        if getattr(wrapper, name, None):
+            return name.strip("_")
+    if hasattr(wrapper, "buffer_hook"):
+        return "a hook for buffers"
+    reducer: Any = wrapper.reducer
+    logger: Any = wrapper.logger
+    try:
+        if wrapper._join_config.enable:
+            return "join()"
+        if not wrapper._has_rebuilt_buckets:
+            return _NEW
+        if logger._get_ddp_logging_data().strs_map.get("comm_hook"):
+            return "a hook for the communication"
+        reducer._check_reducer_finalized()
+    except AttributeError:
+        return "a reducer that does not tell what it does"
+    except RuntimeError:
+        return "a backward that is not over"
+    return READY
+
+
+@dataclass(eq=False)
+class Reducers:
+    """The reducers of one call.
+
+    Args:
+        refuse: Called with what cannot be done again, and whether it is so for the first calls only.
+        answers: Called with what is asked again before each replay, and has to be answered by ``READY``.
+        buckets: Handles of the storages that they send: memory of theirs, as long as they are ready.
+    """
+
+    refuse: Callable[[str, bool], None]
+    answers: Callable[[Callable[[], str]], None]
+    buckets: set[int] = field(default_factory=set[int])
+    _met: list[DistributedDataParallel] = field(default_factory=list[DistributedDataParallel])
+    _waits: bool = False  # a round has begun, and nothing was sent
+    _apart: bool = False  # what they send is not part of what is traced
+
+    def meets(self, function: Any, owner: Any, frame: FrameType | None) -> bool:
+        """A function in C is about to be called by a frame: whether it is a step of a wrapper's call."""
+        wrapper = None if frame is None else frame.f_locals.get("self")
+        if not is_instance(wrapper, DistributedDataParallel):
+            return False
+        name = function.__name__
+        ours = owner is wrapper.reducer or owner is wrapper.logger
+        if not (name in _STEPS and ours):
+            return False
+        self._meet(wrapper)
+        if name == _ROUND:
+            self._end_round()
+            self._waits = True
+        return True
+
+    def _meet(self, wrapper: DistributedDataParallel) -> None:
+        if any([each is wrapper for each in self._met]):
+            return
+        self._met.append(wrapper)
+        why = unready(weakref.ref(wrapper))
+        if why:
+            self._refuse(why)
+        else:
+            self.answers(partial(unready, weakref.ref(wrapper)))
+
+    def leads(self, operator: str, tensors: list[torch.Tensor]) -> bool:
+        """Whether a collective of tensors, which no Python has begun, is one of theirs."""
+        if self._met and operator.partition("::")[2] == _SENDING:
+            self._waits = False
+            self.buckets.update(each.untyped_storage()._cdata for each in tensors)
+        return bool(self._met) and not self._apart
+
+    def end(self) -> None:
+        """The call is over: no round is left that has begun in it."""
+        self._end_round()
+        for wrapper in self._met:
+            why = unready(weakref.ref(wrapper))
+            if why:
+                self._refuse(why)
+        self._met.clear()
+
+    def _refuse(self, why: str) -> None:
+        self._apart = self._apart or why != _NEW
+        self.refuse(f"DistributedDataParallel ({why})", why == _NEW)
+
+    def _end_round(self) -> None:
+        if self._waits:
+            self._refuse("a forward whose backward is not in the call")
+        self._waits = False
+
+
+class DoneWork(Work):
+    """A handle of work that is over, for a reducer: the traced call waits where it meets the bucket next."""
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._tensors = tensors
+
+    @property
+    def handed(self) -> Any:
+        """The handle as operators return it."""
+        return self.boxed()
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Nothing is left to wait for."""
+        return True
+
+    def get_future(self) -> Any:
+        """A future of the type that C++ takes apart; one that Python makes holds Python objects."""
+        return future_of(self._tensors)
