@@ -53,6 +53,7 @@ from .key import (
 )
 from .leaves import (
     ARRAY,
+    Lent,
     Spec,
     containers,
     filled,

@@ -20,7 +20,7 @@ import numpy
 import torch
 
 from ...base import is_instance
-from ..objects import LentArrays, array_over, exact, form_of, put, tensor_over
+from ..objects import array_over, exact, form_of, put, tensor_over
 from ..state import ATTRIBUTE, ITEM
 from .bound import Bound, Target
 from .handed import DEEPEST, Made
@@ -28,6 +28,9 @@ from .opened import Opening, another, made_of, member_of, name_of, put_member, t
 
 Spec = Any
 """``None`` for a leaf, else a :class:`ArgumentBranch`."""
+
+Lent = Callable[[Any], "torch.Tensor | None"]
+"""Gives a tensor over the memory of an array that lies over memory of a call's tensors."""
 
 ARRAY = "array"
 """The kind of a branch that is an array; the tensor in it is a leaf."""
@@ -82,13 +85,13 @@ def flatten(
     *,
     cuts: bool = False,
     around: tuple[int, ...] = (),
-    lent: LentArrays | None = None,
+    lent: Lent | None = None,
 ) -> Spec:
     """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure.
 
     Instances of the ``opened`` classes are branches; where these are given, views of dicts are, too. With
     ``cuts`` a branch that contains itself, or lies too deep, is a leaf; ``around`` has those around it.
-    Arrays that are ``lent`` are branches.
+    Arrays for which ``lent`` gives a tensor over their memory are branches.
 
     Raises:
         RecursionError: There is such a branch, and it is not to be a leaf.
@@ -114,7 +117,7 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def _parts(
-    value: Any, opened: Mapping[type, Opening] | None, lent: LentArrays | None
+    value: Any, opened: Mapping[type, Opening] | None, lent: Lent | None
 ) -> tuple[str, Any, Any, Iterable[Any]] | None:
     """Kind, class, names and children of a branch; None for a leaf."""
     kind = type(value)
@@ -145,9 +148,9 @@ def _parts(
 
 
 def _parts_of_array(
-    value: Any, opened: Mapping[type, Opening] | None, lent: LentArrays | None
+    value: Any, opened: Mapping[type, Opening] | None, lent: Lent | None
 ) -> tuple[str, Any, Any, Iterable[Any]] | None:
-    tensor = lent.find(value) if lent is not None else None
+    tensor = lent(value) if lent is not None else None
     form = form_of(value) if tensor is not None or (opened and numpy.ndarray in opened) else None
     if form is None:
         return None

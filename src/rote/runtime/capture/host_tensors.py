@@ -17,7 +17,7 @@ import torch
 from ...base import Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..objects import LentArrays, tensor_over
+from ..objects import form_of, tensor_over
 from ..program import ArrayMemory, Operand, Operation, address_range, content_of
 from ..program import operations as ops
 from ..pytorch import unseen_functions
@@ -48,7 +48,6 @@ class HostTensors:
 
     Attributes:
         arrays: Addresses of arrays from outside that become tensors, each with the line.
-        lent: The arrays that the call has made over the memory of tensors.
     """
 
     def __init__(
@@ -60,8 +59,8 @@ class HostTensors:
         given: Sequence[torch.Tensor] = (),
     ) -> None:
         self.arrays: dict[int, Site] = {}
-        self.lent = LentArrays(self.under)
         self._under_arrays = list(given)
+        self._made_of = dict[int, tuple[Any, torch.Tensor]]()  # arrays of the call's tensors, by identity
         self._cursor = cursor
         self._follower = follower
         self._writes = writes
@@ -83,12 +82,19 @@ class HostTensors:
         with unseen_functions():
             self._cursor.storages.token(tensor)
             under = self.aside(tensor.detach)
-        self.lent.add(array, under)
+        self._made_of[id(array)] = array, under
         self._under_arrays.append(under)
 
     def under(self, array: Any) -> torch.Tensor | None:
         """A tensor over the memory of an array, if that lies over a tensor's."""
         return self.aside(lambda: self.under_array(tensor_over(array)))
+
+    def under_made(self, array: Any) -> torch.Tensor | None:
+        """The same for an array that the call has made of a tensor, and for views of such."""
+        made = self._made_of.get(id(array))
+        if made is not None and made[0] is array:
+            return made[1]
+        return self.under(array) if array.base is not None and form_of(array) is not None else None
 
     def under_array(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """For a tensor over an array's memory one over a tensor's, if the array lies over that."""
@@ -142,7 +148,8 @@ class HostTensors:
     def changed_arrays(self) -> list[Reason]:
         """Reasons for arrays that have changed since tensors were made of them."""
         changed = [each.site for each in self._lent if content_of(each.tensor) != content_of(each.kept)]
-        self._lent.clear()  # or they would outlive the call
+        for held in (self._lent, self._made_of):  # or they would outlive the call
+            held.clear()
         return [reason(rules.HOST_DATA, CHANGED, site) for site in changed]
 
     def copy_array(self, operation: Operation, pointer: int, build: Any) -> torch.Tensor:

@@ -322,7 +322,7 @@ class TracedCall:
             set(),
             self._site,
             self._leaves,
-            tracer.host.lent,
+            tracer.host.under_made,
         )
         if any([leaf.tracked or (leaf.kind == INPUT_VIEW and inputs is None) for leaf in template.leaves]):
             return
@@ -384,7 +384,7 @@ class TracedCall:
             spent,
             self._site,
             self._leaves,
-            tracer.host.lent,
+            tracer.host.under_made,
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
             self._plan.numbers.settle_owed()
@@ -401,7 +401,6 @@ class TracedCall:
         blockers += tracer.transfers.finish()
         blockers += unknown_states(self._hooks.settings, tracer.cursor.storages)
         tracer.cursor.storages.note_readers("the result", self._site)
-        tracer.host.lent.clear()
         cursor.complete()
         written = (tracer.writes.inputs, tracer.writes.externals)
         found = gradient_blockers(

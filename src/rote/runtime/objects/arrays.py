@@ -6,7 +6,6 @@ of a tensor, is a tensor to it, and the caller gets an array over such memory ag
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -79,30 +78,3 @@ class _Writeable:
         told = array.__array_interface__
         self.__array_interface__ = {**told, "data": (told["data"][0], False)}
         self._array = array
-
-
-class LentArrays:
-    """The arrays that a call makes over memory of its tensors, each with a tensor that looks as it does.
-
-    Args:
-        under: Gives such a tensor for a view of an array, if that lies over memory of the call's tensors.
-    """
-
-    def __init__(self, under: Callable[[Any], torch.Tensor | None]) -> None:
-        self._under = under
-        self._of: dict[int, tuple[Any, torch.Tensor]] = {}
-
-    def add(self, array: Any, tensor: torch.Tensor) -> None:
-        """The call has made an array."""
-        self._of[id(array)] = array, tensor
-
-    def find(self, array: Any) -> torch.Tensor | None:
-        """The tensor over the memory of an array; None if the call has not made that of a tensor."""
-        known = self._of.get(id(array))
-        if known is not None and known[0] is array:
-            return known[1]
-        return self._under(array) if array.base is not None and form_of(array) is not None else None
-
-    def clear(self) -> None:
-        """The call is over."""
-        self._of.clear()

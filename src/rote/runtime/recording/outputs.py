@@ -10,9 +10,9 @@ import torch
 
 from ...base import Site, is_instance
 from ...hazards.rules import Reason
-from ..arguments import GivenBranch, flatten, paths, repeated
+from ..arguments import GivenBranch, Lent, flatten, paths, repeated
 from ..autograd.graph import related
-from ..objects import LentArrays, exact
+from ..objects import exact
 from ..program import (
     AGAIN,
     EXTERNAL,
@@ -46,7 +46,7 @@ def make_template(
     spent: set[int],
     site: Site,
     given: Sequence[Any] = (),
-    lent: LentArrays | None = None,
+    lent: Lent | None = None,
 ) -> tuple[Template, list[Reason]]:
     """Take a result apart.
 
@@ -54,7 +54,7 @@ def make_template(
         inputs: Argument leaf by identity of the tensor passed to the callable, or of the object kept whole.
         spent: Identities of tensors whose graph was consumed inside the call.
         given: The argument leaves as the callable has them.
-        lent: The arrays that the call has made over the memory of tensors.
+        lent: Gives a tensor over the memory of an array that the call has made of a tensor.
 
     Returns:
         The template, and the reasons why the result cannot be handed out from a recording.
