@@ -271,7 +271,7 @@ class Admission:
                 source.refuse(f"type({name}) is {plain} and {name}.is_nested")
             compared = ", ".join([source.constant(self._compared[0]), *names])
             source.refuse(f"not {source.constant(check)}({compared})")
-        for position, added in zip(self.tensors(), call.added, strict=True):
+        for position, added in zip(self.tensors(), call.added, strict=bool(call.added)):
             table = f"{self.leaves[position]}.__dict__"
             source.refuse(f"tuple({table}) != {source.constant(added)}" if added else table)
         for position, name in zip(positions, names, strict=True):

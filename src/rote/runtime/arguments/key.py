@@ -53,7 +53,7 @@ class Key(NamedTuple):
         common: How tensors share memory, containers that are one object with an earlier one, and
             :class:`OfState`.
         ambient: The state around the call.
-        added: Names of the attributes that users added to each tensor.
+        added: Names of the attributes that users added to each tensor; none for those of compiled code.
     """
 
     spec: Spec
@@ -310,7 +310,7 @@ def bind(
             (kind, (token[0], CHANGES)) if place in changing and token[0] in KINDS else (kind, token)
             for place, (kind, token) in enumerate(described)
         ]
-    added = tuple([tuple(leaf.__dict__) for leaf in shared])
+    added = tuple([tuple(leaf.__dict__) for leaf in shared]) if not inputs else ()  # compilers mark theirs
     key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
     return Call(
         spec, tuple(leaves), kinds, key, given, foreign, again, openings, opened or _NONE,
