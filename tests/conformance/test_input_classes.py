@@ -121,7 +121,7 @@ def test_a_grown_cache(device):
     for _ in range(3):
         check(g, append, cache, device, WARM + 3)
         cache = torch.cat([cache, torch.zeros_like(cache)])
-    assert g.report().replayed == 9
+    assert g.report().replayed == 11
     assert all(recording.inputs[0].placement == "in place" for recording in g.report().recordings)
 
 

@@ -317,7 +317,8 @@ class TestSizes:
             x = torch.randn(shapes[n % 3], 3, device=device)
             assert_same(g(x, y=3.0), x * 3.0)
         report = g.report()
-        assert report.replayed == len(kept) * (CALLS - WARM)
+        ahead = len(kept) > 1  # the first call at the second of two sizes is recorded
+        assert report.replayed == len(kept) * (CALLS - WARM) + ahead
         found = reason(g, KEPT_OUT)
         assert found.count == (3 - len(kept)) * CALLS
         assert f"and capture_sizes={sizes!r} has none that fit" in found.message

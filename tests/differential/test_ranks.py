@@ -45,7 +45,7 @@ def check_replayed(ranks, code, least, name):
         if code:
             assert told["replayed"] == 0 and code in told["codes"], told
         else:
-            assert told["replayed"] >= least, told
+            assert told["replayed"] >= least, str(told)
         assert not PROGRAMS[name].part or told["parts"] >= least, told
         assert not PROGRAMS[name].walks or told["walked"] >= least, told
         assert told["optimised"] == PROGRAMS[name].optimised, told

@@ -369,8 +369,7 @@ class Graphed:
             if result.how == REPLAYED and recording is not None and self._is_quick(recording):
                 self._paths.learn(entry, recording, call, shapes)
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
-                learns = self._ledger.is_free and not self.is_eager()
-                spaced = not learns and not self._keys.any_replays()
+                spaced = not self._may_learn() and not self._keys.any_replays()
                 self._paths.learn_plain(entry, call, self._tally, shapes, spaced=spaced)
             return value
         except BaseException:
@@ -525,6 +524,11 @@ class Graphed:
     def _is_unwatched(self) -> bool:
         """Whether calls need no checks, after the warm-up."""
         return self._verifier is None and self._warm
+
+    def _may_learn(self) -> bool:
+        """Whether the next call is looked at, since it may be another one, and tracing costs nothing yet."""
+        early = not self._ledger.bounded or self._counts.calls < FREE_TRACES
+        return self._ledger.is_free and (early or not self.is_eager())
 
     def is_eager(self) -> bool:
         """Whether all keys that were met run eagerly for good."""

@@ -88,7 +88,7 @@ def test_every_size_is_warmed_up(way, device):
         before = way.replays()
         for _ in range(6):
             ran.append(graphed(torch.ones(size, 3, device=device)))
-        assert 6 - way.warm <= way.replays() - before <= 4
+        assert 6 - way.warm <= way.replays() - before <= 5  # of a further size the first call may be recorded
 
 
 def test_many_sizes_warn_of_nothing(way, inputs):

@@ -1,6 +1,6 @@
 """What has to hold for a recording to answer a call."""
 
-from .abandonment import abandoned, held_by
+from .abandonment import abandoned, held_by, is_watched
 from .changing import ChangingNumbers
 from .guards import Guard
 from .quick import QuickGuard

@@ -18,7 +18,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call
 from ..capture import Observation, parameters_of
-from ..conditions import Guard, abandoned, held_by
+from ..conditions import Guard, abandoned, held_by, is_watched
 from ..program import (
     BUFFER,
     PLACES,
@@ -231,6 +231,9 @@ def drop_abandoned(choices: Iterable[Choice], ledger: Ledger) -> None:
 def _free(values: list[Any], guards: list[Guard], ledger: Ledger) -> list[bool]:
     """Whether guards alone hold each of some objects, as far as is known."""
     if not ledger.allows_search:
+        # The death of other objects goes unnoticed. Tensors are watched by guards themselves.
+        if not any([is_watched(value) and not is_instance(value, torch.Tensor) for value in values]):
+            return [False] * len(values)
         users = set[int]().union(*[guard.users() for guard in guards])
         return held_by(guards, values, users)
     began, free = perf_counter(), abandoned(values)

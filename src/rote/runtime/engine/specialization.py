@@ -48,7 +48,7 @@ from ..recording import FIRST_TIER, Node, Numerics, Recording, RecordingMemory
 from ..replay import Counting, HotPath, KeyCounts, Replayed, ReplayWriter, raised, range_of, replay, result_of
 from ..state import look_again
 from .answer import Answer
-from .choice import Choice, drop_abandoned, keeps_values, shared_with, stands_in
+from .choice import Choice, drop_abandoned, keeps_values, places_of_written, shared_with, stands_in
 from .facts import EarlierFacts
 from .guard_reasons import guard_reasons, strict_reasons
 from .kin import Kin
@@ -396,6 +396,9 @@ class Specialization:
     def _record_ahead(self, model: Recording, call: Call, site: Site) -> Answer:
         """Record the first call by what calls at other lengths do."""
         recording = model.at_another_length()
+        in_place = {spot.members[0] for spot in model.spots}
+        written = places_of_written(recording.accesses, call)
+        recording.persistent.update({first: seen for first, seen in written.items() if first in in_place})
         plan = Plan(recording.root, self.limits.warmup, self.prepare(call), at_length=True)
         return self._record(recording, plan, call, site, [])
 

@@ -152,7 +152,7 @@ class Recording:
             self.guard,
             self.accesses.copy(),
             gradients=ShownGradients(copies=self.gradients.copies),
-            estimate=self.estimate,
+            estimate=0,  # it says nothing of another length
         )
 
     # ------------------------------------------------------------------ what calls teach

@@ -349,7 +349,7 @@ def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
 def _is_librarys_text(frame: FrameType) -> bool:
     """Whether code was made from text for a library: methods of named tuples, or of its dataclasses."""
     package = _package(frame)
-    of_library = package in _OTHERS or package.startswith(_NAMED_TUPLE)
+    of_library = package == torch.__name__ or package in _OTHERS or package.startswith(_NAMED_TUPLE)
     return frame.f_code.co_filename.startswith("<") and of_library
 
 
