@@ -248,6 +248,7 @@ def shaped(a):
     return a.ndim
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("look", READ.values(), ids=READ)
 @pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy")
 @pytest.mark.filterwarnings("ignore:Setting the shape")
@@ -263,6 +264,7 @@ def test_an_argument_that_is_read_past_pytorch(device, look):
     assert report.replayed == 0, report
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("look", READ.values(), ids=READ)
 @pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy")
 @pytest.mark.filterwarnings("ignore:Setting the shape")
@@ -279,6 +281,7 @@ def test_an_array_of_a_tensor_that_is_read_past_pytorch(device, look):
     assert report.replayed == 0, report
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("look", READ.values(), ids=READ)
 @pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy")
 @pytest.mark.filterwarnings("ignore:Setting the shape")

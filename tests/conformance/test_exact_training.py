@@ -459,6 +459,7 @@ def taken_outside(
     return seen
 
 
+@pytest.mark.sampled(2)
 @compiled
 @pytest.mark.parametrize("several", [1, 2])
 @pytest.mark.parametrize("losses", [lambda r: r[0].square().sum(), lambda r: r[0].sum() + r[1].exp().sum()])

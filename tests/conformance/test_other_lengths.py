@@ -208,6 +208,7 @@ def traced(monkeypatch):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("function", PROGRAMS)
 def test_prompts_come_again(device, function, form):

@@ -203,6 +203,7 @@ def walk(seed):
     return run
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_queues(device, seed):
     run, chance = walk(seed), random.Random(seed)

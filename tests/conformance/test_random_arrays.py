@@ -79,6 +79,7 @@ def given(n, seed):
     return {"image": made[0]}, made[0] if chance.random() < 0.1 else made[1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs(device, seed):
     chance = random.Random(seed + 1)

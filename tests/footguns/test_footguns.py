@@ -66,6 +66,7 @@ def check_reasons(case: Case, way: Rote, backend: str) -> None:
             assert (marker.code, marker.where) in told, f"{marker} is not reported, but {sorted(told)}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.group}-{case.program.__name__}")
 def test_a_graph_captured_by_hand_fails_as_stated(case: Case) -> None:
     """A silent footgun goes off on the host too: the case can fail."""

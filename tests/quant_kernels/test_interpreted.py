@@ -122,6 +122,7 @@ def test_transforms_of_batches_are_those_of_rows():
     assert torch.equal(found, by_triton.transform_rows(x, *arguments))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tile", TILES, ids=str)
 @pytest.mark.parametrize("tokens", [0, 1, 17])
 def test_layers(tokens: int, tile: Tile):
@@ -186,6 +187,7 @@ APART_CASES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("sizes", "k", "block", "tile", "rotated", "bias", "tokens"), APART_CASES, ids=str)
 def test_layers_with_one_input_and_transforms_of_their_own(sizes, k, block, tile, rotated, bias, tokens):
     """The numbers of one after the other, and those of torch."""

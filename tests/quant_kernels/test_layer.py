@@ -59,6 +59,7 @@ def assert_close(layer: DuQuantLinear, x: torch.Tensor, found: torch.Tensor, wan
 SHAPES = [(7, 40), (1, 40), (0, 40), (2, 3, 40)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("name", CONFIGS)

@@ -70,6 +70,7 @@ def test_the_scan_finds_the_bad_one_only(rule):
     assert not any(each.code == rule.code or each.severity.is_error for each in told), [*map(str, told)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rule", ALL)
 def test_the_bad_one_runs(rule):
     told = both(rule)[0].run(_device(both(rule)[0].needs))
