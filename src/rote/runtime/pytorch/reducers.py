@@ -27,7 +27,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ...base import is_instance
-from .torch_private import future_of
+from .torch_private import future_of, reducer_obstacle
 
 if TYPE_CHECKING or torch.distributed.is_available():
     from torch.distributed import Work
@@ -40,11 +40,6 @@ READY = ""
 _DEVICES = frozenset({"cpu"})
 """On CUDA a reducer times its rounds: its events would be recorded into the segment that is captured."""
 _NEW = "buckets that are made anew behind the first backward"
-_OTHERWISE = (
-    "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "mixed_precision", "_comm_hooks",
-    "_use_python_reducer", "_delay_all_reduce_params", "_accum_grad_hooks",
-)  # fmt: skip
-"""Attributes of a wrapper that are false where its reducer does nothing but what is told above."""
 _SENDING, _ROUND = "allreduce_", "prepare_for_backward"
 _STEPS = frozenset({_ROUND, "prepare_for_forward", "_rebuild_buckets", "set_runtime_stats_and_log"})
 
@@ -56,26 +51,7 @@ def unready(held: weakref.ref[DistributedDataParallel]) -> str:
         return "nobody who has it"
     if wrapper.device_type not in _DEVICES:
         return f"a model on {wrapper.device_type}"
-    for name in _OTHERWISE:
-        if getattr(wrapper, name, None):
-            return name.strip("_")
-    if hasattr(wrapper, "buffer_hook"):
-        return "a hook for buffers"
-    reducer: Any = wrapper.reducer
-    logger: Any = wrapper.logger
-    try:
-        if wrapper._join_config.enable:
-            return "join()"
-        if not wrapper._has_rebuilt_buckets:
-            return _NEW
-        if logger._get_ddp_logging_data().strs_map.get("comm_hook"):
-            return "a hook for the communication"
-        reducer._check_reducer_finalized()
-    except AttributeError:
-        return "a reducer that does not tell what it does"
-    except RuntimeError:
-        return "a backward that is not over"
-    return READY
+    return reducer_obstacle(wrapper, _NEW)
 
 
 @dataclass(eq=False)

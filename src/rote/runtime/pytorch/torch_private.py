@@ -583,3 +583,35 @@ def _same() -> Any:
 def future_of(tensors: list[torch.Tensor]) -> Any:
     """A future of the type that C++ takes apart, holding tensors; one made by Python holds an object."""
     return torch._C.fork(_same(), tensors)
+
+
+_OTHER_REDUCERS = (
+    "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "mixed_precision", "_comm_hooks",
+    "_use_python_reducer", "_delay_all_reduce_params", "_accum_grad_hooks",
+)  # fmt: skip
+"""Attributes of ``DistributedDataParallel`` that are false where its reducer has no work of another kind."""
+
+
+def reducer_obstacle(wrapper: Any, new: str) -> str:
+    """Why what the reducer of a ``DistributedDataParallel`` does cannot be done again, in a few words.
+
+    Empty if it can; ``new`` if its buckets are still to be made anew.
+    """
+    for name in _OTHER_REDUCERS:
+        if getattr(wrapper, name, None):
+            return name.strip("_")
+    if hasattr(wrapper, "buffer_hook"):
+        return "a hook for buffers"
+    try:
+        if wrapper._join_config.enable:
+            return "join()"
+        if not wrapper._has_rebuilt_buckets:
+            return new
+        if wrapper.logger._get_ddp_logging_data().strs_map.get("comm_hook"):
+            return "a hook for the communication"
+        wrapper.reducer._check_reducer_finalized()
+    except AttributeError:
+        return "a reducer that does not tell what it does"
+    except RuntimeError:
+        return "a backward that is not over"
+    return ""
