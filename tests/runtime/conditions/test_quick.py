@@ -301,6 +301,7 @@ def make_guard(world):
 
 @pytest.fixture(autouse=True)
 def _restored():
+    MODE.set(1)  # a variable that was never set is another state
     yield
     set_global(3)
     MODE.set(1)
