@@ -53,8 +53,8 @@ from .key import (
 )
 from .leaves import (
     ARRAY,
-    Lent,
     Spec,
+    UnderArray,
     containers,
     filled,
     flatten,

@@ -29,7 +29,7 @@ from .opened import Opening, another, made_of, member_of, name_of, put_member, t
 Spec = Any
 """``None`` for a leaf, else a :class:`ArgumentBranch`."""
 
-Lent = Callable[[Any], "torch.Tensor | None"]
+UnderArray = Callable[[Any], "torch.Tensor | None"]
 """Gives a tensor over the memory of an array that lies over memory of a call's tensors."""
 
 ARRAY = "array"
@@ -85,7 +85,7 @@ def flatten(
     *,
     cuts: bool = False,
     around: tuple[int, ...] = (),
-    lent: Lent | None = None,
+    lent: UnderArray | None = None,
 ) -> Spec:
     """Append the leaves of ``value`` to ``leaves``, depth first, and return its structure.
 
@@ -117,7 +117,7 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def _parts(
-    value: Any, opened: Mapping[type, Opening] | None, lent: Lent | None
+    value: Any, opened: Mapping[type, Opening] | None, lent: UnderArray | None
 ) -> tuple[str, Any, Any, Iterable[Any]] | None:
     """Kind, class, names and children of a branch; None for a leaf."""
     kind = type(value)
@@ -148,7 +148,7 @@ def _parts(
 
 
 def _parts_of_array(
-    value: Any, opened: Mapping[type, Opening] | None, lent: Lent | None
+    value: Any, opened: Mapping[type, Opening] | None, lent: UnderArray | None
 ) -> tuple[str, Any, Any, Iterable[Any]] | None:
     tensor = lent(value) if lent is not None else None
     form = form_of(value) if tensor is not None or (opened and numpy.ndarray in opened) else None

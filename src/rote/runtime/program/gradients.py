@@ -57,9 +57,8 @@ class GradientEffect:
     shown: torch.Tensor | None = None
     _counts: tuple[int, int] = (0, 0)  # of what is shown, in the slot
     _idle: tuple[int, int] = (0, 0)  # and out of it
-    _taken: list[torch.Tensor | None] | None = (
-        None  # out of the slot, for the replay to read or to be put back
-    )
+    # out of the slot, for the replay to read or to be put back
+    _taken: list[torch.Tensor | None] | None = None
 
     def count_owners(self) -> None:
         """After the recording, while only the slot looks at the static memory: note the recording's own."""

@@ -10,7 +10,7 @@ import torch
 
 from ...base import Site, is_instance
 from ...hazards.rules import Reason
-from ..arguments import GivenBranch, Lent, flatten, paths, repeated
+from ..arguments import GivenBranch, UnderArray, flatten, paths, repeated
 from ..autograd.graph import related
 from ..objects import exact
 from ..program import (
@@ -46,7 +46,7 @@ def make_template(
     spent: set[int],
     site: Site,
     given: Sequence[Any] = (),
-    lent: Lent | None = None,
+    lent: UnderArray | None = None,
 ) -> tuple[Template, list[Reason]]:
     """Take a result apart.
 
