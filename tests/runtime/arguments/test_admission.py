@@ -141,6 +141,17 @@ def test_a_call_is_admitted_if_it_has_the_key(fast, given_first, given_second, a
         assert verdict
 
 
+@pytest.mark.parametrize("other", VALUES[:6] + [[], {}, Pair(1, 2)], ids=str)
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_stands_where_a_tensor_was_has_no_attributes(monkeypatch, fast, other):
+    if not fast:
+        monkeypatch.setattr(admission, "metadata_check", lambda tensors: None)
+    admits = check_of(bind((torch.zeros(2, 3), [torch.ones(2, 3)]), {}))
+    assert not admits((other, [torch.ones(2, 3)]), {})
+    assert not admits((torch.zeros(2, 3), [other]), {})
+    assert admits((torch.zeros(2, 3), [torch.ones(2, 3)]), {})
+
+
 BASE = torch.zeros(12)
 PIECES = [BASE[:4], BASE[:4], BASE[2:6], BASE[4:8], BASE[8:], BASE[::3], BASE.view(3, 4)[0], torch.zeros(4)]
 pieces = st.lists(st.sampled_from(PIECES), min_size=2, max_size=4)

@@ -271,9 +271,6 @@ class Admission:
                 source.refuse(f"type({name}) is {plain} and {name}.is_nested")
             compared = ", ".join([source.constant(self._compared[0]), *names])
             source.refuse(f"not {source.constant(check)}({compared})")
-        for position, added in zip(self.tensors(), call.added, strict=bool(call.added)):
-            table = f"{self.leaves[position]}.__dict__"
-            source.refuse(f"tuple({table}) != {source.constant(added)}" if added else table)
         for position, name in zip(positions, names, strict=True):
             token = call.key.tokens[position]
             if check is None:
@@ -281,6 +278,9 @@ class Admission:
                 source.refuse(f"{found} != {source.constant(token)}")
             elif call.leaves[position].requires_grad:  # otherwise it is a leaf
                 source.refuse(f"{name}.is_leaf is not {token[5]}")
+        for position, added in zip(self.tensors(), call.added, strict=bool(call.added)):
+            table = f"{self.leaves[position]}.__dict__"  # a tensor's, by what is asked before
+            source.refuse(f"tuple({table}) != {source.constant(added)}" if added else table)
 
     def apart(self) -> list[int]:
         """Positions of the tensors, each tensor once: the check in C++ takes none twice."""
