@@ -306,6 +306,44 @@ def test_a_policy_with_a_memory_that_is_reset(device):
     assert g.report().replayed >= 24, g.explain()
 
 
+class OfCells(nn.Module):
+    """Keeps the states of several cells in a container, which the user makes anew to reset them."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.cells = nn.ModuleList([nn.LSTMCell(4, 4) for _ in range(2)])
+        self.kind = kind
+        self.reset()
+
+    def reset(self):
+        self.states = {"None": lambda: [None, None], "dict": dict, "marks": lambda: [0, "new"]}[self.kind]()
+
+    def forward(self, x):
+        for number, cell in enumerate(self.cells):
+            known = self.states.get(number) if self.kind == "dict" else self.states[number]
+            self.states[number] = cell(x, known if type(known) is tuple else None)
+            x = self.states[number][0]
+        return x
+
+
+@pytest.mark.parametrize("kind", ["None", "dict", "marks"])
+def test_the_container_of_states_is_made_anew(device, kind):
+    m, n = twice(lambda: OfCells(kind).to(device))
+    g, xs = rote.graph(m, keep=True), fresh_on(device)
+    with torch.no_grad():
+        for number in range(72):
+            if number % 6 == 0:
+                m.reset()
+                n.reset()
+            if number == 48:
+                before = g.report().replayed
+            held, x = m.states, xs()
+            assert torch.equal(g(x), n(x))
+            assert m.states is held
+            assert_equal(m.states, n.states)
+    assert g.report().replayed - before >= 20, g.explain()  # also the calls after a reset
+
+
 class Differences(nn.Module):
     """Keeps an argument, and returns what it kept before."""
 

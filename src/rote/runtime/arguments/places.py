@@ -112,19 +112,25 @@ def can_be_carried(value: Any) -> bool:
     """Whether a value is a tensor, a container of tensors and plain values, or a tuple of numbers."""
     if type(value) is tuple and value and all([type(each) in _NUMBERS for each in value]):
         return True
-    return _first_tensor(value) is not None
+    return bool(_tensors_in(value))
 
 
-def _first_tensor(value: Any) -> torch.Tensor | None:
-    """The first tensor in a value; None if it has none, or holds what is no container and no plain value."""
-    found, left, count = None, [value], 0
+def _stays_carried(value: Any) -> bool:
+    """Whether a slot that is carried may hold a value: the states of a policy that was reset are no tensors."""
+    return can_be_carried(value) or _tensors_in(value) is not None
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor] | None:
+    """The tensors in a value; None if it holds what is no container and no plain value."""
+    found: list[torch.Tensor] = []
+    left, count = [value], 0
     while left:
         each = left.pop()
         kind = type(each)
         if kind in _PLAIN:
             continue
         if kind is torch.Tensor and each.layout is torch.strided and not each.is_nested:
-            found = each
+            found.append(each)
             continue
         members = _members_of(each, kind)
         count += len(members or ())
@@ -183,9 +189,10 @@ class CarriedSlots:
 
     def meet(self, address: Address, value: Any) -> bool:
         """A call reads a slot that is not carried; returns whether calls have found others there before."""
-        tensor = _first_tensor(value)
-        if tensor is None:
+        tensors = _tensors_in(value)
+        if not tensors:
             return False
+        tensor = tensors[-1]
         # A list that is the same may hold other tensors; of a tuple nobody cares which one it is.
         mutable = type(value) in (list, dict)
         known = id(value) if mutable else weakref.ref(tensor)
@@ -214,12 +221,17 @@ class CarriedSlots:
                 name = f"{place.name} ({number})"
             names.add(name)
             self.open = (*self.open, place._replace(name=name))
-        return [each.name for each in self.open[len(known) :]]
+        added = [each.name for each in self.open if each.address not in known]
+        if added:  # members of what is carried as a whole come with it
+            wholes = [each.now() for each in self.open]
+            inside = [any([each.found() is whole for whole in wholes]) for each in self.open]
+            self.open = tuple([each for each, lies in zip(self.open, inside, strict=True) if not lies])
+        return added
 
     def look(self) -> tuple[tuple[StatePlace, ...], dict[str, Any]]:
         """The slots that hold what can be carried now, and what that is, by their names."""
         found = [(place, place.now()) for place in self.open]
-        there = [(place, value) for place, value in found if value is None or can_be_carried(value)]
+        there = [(place, value) for place, value in found if _stays_carried(value)]
         return tuple([place for place, _ in there]), {place.name: value for place, value in there}
 
     def clear(self) -> None:
