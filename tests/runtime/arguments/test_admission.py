@@ -141,7 +141,7 @@ def test_a_call_is_admitted_if_it_has_the_key(fast, given_first, given_second, a
         assert verdict
 
 
-@pytest.mark.parametrize("other", VALUES[:6] + [[], {}, Pair(1, 2)], ids=str)
+@pytest.mark.parametrize("other", [*VALUES[:6], [], {}, Pair(1, 2)], ids=str)
 @pytest.mark.parametrize("fast", [True, False])
 def test_what_stands_where_a_tensor_was_has_no_attributes(monkeypatch, fast, other):
     if not fast:

@@ -116,7 +116,7 @@ def can_be_carried(value: Any) -> bool:
 
 
 def _stays_carried(value: Any) -> bool:
-    """Whether a slot that is carried may hold a value: the states of a policy that was reset are no tensors."""
+    """Whether a slot that is carried may hold a value: states that were reset are no tensors."""
     return can_be_carried(value) or _tensors_in(value) is not None
 
 
