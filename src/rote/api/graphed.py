@@ -369,8 +369,8 @@ class Graphed:
             if result.how == REPLAYED and recording is not None and self._is_quick(recording):
                 self._paths.learn(entry, recording, call, shapes)
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
-                spaced = not self._may_learn() and not self._keys.any_replays()
-                self._paths.learn_plain(entry, call, self._tally, shapes, spaced=spaced)
+                first = None if self._keys.any_replays() else FREE_TRACES if self._may_learn() else 0
+                self._paths.learn_plain(entry, call, self._tally, shapes, first=first)
             return value
         except BaseException:
             self._paths.clear()

@@ -79,20 +79,25 @@ class SpacedPath:
     """A plain path that answers one call, and leaves the next ones alone, whichever they are.
 
     It takes longer to find out whether a call has the key of the path than to count it. That has to be known
-    where another key may replay, and else now and then.
+    where another key may replay, and else now and then. While tracing costs nothing yet, the next call may be
+    another one, to be traced: so the first calls leave none alone then.
     """
 
-    __slots__ = ("_path", "_space")
+    __slots__ = ("_first", "_path", "_space")
 
-    def __init__(self, path: PlainPath, space: Rest) -> None:
+    def __init__(self, path: PlainPath, space: Rest, *, first: int) -> None:
         self._path = path
         self._space = space
+        self._first = first
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """PLAINLY; NOT_MINE for a call of another key."""
         value = self._path.call(args, kwargs)
         if value is PLAINLY:
-            self._space.begin(SPACE)
+            if self._first:
+                self._first -= 1
+            else:
+                self._space.begin(SPACE)
         return value
 
 
@@ -151,7 +156,7 @@ class Paths:
         self._expected.clear()
 
     def learn_plain(
-        self, entry: Specialization, call: Call, tally: Tally, shapes: Shapes | None, *, spaced: bool
+        self, entry: Specialization, call: Call, tally: Tally, shapes: Shapes | None, *, first: int | None
     ) -> None:
         """A key runs eagerly: if it does so for good, the next call need not come this way.
 
@@ -160,17 +165,18 @@ class Paths:
             call: The call.
             tally: Counts its reasons.
             shapes: What :meth:`look` has said of its arguments.
-            spaced: No key replays, so that it does little harm if calls of others are left alone.
+            first: Calls of the key that leave none alone. None where a key replays: else it does little harm
+                if calls of others are left alone.
         """
         if not PlainPath.possible(entry, call):
             return
         path: Path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
-        if spaced:
-            self._space = self._space or Rest(0, self._counts, entry.eager_reasons)
-            path = SpacedPath(path, self._space)
-        self._keep(path, shapes)
-        if spaced and self._space is not None:
-            self.newest = self._space
+        if first is None:
+            self._keep(path, shapes)
+            return
+        self._space = self._space or Rest(0, self._counts, entry.eager_reasons)
+        self._keep(SpacedPath(path, self._space, first=first), shapes)
+        self.newest = self._space
 
     def rest(self, calls: int, reasons: list[Reason], *, covers: bool = False) -> None:
         """Leave so many calls alone that no hot path answers; with ``covers`` none is asked."""
