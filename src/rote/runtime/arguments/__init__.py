@@ -13,6 +13,7 @@ from .bound import (
     GivenTarget,
     Laid,
     SlotsBefore,
+    StandingLeaves,
     Tag,
     Target,
     all_in,

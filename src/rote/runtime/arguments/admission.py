@@ -11,7 +11,7 @@ that is admitted has the key. One that is not may have it all the same; the gene
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +51,7 @@ from .source import Source
 from .switches import SWITCHES
 
 _KINDS = ("cpu", "cuda")
-_INDEXED = ("tuple", "list", "namedtuple", "structseq")
+_INDEXED = ("tuple", "list", "deque", "namedtuple", "structseq")
 
 
 class Admission:
@@ -139,8 +139,11 @@ class Admission:
         kind, cls, names, children = spec
         source = self._source
         if not given:
-            source.refuse(f"type({name}) is not {source.constant(cls)}")
-            if is_mutable(cls):
+            of_deque = kind == "deque"
+            source.refuse(f"type({name}) is not {source.constant(deque if of_deque else cls)}")
+            if of_deque:
+                source.refuse(f"{name}.maxlen != {cls}")
+            if of_deque or is_mutable(cls):
                 self._mutable.append(name)
         if kind == ARRAY:
             form = source.constant(form_of)

@@ -284,6 +284,46 @@ def all_in(branches: Iterable[Any]) -> Iterator[Target]:
             yield Target(SLOT, branch, slot, "")
 
 
+class StandingLeaves:
+    """Other leaves and tuples in the containers and objects of a call's arguments, until the call is over.
+
+    The callable has the caller's own containers: it may compare them with others, or find them elsewhere.
+
+    Args:
+        branches: The containers and objects, with their own leaves in them.
+        stands: Pairs of what is to stand there, and the leaf for which it stands.
+    """
+
+    def __init__(self, branches: Iterable[Any], stands: Iterable[tuple[Any, Any]]) -> None:
+        self._branches = [each for each in branches if not isinstance(each, tuple)]
+        self._own: dict[int, tuple[Any, Any]] = {}
+        self._before = SlotsBefore(all_in(self._branches))
+        self.add(stands)
+
+    def add(self, stands: Iterable[tuple[Any, Any]]) -> None:
+        """More stands there for something else."""
+        self._own.update({id(stand): (stand, own) for stand, own in stands if stand is not own})
+
+    def put_back(self) -> None:
+        """Everything is as it was before the call."""
+        self._before.put_back()
+
+    def take_back(self) -> None:
+        """Wherever something stands for a leaf or a tuple by now, that lies there again."""
+        for target in all_in(self._branches):
+            if target.kind != CONTENTS:
+                self._take_back(target)
+                continue
+            container = target.container
+            for key in [*container] if isinstance(container, dict) else range(len(container)):
+                self._take_back(Target(ITEM, container, key, ""))
+
+    def _take_back(self, target: Target) -> None:
+        stand, own = self._own.get(id(value := target.read()), (None, None))
+        if stand is not None and stand is value:
+            target.write(own)
+
+
 class Bound(NamedTuple):
     """A result, with what the call has bound.
 

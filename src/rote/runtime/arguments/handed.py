@@ -6,7 +6,7 @@ made by what it holds. A replay hands out the argument of its own call, and make
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
@@ -68,10 +68,12 @@ class Marking:
         kind = type(value)
         if kind is tuple:
             return self._replaced(value, [*value], kind)
-        if issubclass(kind, (list, dict)) and self._is_outside(value):
+        if issubclass(kind, (list, deque, dict)) and self._is_outside(value):
             return value  # it is to be that very object
         if kind is list:
             return self._replaced(value, [*value], kind)
+        if kind is deque:
+            return self._replaced(value, [*value], lambda parts: deque(parts, value.maxlen))
         if kind is dict or kind is OrderedDict:
             return self._replaced(
                 value, [*value.values()], lambda parts: kind(zip(value, parts, strict=True))
@@ -99,7 +101,7 @@ class Marking:
         kind = type(value)
         if kind is dict or kind is OrderedDict:
             return [*value.values()]
-        if kind in (list, tuple) or (is_instance(value, tuple) and is_named(kind)):
+        if kind in (list, tuple, deque) or (is_instance(value, tuple) and is_named(kind)):
             return [*value]
         opening = self._opening(kind)
         return opening.look(value)[1] if opening is not None else None

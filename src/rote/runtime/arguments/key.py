@@ -16,12 +16,13 @@ from ..numbers import KINDS, NumberSource, TrackedNumbers
 from ..objects import exact
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
-from .bound import Laid, Target
+from .bound import Laid, StandingLeaves, Target
 from .leaves import (
     Spec,
     arrays_in,
     branch_names,
     containers,
+    filled,
     flatten,
     has_branches,
     paths,
@@ -208,6 +209,18 @@ class Call(NamedTuple):
                 stands = unflatten(spec, iter([leaves[place] for place in places]))
                 laid.lay(target, stands, target.read())
         return laid
+
+    def filled_with(self, leaves: Sequence[Any]) -> tuple[GivenParts, StandingLeaves]:
+        """What was given, with other leaves in the caller's own containers and objects.
+
+        What cannot be changed, as a tuple, is made anew. The caller's gets its leaves back from what is
+        returned besides.
+        """
+        stands = StandingLeaves(self.branches(), zip(leaves, self.leaves, strict=True))
+        args, *named = self.given
+        given = filled(self.spec, (args, *map(dict, named)), iter(leaves), self.again)
+        stands.add(zip(containers(self.spec, given), self.branches(), strict=True))
+        return given, stands
 
     def rebuild(self, leaves: list[Any]) -> GivenParts:
         """Put arguments of the same structure together from other leaves."""

@@ -1,7 +1,7 @@
 """Arguments and results as people write them, taken apart into leaves and put together again.
 
-Dicts, lists, tuples, named tuples and dataclass instances are branches; everything else is a leaf, and so are
-named tuples and dataclass instances with further attributes. Instances of a class that is open
+Dicts, lists, deques, tuples, named tuples and dataclass instances are branches; everything else is a leaf,
+and so are named tuples and dataclass instances with further attributes. Instances of a class that is open
 (:mod:`.opened`) are branches, too; an array has a tensor over its memory in it. A dict subclass that is also
 a dataclass (the output classes of ``transformers``) is rebuilt by its constructor; other dataclasses are
 filled field by field, so that ``__post_init__`` does not run twice. The structure is a nested tuple, so it
@@ -11,7 +11,7 @@ can be hashed and compared without a class of its own.
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -34,6 +34,8 @@ UnderArray = Callable[[Any], "torch.Tensor | None"]
 
 ARRAY = "array"
 """The kind of a branch that is an array; the tensor in it is a leaf."""
+LONGEST = 64
+"""Members of a deque that is a branch; a longer one is the buffer of something, and a leaf."""
 _KEYS, _VALUES, _ITEMS = (type(view) for view in ({}.keys(), {}.values(), {}.items()))
 VIEWS = frozenset({_KEYS, _VALUES, _ITEMS})
 """Types of the views of a dict, in which nothing can be stored."""
@@ -144,6 +146,8 @@ def _parts(
         return "namedtuple", kind, kind._fields, value
     if is_instance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
         return "structseq", kind, len(value), value
+    if isinstance(value, deque) and kind is deque and len(value) <= LONGEST:
+        return "deque", value.maxlen, len(value), value
     return None
 
 
@@ -193,7 +197,7 @@ def repeated(spec: Spec, value: Any) -> tuple[tuple[int, int], ...]:
     return tuple([pair for pair in pairs if pair[0] != pair[1]])
 
 
-_WITHOUT_TABLE = frozenset({list, dict, OrderedDict, defaultdict})
+_WITHOUT_TABLE = frozenset({list, deque, dict, OrderedDict, defaultdict})
 
 
 def is_mutable(kind: type) -> bool:
@@ -242,6 +246,7 @@ def _make_dataclass(cls: type[Any], names: tuple[str, ...], values: list[Any]) -
 _MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
     "list": lambda cls, names, values: values,
     "tuple": lambda cls, names, values: tuple(values),
+    "deque": lambda cls, names, values: deque(values, cls),
     "namedtuple": lambda cls, names, values: tuple.__new__(cls, values),
     "structseq": lambda cls, names, values: cls(values),
     "dict": lambda cls, names, values: cls(zip(names, values, strict=True)),
@@ -385,7 +390,7 @@ class _Filler(_Builder):
         return super().build(spec, value)
 
     def _branch(self, spec: ArgumentBranch, value: Any, children: list[Any]) -> Any:
-        if spec.kind == ARRAY and children[0] is value:
+        if (spec.kind == ARRAY and children[0] is value) or spec.cls is torch.Generator:
             return value
         if value is _NOTHING or type(value) is Bound or spec.kind == ARRAY:
             return super()._branch(spec, value, children)
@@ -394,7 +399,7 @@ class _Filler(_Builder):
             for position, (name, child) in enumerate(zip(_names(spec), children, strict=True))
             if child is not _inside(spec, value, position)
         ]
-        if changed and isinstance(value, tuple):
+        if changed and (isinstance(value, tuple) or spec.kind == "view"):
             return super()._branch(spec, value, children)
         for name, child in changed:
             _lay(spec, value, name, child)
@@ -422,18 +427,18 @@ def filled(spec: Spec, value: Any, leaves: Iterator[Any], again: Iterable[tuple[
 
 def _names(spec: ArgumentBranch) -> Iterable[Any]:
     """The keys of a branch's children."""
-    named = spec.kind in ("dict", "defaultdict", "dataclass", "made")
+    named = spec.kind in ("dict", "defaultdict", "dataclass", "made", "object")
     return spec.names if named else range(len(spec.children))
 
 
 def _lay(spec: Spec, value: Any, name: Any, child: Any) -> None:
     """Lay something into a branch, past its class's own ways to set it."""
-    if spec.kind == "made":
+    if spec.kind in ("made", "object"):
         put_member(value, name, child)
         return
     if spec.kind == "dataclass":
         object.__setattr__(value, name, child)
-    if isinstance(value, (list, dict)):
+    if isinstance(value, (list, deque, dict)):
         put(value, name, child)
 
 
@@ -442,7 +447,7 @@ def _inside(spec: Spec, value: Any, position: int) -> Any:
     kind, _, names, _ = spec
     if value is _NOTHING:
         return value
-    if kind in ("list", "tuple", "structseq", "namedtuple"):
+    if kind in ("list", "tuple", "deque", "structseq", "namedtuple"):
         return value[position]
     if kind in ("dict", "defaultdict"):
         return value[names[position]]
@@ -477,7 +482,7 @@ def _labels(spec: Spec, prefix: str) -> list[str]:
     kind, _, names, children = spec
     if kind == ARRAY:
         return [prefix]
-    if kind in ("list", "tuple", "structseq", "view"):
+    if kind in ("list", "tuple", "deque", "structseq", "view"):
         return [f"{prefix}[{index}]" for index in range(len(children))]
     if kind in ("dict", "defaultdict"):
         return [f"{prefix}[{name!r}]" for name in names]

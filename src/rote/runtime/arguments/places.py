@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
+from collections import deque
 from collections.abc import Callable
 from types import CellType
 from typing import Any, NamedTuple
@@ -140,9 +141,9 @@ def _tensors_in(value: Any) -> list[torch.Tensor] | None:
     return found
 
 
-def _members_of(value: Any, kind: type) -> list[Any] | tuple[Any, ...] | dict[Any, Any] | None:
+def _members_of(value: Any, kind: type) -> list[Any] | tuple[Any, ...] | deque[Any] | dict[Any, Any] | None:
     """What is in a container or in an instance of a dataclass; None for anything else."""
-    if kind is list or kind is tuple:
+    if kind is list or kind is tuple or kind is deque:
         return value
     if kind is dict:
         return value if len(value) <= _LEAVES and all([type(key) in _PLAIN for key in value]) else None
@@ -194,7 +195,7 @@ class CarriedSlots:
             return False
         tensor = tensors[-1]
         # A list that is the same may hold other tensors; of a tuple nobody cares which one it is.
-        mutable = type(value) in (list, dict)
+        mutable = type(value) in (list, deque, dict)
         known = id(value) if mutable else weakref.ref(tensor)
         if len(self._met) >= _MOST_MET:
             self._met.clear()

@@ -26,6 +26,7 @@ from ..arguments import (
     Call,
     GivenParts,
     SlotsBefore,
+    StandingLeaves,
     Target,
     leaves_of,
     tracing,
@@ -229,6 +230,7 @@ class TracedCall:
         )
         self._run_on(call.leaves if plan.inputs is None else tuple(plan.inputs.substitute(call.leaves)))
         self._ran: dict[int, torch.Tensor] = {}
+        self._standing: StandingLeaves | None = None
         self._failed: Reason | None = None
         self._last: Tracer | None = None
         self._hooks = TraceHooks()
@@ -301,18 +303,26 @@ class TracedCall:
                         tape.abort(tracer.cursor)
         except RestartError:
             tracer.transfers.end()
+            if self._standing is not None:
+                self._standing.put_back()
             raise
         except BaseException:
             tracer.transfers.end()
             tracer.generators.catch_up()
             self._hand_out_kept(tracer)
             raise
-        with plain_functions():  # to look at a tensor of the user's class is not to use it
-            return self._finish(tracer, host, use, self._hooks.bound(value), value)
+        try:
+            with plain_functions():  # to look at a tensor of the user's class is not to use it
+                return self._finish(tracer, host, use, self._hooks.bound(value), value)
+        finally:
+            if self._standing is not None:
+                self._standing.take_back()
 
     def _hand_out_kept(self, tracer: Tracer) -> None:
         """The callable raised: what it has left outside must not lie in the recording's memory."""
-        plan, inputs, kept = self._plan, self._inputs, self._hooks.bound(None)
+        plan, inputs, kept, standing = self._plan, self._inputs, self._hooks.bound(None), self._standing
+        if standing is not None:
+            standing.put_back()
         if type(kept) is not Bound or not (plan.follow or plan.capture is not None or inputs is not None):
             return
         template, _ = make_template(
@@ -340,7 +350,10 @@ class TracedCall:
     def _call_function(self, tracer: Tracer, host: HostDataMode, use: GradientUse) -> Any:
         call = self._call
         at_home = self._inputs is None
-        given = call.given_with(self._leaves) if at_home else call.rebuild(list(self._leaves))
+        if at_home:
+            given, self._standing = call.given_with(self._leaves), None
+        else:
+            given, self._standing = call.filled_with(self._leaves)
         self._hooks.take(call, given, self._stood)
         laid = call.lay(given, self._leaves if at_home else None)
         try:

@@ -563,8 +563,7 @@ class Specialization:
             recording is not None and recording.computation is not None
         ):  # a number may be as it was, this time
             often.update([target.address for target in recording.binds])
-        # Where calls have to pay for being traced, those that find it empty are too seldom to be recorded.
-        bound = partial(trace.bound, often=often, fills=self.limits.keep)
+        bound = partial(trace.bound, often=often)
         shown = partial(is_shown, trace)
         return TraceHooks(
             bound,

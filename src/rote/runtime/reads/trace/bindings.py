@@ -27,7 +27,7 @@ from ...arguments import (
     read_from,
 )
 from ...numbers import KINDS, TRUTHS
-from ...objects import UNSET, counted, members
+from ...objects import UNSET, members
 from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read
 from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable
 from .outside import Outside
@@ -70,18 +70,15 @@ class Bindings:
         self._outside = outside
         self._slots = outside.slots
         self._followed = outside.followed
-        self._fills = True  # containers that are found empty are filled by replays
         self._is_check = False  # the call is compared with a replay, and nobody tells what its arrays are
 
-    def of(
-        self, value: Any, often: Collection[tuple[str, int, Any]], *, others: bool, fills: bool = True
-    ) -> Any:
+    def of(self, value: Any, often: Collection[tuple[str, int, Any]], *, others: bool) -> Any:
         """The result of a call, with the slots outside that it has bound to something else.
 
         A slot that it has read before holds what an earlier call has left, and is no such slot.
         """
         given, slots = self._outside.given, self._slots
-        self._is_check, self._fills = not others, fills
+        self._is_check = not others
         binding = Binding(Marking(self._number_of, self._outside.has), often, others)
         value = binding.marking.mark(value)
         for each in slots.written.values():
@@ -139,6 +136,7 @@ class Bindings:
         if (
             (numbers is not None and numbers.expression(now) is not None)
             or each.address in binding.often
+            or outside.given.number_of(now) is not None  # the next call has another argument
             or (binding.others and not is_same(each.was, outside.form(now)))
         ):
             owner, name = outside.get(each.owner), outside.names.path(each.owner, each.suffix)
@@ -206,10 +204,7 @@ class Bindings:
         self.bound.add(each.address)
 
     def _grow(self, binding: Binding, each: Growing) -> None:
-        """Members were added to a list or a deque: they are parts.
-
-        If it was read afterwards, it was empty before, and a replay adds to an empty one.
-        """
+        """Members were added to a list or a deque: they are parts, unless it was read afterwards."""
         found, where = each.written.container, identity(each.written.container)
         now = members.keys(found)
         size = found.maxlen if type(found) is deque else None
@@ -220,7 +215,7 @@ class Bindings:
         as_added = len(now) == len(expected) and all(map(is_, now, expected))
         if where in self._slots.changed or not as_added or not count:
             return
-        if where in self._slots.looked and not self._was_empty(each.written):
+        if where in self._slots.looked:
             return
         leaves = leaves_of(binding.marking.mark(added))
         if any([is_instance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
@@ -235,17 +230,14 @@ class Bindings:
     def _fill(self, binding: Binding, each: WrittenSlot) -> None:
         """A list, deque or dict outside was changed: all that it holds is a part.
 
-        If anything of it was read before, it was empty, or that is how long it is, or plain values that stay
-        where they are beside numbers that change: else an earlier call has left what is read.
+        If anything of it was read before, that is how long it is, or plain values that stay where they are
+        beside numbers that change: else an earlier call has left what is read.
         """
         found, reads, where = each.container, self._outside.reads, identity(each.container)
         asked = [read for address, read in reads.items() if address[1] == identity(found)]
         if type(found) not in (list, deque, *MAPPINGS):
             return
-        if where in self._slots.looked and not self._was_empty(each):
-            return
-        empty = self._fills and not each.was
-        if asked and not empty and not self._followed.moves(found):
+        if where in self._slots.looked or (asked and not self._followed.moves(found)):
             return
         if not all([read.kind in _OF_SIZE or _is_left(read) for read in asked]):
             return
@@ -258,19 +250,11 @@ class Bindings:
             binding.add(target, held)
             self.bound.add(each.address)
 
-    def _was_empty(self, each: WrittenSlot) -> bool:
-        """Whether a container was empty before the call, which is a condition then."""
-        if each.was != () or not self._fills:
-            return False
-        read = Read(LENGTH, each.container, None, counted(0), each.owner, " (length)", self._outside.names)
-        self._outside.reads.setdefault((LENGTH, identity(each.container), None), read)
-        return True
-
     def _fill_given(self, binding: Binding, each: WrittenSlot, number: int) -> None:
         """A list or dict among the arguments was changed: all that it holds is a part."""
         found, given = each.container, self._outside.given
         table = found is not given.of(number)
-        own = not table and isinstance(found, (list, dict))
+        own = not table and isinstance(found, (list, deque, dict))
         if not (own or type(found) is dict) or has_same_members(each.was, contents(found)):
             return
         held = members.values(found)

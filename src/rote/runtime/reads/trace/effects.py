@@ -152,6 +152,8 @@ class OutsideEffects:
         if number is None and replaced and can_be_carried(each.now()):
             owner = outside.get(each.owner)
             outside.replaced.append((each.kind, each.container, each.key, owner, each.suffix))
+        if number is None and not each.kind and can_be_carried(each.container):
+            outside.moved.append(each.container)
         path = outside.names.path(each.owner, suffix)
         name = path if number is None else outside.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)

@@ -49,7 +49,7 @@ class Given:
         self.originals: dict[int, int] = {}
         # objects that are taken apart, and their dicts, by identity: the class
         self.objects: dict[int, type] = {}
-        self.rebuilt = False  # the callable has other containers than the caller
+        self.rebuilt = False  # the callable has other leaves than the caller
         self.missing: list[str] = []  # attributes that the call read and its key does not have
         self.shared: list[Any] = []  # objects that have their attributes in the dict of another one
         self.leaves: set[int] = set()  # arguments that are known by their identity
@@ -73,7 +73,7 @@ class Given:
         opened = self._opened = call.opened or {}
         mine, theirs = list(containers(call.spec, given)), call.branches()
         self.names = call.branch_names()
-        self.rebuilt = given[0] is not call.given[0]
+        self.rebuilt = given is not call.given
         self._values = [*mine]
         for number, (value, original) in enumerate(zip(mine, theirs, strict=True)):
             if any([value is part for part in given]):

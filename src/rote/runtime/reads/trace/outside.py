@@ -129,6 +129,7 @@ class Outside(dict[int, Any]):
         # containers, by their identity, with keys under which members were read
         self.members: set[tuple[int, Any]] = set()
         self.replaced: list[tuple[str, Any, Any, Any, str]] = []  # slots whose values change
+        self.moved: list[Any] = []  # containers of tensors whose members the call moves, and finds moved
         self.kinds = kinds
         self._traits = Traits(kinds)
         self.slots = slots
@@ -165,7 +166,7 @@ class Outside(dict[int, Any]):
 
     def _meet(self, value: Any, owner: Any, suffix: str) -> None:
         if identity(value) in self:
-            if owner is not None and self.given.objects:
+            if owner is not None and self.given.numbers:
                 self._find_again(value, owner, suffix)
             return
         self._find(value, owner, suffix)
@@ -182,7 +183,7 @@ class Outside(dict[int, Any]):
             self._read_numbers(value)
 
     def _find(self, value: Any, owner: Any, suffix: str) -> None:
-        if self.given.objects and owner is not None:
+        if self.given.numbers and owner is not None:
             self._find_again(value, owner, suffix)
         which, trait = identity(value), self._traits[type(value)]
         if trait & SPREAD:  # a slice has made numbers of its bounds where it is used
@@ -207,8 +208,8 @@ class Outside(dict[int, Any]):
     def _find_again(self, value: Any, owner: Any, suffix: str) -> None:
         """Something outside leads to an argument that is taken apart, which is another one in each call."""
         given = self.given
-        if identity(owner) not in given.objects and (
-            identity(value) in given.objects or identity(value) in given.originals
+        if identity(owner) not in given.numbers and (
+            identity(value) in given.numbers or identity(value) in given.originals
         ):
             self.identify(value, f"finds it in {self.name(owner, suffix)}, too")
 
@@ -484,6 +485,11 @@ class Outside(dict[int, Any]):
         """Slots whose values are replaced from call to call are carried, if they can be found again."""
         for each in self.replaced:
             self._carry(*each)
+        for container in self.moved:
+            around = next((read for read in self.reads.values() if read.value is container), None)
+            if around is not None:  # what moves inside is carried with all of the container
+                owner = self.get(around.owner)
+                self._carry(around.kind, around.container, around.key, owner, around.suffix)
 
     def _carry(self, kind: str, container: Any, key: Any, owner: Any, suffix: str) -> None:
         where = identity(container)
@@ -525,7 +531,7 @@ class Outside(dict[int, Any]):
 
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
-        for held in (self, self.reads, self._held, self.replaced, self.lent):
+        for held in (self, self.reads, self._held, self.replaced, self.moved, self.lent):
             held.clear()
         self.given = Given()
 

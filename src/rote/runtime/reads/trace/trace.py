@@ -257,20 +257,13 @@ class Trace:
 
     # ------------------------------------------------------------------ the end
 
-    def bound(
-        self,
-        value: Any,
-        often: Collection[tuple[str, int, Any]] = (),
-        *,
-        others: bool = True,
-        fills: bool = True,
-    ) -> Any:
+    def bound(self, value: Any, often: Collection[tuple[str, int, Any]] = (), *, others: bool = True) -> Any:
         """The call has returned: its result, with the slots outside that it has bound to something else.
 
         Slots that calls have often bound to something else are bound if nothing changes, too; ``others`` need
-        a change. With ``fills`` a list or a deque that was empty is bound with what the call has put there.
+        a change.
         """
-        return self._bindings.of(value, often, others=others, fills=fills)
+        return self._bindings.of(value, often, others=others)
 
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
