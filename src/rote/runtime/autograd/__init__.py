@@ -3,5 +3,5 @@
 from .backward import Backward
 from .gradient_words import note_gradients
 from .occupancy import Occupancy
-from .saved import saving
+from .saved import SavedNumber, saving
 from .tracked import GradientUse, gradient_blockers, graph_ends, refused_views, take_over, tracked_results

@@ -16,6 +16,9 @@ Autograd keeps the books: the claim is a weak reference to a tensor that the nod
 A gradient that is to be differentiated itself (``create_graph=True``) is computed by making the call again;
 see :mod:`.again`.
 
+A graph keeps the numbers that its operations were given. One that changes from call to call is written there
+by each replay, where the node has a tensor of it (a factor, a divisor), and the walk runs as plain autograd.
+
 A walk is never dropped alone. A contest times it as a part of the call that it comes back through, and drops
 both where they lose together (:mod:`..recording.contest`).
 
@@ -55,6 +58,7 @@ MAX_KEYS = 16
 
 REMEDY = "Nothing has to be done once calls replay; keep the recording (reset(), budgets) until its backward."
 OUTSIDE = "Call backward() outside of it."
+INSIDE = "Call backward() in the graphed callable: then it is replayed with it."
 SINGLY = "Nothing has to be done; gradients that come one after the other are replayed."
 
 
@@ -117,6 +121,8 @@ class Backward:
     def attach(self, call: Call, copies: dict[int, torch.Tensor]) -> None:
         """Hang a call's results, by position, into the caller's autograd graph: those are replaced."""
         leaves = call.leaves
+        for number in self._saved.numbers:
+            number.write()
         values = [copies[each.position] for each in self._tracked]
         sources = [*(leaves[index] for index in self._arguments), *self._walk.parameters]
         given = [_note(leaves[index]) for index in self._saved.arguments]
@@ -263,6 +269,8 @@ class Backward:
             return _plainly(rules.NOT_YET, self._released, REMEDY)
         if not self._log.graphs:
             return _plainly(rules.KEPT_OUT, "backward=False")
+        if self._saved.numbers:
+            return _plainly(rules.VALUE_CHANGED, "its graph keeps numbers that change", INSIDE)
         if is_kept_out():
             return _plainly(rules.KEPT_OUT, "it was started within rote.no_graphs()")
         if foreign_modes():

@@ -47,7 +47,7 @@ from .graph import (
     tracked_in,
 )
 from .occupancy import Occupancy
-from .saved import Saved, SavedRead
+from .saved import Saved, SavedNumber, SavedRead
 from .walker import Owner
 
 WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
@@ -70,6 +70,7 @@ class GradientUse:
         hook: The line that registered a hook, or read the graph, of a tensor.
         state: The line that read the gradient or the place in the graph of an argument.
         saved: What the graph saved, if the call ran on static inputs.
+        numbers: What it saved of numbers that change from call to call.
         slots: Tensors made outside whose gradient Python asked for or set, and how it was before.
         looked: Tensors that Python asked what they look like.
         flags: It asked one whether it requires grad.
@@ -83,6 +84,7 @@ class GradientUse:
         self.hook: Site | None = None
         self.state: Site | None = None
         self.saved: list[torch.Tensor] = []
+        self.numbers: list[SavedNumber] = []
         self.slots: Slots = {}
         self.looked: dict[int, weakref.ref[torch.Tensor]] = {}
         self.flags = False
@@ -348,7 +350,7 @@ def take_over(
         GradientWalk(results, [*placed, *others], targets, len(placed), frozenset(memory), stand_ins),
         [members[id(node.variable)] for node in placed],
         tracked,
-        Saved(_reads(use.saved, needed, storages), arguments, kept),
+        Saved(_reads(use.saved, needed, storages), arguments, kept, use.numbers),
         occupancy,
         weakref.ref(owner),
         log,

@@ -400,6 +400,8 @@ class TracedCall:
             tracer.host.under_made,
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
+            if any([leaf.tracked for leaf in template.leaves]):
+                use.numbers.extend(tracer.saved_numbers())
             self._plan.numbers.settle_owed()
             self._plan.numbers.ends = True
             template = template.computed(self._plan.numbers)

@@ -28,6 +28,7 @@ import torch
 from ...base import MisuseError, Site, Sites, identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
+from ..autograd import SavedNumber
 from ..backends.protocol import holds, replaced
 from ..numbers import Computed, TrackedNumbers
 from ..operators import (
@@ -374,6 +375,14 @@ class Tracer(DispatchMode):
     def follows_back(self, result: Any, given: Mapping[str, Any]) -> bool:
         """Whether it is known what the backward of an operation does with numbers that it was given."""
         return self._nodes is None or self._nodes.follow(result, given)
+
+    def saved_numbers(self) -> list[SavedNumber]:
+        """What the graph of a result keeps of numbers that change."""
+        if self._nodes is None or self._numbers is None:
+            return []
+        if self.host.is_built:
+            self._numbers.stop("the call has a history, and makes tensors of numbers")
+        return self._nodes.saved()
 
     def _draw(
         self, known: Overload, generator: torch.Generator, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -219,13 +219,11 @@ class Settling:
                 return []
             changing.fix(self._recording.computation.places)
             return [difference] if difference is not None else []
-        noted, observed = self._noted, self._observed
+        noted = self._noted
         if noted.late or noted.unseen:
             # It may have looked at numbers, which says nothing of the next call: that may follow it.
             text = "the call ran code that was not followed, so it is not known what becomes of numbers"
             return [] if blocked else [reason(rules.NOT_YET, text, self._site)]
-        if observed.template.tracked and observed.computes:
-            numbers.stop("the call has a history")
         numbers.settle_times()
         fixed = numbers.by_value()
         if blocked and numbers.stopped is None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ...autograd import SavedNumber
 from ...numbers import Computed, Fixed, TrackedNumbers
 from ...pytorch import node_at_work
 
@@ -77,6 +78,8 @@ FORMULAS: Mapping[str, Formula] = {
     "RemainderBackward0": Formula(unused=frozenset({"other"})),
 }
 """By the names of nodes."""
+_OF_TENSORS = frozenset({"MulBackward0", "DivBackward0"})
+"""Nodes that keep the number ``other`` as a tensor."""
 
 
 class NumbersOfNodes:
@@ -89,6 +92,7 @@ class NumbersOfNodes:
     def __init__(self, numbers: TrackedNumbers) -> None:
         self._numbers = numbers
         self._nodes: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self._tensors: dict[tuple[str, int], torch.Tensor] = {}  # that nodes have made of their numbers
 
     def follow(self, result: Any, given: Mapping[str, Any]) -> bool:
         """An operation has got numbers, by the names in its schema; whether its backward is understood."""
@@ -109,8 +113,24 @@ class NumbersOfNodes:
             return False
         for each in formula.apart.keys() & given.keys():
             self._numbers.ask("==", given[each], formula.apart[each])
-        self._nodes[name, result.grad_fn._sequence_nr()] = dict(given)
+        node = name, result.grad_fn._sequence_nr()
+        self._nodes[node] = dict(given)
+        if name in _OF_TENSORS:
+            self._tensors[node] = result.grad_fn._saved_other  # pyright: ignore[reportAttributeAccessIssue]
         return True
+
+    def saved(self) -> list[SavedNumber]:
+        """What the graph of a result keeps of numbers; those that it keeps in C++ alone are conditions."""
+        found: list[SavedNumber] = []
+        for node, given in self._nodes.items():
+            tensor, formula = self._tensors.get(node), FORMULAS[node[0]]
+            for name, number in given.items():
+                computed = self._numbers.computed(number) if tensor is not None and name == "other" else None
+                if tensor is not None and computed is not None:
+                    found.append(SavedNumber(tensor, computed))
+                elif name not in formula.unused:
+                    self._numbers.pin(number)
+        return found
 
     def operands(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
