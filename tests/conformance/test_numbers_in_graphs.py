@@ -124,7 +124,7 @@ def test_steps_with_the_backward_outside(device, run):
 @pytest.mark.parametrize("run", FOLLOWED)
 def test_calls_without_a_backward(device, run):
     """A policy that is called without ``no_grad``."""
-    plain, graphed, g = pair(run, device)
+    plain, _, g = pair(run, device)
     for _ in range(STEPS):
         x = torch.randn(3, 4, device=device)
         assert_same(g(x), plain(x))
