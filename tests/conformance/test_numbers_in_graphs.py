@@ -54,7 +54,40 @@ def decided(y, n):
     return y * n if n > 0.5 else y / n
 
 
-FOLLOWED = [times, divided, divides, both, in_place, added, masked, under_no_grad, decided]
+def made(y, n):
+    return y * torch.tensor(n, device=y.device)
+
+
+def filled(y, n):
+    return y * torch.full((4,), n, device=y.device)
+
+
+def looked_up(y, n):
+    table = torch.arange(64.0, device=y.device) / 8
+    return y * table[int(n * 16)] + table[int(n * 8)]
+
+
+def put(y, n):
+    kept = torch.ones(64, 4, device=y.device)
+    kept[int(n * 16)] = y[0].detach()
+    return y.sum() * kept.cumsum(0)
+
+
+FOLLOWED = [
+    made,
+    filled,
+    looked_up,
+    put,
+    times,
+    divided,
+    divides,
+    both,
+    in_place,
+    added,
+    masked,
+    under_no_grad,
+    decided,
+]
 
 
 def power(y, n):
@@ -69,15 +102,11 @@ def scaled_sum(y, n):
     return torch.add(y, y * y, alpha=n)
 
 
-def made(y, n):
-    return y * torch.tensor(n)
-
-
 def sloped(y, n):
     return nn.functional.leaky_relu(y, n)
 
 
-BY_VALUE = [power, clamped, scaled_sum, made, sloped]
+BY_VALUE = [looked_up, power, clamped, scaled_sum, sloped]
 
 
 class Model(nn.Module):

@@ -48,7 +48,6 @@ class HostTensors:
 
     Attributes:
         arrays: Addresses of arrays from outside that become tensors, each with the line.
-        is_built: A tensor was made of numbers that change.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class HostTensors:
         given: Sequence[torch.Tensor] = (),
     ) -> None:
         self.arrays: dict[int, Site] = {}
-        self.is_built = False
         self._under_arrays = list(given)
         self._made_of = dict[int, tuple[Any, torch.Tensor]]()  # arrays of the call's tensors, by identity
         self._cursor = cursor
@@ -214,7 +212,6 @@ class HostTensors:
             made: An operation that makes it, with its operands, if there is one that can be captured.
         """
         cursor = self._cursor
-        self.is_built = True
         operation = Operation.called(ops.HOST, name, (data,), (), user_site())
         if cursor.mode is Mode.FOLLOW:
             return self._recalled(operation)

@@ -378,11 +378,7 @@ class Tracer(DispatchMode):
 
     def saved_numbers(self) -> list[SavedNumber]:
         """What the graph of a result keeps of numbers that change."""
-        if self._nodes is None or self._numbers is None:
-            return []
-        if self.host.is_built:
-            self._numbers.stop("the call has a history, and makes tensors of numbers")
-        return self._nodes.saved()
+        return self._nodes.saved() if self._nodes is not None else []
 
     def _draw(
         self, known: Overload, generator: torch.Generator, args: tuple[Any, ...], kwargs: dict[str, Any]
