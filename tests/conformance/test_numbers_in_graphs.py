@@ -76,7 +76,6 @@ def put(y, n):
 FOLLOWED = [
     made,
     filled,
-    looked_up,
     put,
     times,
     divided,
