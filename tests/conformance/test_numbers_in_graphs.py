@@ -147,6 +147,7 @@ def test_steps_with_the_backward_outside(device, run):
         x = torch.randn(3, 4, device=device, generator=torch.Generator(device).manual_seed(n))
         assert_same(train(graphed, g, x), train(plain, plain, x))
     assert (g.report().replayed >= REPLAYED) is (run in FOLLOWED), g.explain()
+    assert (g.report().backwards_replayed >= REPLAYED - 4) is (run in FOLLOWED), g.explain()
 
 
 @pytest.mark.parametrize("run", FOLLOWED)
@@ -173,6 +174,18 @@ def test_two_results_wait_for_their_backward(device):
             found.append([first.detach(), *[each.grad.clone() for each in model.parameters()]])
         assert_same(found[1], found[0])
     assert g.report().replayed >= REPLAYED
+
+
+def test_walks_for_other_gradients(device):
+    """Each asks for gradients of its own, which has a recording of its own."""
+    plain, graphed, g = pair(both, device)
+    for n in range(3 * STEPS):
+        found, x = [], torch.full((3, 4), n / 50, device=device)
+        for model, call in ((plain, plain), (graphed, g)):
+            wanted = [model.layer.weight, model.layer.bias][n % 3 % 2 : 1 + n % 3]
+            found.append(torch.autograd.grad(call(x), wanted, torch.tensor(1.0 + n % 5, device=device)))
+        assert_same(found[1], found[0])
+    assert g.report().backwards_replayed >= 2 * STEPS, g.explain()
 
 
 def test_one_result_is_walked_twice(device):

@@ -2,6 +2,7 @@
 
 from .backward import Backward
 from .gradient_words import note_gradients
+from .graph import SavedNumber
 from .occupancy import Occupancy
-from .saved import SavedNumber, saving
+from .saved import saving
 from .tracked import GradientUse, gradient_blockers, graph_ends, refused_views, take_over, tracked_results

@@ -17,7 +17,7 @@ A gradient that is to be differentiated itself (``create_graph=True``) is comput
 see :mod:`.again`.
 
 A graph keeps the numbers that its operations were given. One that changes from call to call is written there
-by each replay, where the node has a tensor of it (a factor, a divisor), and the walk runs as plain autograd.
+by each replay, where the node has a tensor of it (a factor, a divisor). To a walk it is an argument.
 
 A walk is never dropped alone. A contest times it as a part of the call that it comes back through, and drops
 both where they lose together (:mod:`..recording.contest`).
@@ -39,7 +39,7 @@ import torch
 from ...base import MisuseError, NotReplayedError, user_site
 from ...hazards import findings_of, rules
 from ...hazards.rules import Reason, Rule, reason
-from ..arguments import NOT_MINE, Call, bind
+from ..arguments import NOT_MINE, Call, Openings, bind
 from ..backends import PROCESS
 from ..fingerprint import WatchedWords, watch
 from ..memory import Holding
@@ -58,7 +58,6 @@ MAX_KEYS = 16
 
 REMEDY = "Nothing has to be done once calls replay; keep the recording (reset(), budgets) until its backward."
 OUTSIDE = "Call backward() outside of it."
-INSIDE = "Call backward() in the graphed callable: then it is replayed with it."
 SINGLY = "Nothing has to be done; gradients that come one after the other are replayed."
 
 
@@ -109,6 +108,7 @@ class Backward:
         self._order = order
         self._groups = groups
         self._probe = Probe() if order.sources else None
+        self._openings = Openings()  # of the arguments of walks
         self.asked = False
         self._walkers: dict[Any, Walker] = {}
         self._newest: Walker | None = None
@@ -121,7 +121,7 @@ class Backward:
     def attach(self, call: Call, copies: dict[int, torch.Tensor]) -> None:
         """Hang a call's results, by position, into the caller's autograd graph: those are replaced."""
         leaves = call.leaves
-        for number in self._saved.numbers:
+        for number in self._walk.numbers:
             number.write()
         values = [copies[each.position] for each in self._tracked]
         sources = [*(leaves[index] for index in self._arguments), *self._walk.parameters]
@@ -210,11 +210,12 @@ class Backward:
         every = (1 << len(needed)) - 1
         bits = every if all(needed) else sum(1 << number for number, need in enumerate(needed) if need)
         newest = self._newest if not is_kept_out() else None
-        value = newest.answer((bits, *gradients)) if newest is not None else NOT_MINE
+        numbers = tuple([each.number.value for each in self._walk.numbers])
+        value = newest.answer((bits, numbers, *gradients)) if newest is not None else NOT_MINE
         if value is not NOT_MINE:
             return self._walk.unpack(value, bits, gradients)
         with self._watching():
-            result = self._walked(bits, gradients)
+            result = self._walked(bits, numbers, gradients)
             if result.value is PLAINLY:
                 found = self._walk.plainly(bits, *gradients)
             else:
@@ -263,21 +264,22 @@ class Backward:
         owner = self._owner()
         return owner is not None and owner.reaches(container)
 
-    def _walked(self, bits: int, gradients: tuple[Any, ...]) -> Result:
+    def _walked(self, bits: int, numbers: tuple[Any, ...], gradients: tuple[Any, ...]) -> Result:
         """Walk by a recording where there is one; plainly inside of somebody's trace."""
         if self._released is not None:
             return _plainly(rules.NOT_YET, self._released, REMEDY)
         if not self._log.graphs:
             return _plainly(rules.KEPT_OUT, "backward=False")
-        if self._saved.numbers:
-            return _plainly(rules.VALUE_CHANGED, "its graph keeps numbers that change", INSIDE)
         if is_kept_out():
             return _plainly(rules.KEPT_OUT, "it was started within rote.no_graphs()")
         if foreign_modes():
             return _plainly(rules.NOT_YET, "a mode or a transform is in force around it", OUTSIDE)
         if any([gradient is not None and is_wrapped(gradient) for gradient in gradients]):
             return _plainly(rules.NOT_YET, "its gradients came in a batch (is_grads_batched=True)", SINGLY)
-        call = bind((bits, *gradients), {})
+        openings = self._openings if numbers else None
+        call = bind((bits, numbers, *gradients), {}, openings)
+        if openings is not None and openings.vary(call.spec, range(1, 1 + len(numbers))):
+            call = bind((bits, numbers, *gradients), {}, openings)
         if call.foreign is not None:
             return _plainly(rules.UNSUPPORTED_TENSOR, f"a gradient is {call.foreign}")
         walker = self._walker(call)

@@ -11,13 +11,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-
-from ..numbers import Computed
 
 Quietly = Callable[[Callable[[], Any]], Any]
 """Does something that the tracer of a call does not see."""
@@ -35,23 +32,6 @@ class SavedRead(NamedTuple):
     alias: torch.Tensor
 
 
-@dataclass(frozen=True)
-class SavedNumber:
-    """A number that changes from call to call, where the graph keeps it: autograd makes a tensor of it.
-
-    Attributes:
-        tensor: That tensor, of no dimensions, on the host.
-        number: The number of the last call.
-    """
-
-    tensor: torch.Tensor
-    number: Computed
-
-    def write(self) -> None:
-        """Have the graph keep that of this replay. Autograd is not told, as of nothing that replays write."""
-        self.tensor.numpy()[...] = self.number.value
-
-
 class Saved(NamedTuple):
     """What the graph of a recorded path saved, besides what the path made.
 
@@ -62,13 +42,11 @@ class Saved(NamedTuple):
         reads: Tensors made outside.
         arguments: Numbers of argument leaves.
         results: Numbers of results that require grad.
-        numbers: Those that change from call to call.
     """
 
     reads: list[SavedRead]
     arguments: list[int]
     results: list[int]
-    numbers: list[SavedNumber]
 
 
 @contextmanager

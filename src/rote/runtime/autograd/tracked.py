@@ -36,6 +36,7 @@ from .graph import (
     Node,
     Order,
     ParameterAliases,
+    SavedNumber,
     contexts_of,
     groups,
     is_met_below,
@@ -47,7 +48,7 @@ from .graph import (
     tracked_in,
 )
 from .occupancy import Occupancy
-from .saved import Saved, SavedNumber, SavedRead
+from .saved import Saved, SavedRead
 from .walker import Owner
 
 WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
@@ -347,10 +348,12 @@ def take_over(
     kept = [number for number, result in enumerate(results) if result.untyped_storage()._cdata in needed]
     memory = needed | {tensor.untyped_storage()._cdata for tensor in (*results, *use.saved)}
     return Backward(
-        GradientWalk(results, [*placed, *others], targets, len(placed), frozenset(memory), stand_ins),
+        GradientWalk(
+            results, [*placed, *others], targets, len(placed), frozenset(memory), stand_ins, use.numbers
+        ),
         [members[id(node.variable)] for node in placed],
         tracked,
-        Saved(_reads(use.saved, needed, storages), arguments, kept, use.numbers),
+        Saved(_reads(use.saved, needed, storages), arguments, kept),
         occupancy,
         weakref.ref(owner),
         log,

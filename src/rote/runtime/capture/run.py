@@ -32,7 +32,7 @@ from ..arguments import (
     tracing,
 )
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
-from ..autograd.graph import newest_age
+from ..autograd.graph import GradientWalk, newest_age
 from ..backends.protocol import Aliases, Backend, Session
 from ..numbers import Path, TrackedNumbers
 from ..program import (
@@ -288,6 +288,8 @@ class TracedCall:
     def _attempt(self, tracer: Tracer) -> Observation:
         tape = self._tape
         self._last = tracer
+        if isinstance(self._function, GradientWalk):
+            tracer.know_numbers(self._function.numbers_in(self._leaves))
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0, self._plan.meet)
         use.give(self._call.names(), self._leaves)
         numbers = self._plan.numbers

@@ -18,7 +18,7 @@ but when a path is followed they run a second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -375,6 +375,12 @@ class Tracer(DispatchMode):
     def follows_back(self, result: Any, given: Mapping[str, Any]) -> bool:
         """Whether it is known what the backward of an operation does with numbers that it was given."""
         return self._nodes is None or self._nodes.follow(result, given)
+
+    def know_numbers(self, saved: Iterable[tuple[SavedNumber, Any]]) -> None:
+        """The call walks a recorded graph, which keeps these numbers of the present call."""
+        if self._nodes is not None:
+            for each, number in saved:
+                self._nodes.know(each.node, {each.operand: number})
 
     def saved_numbers(self) -> list[SavedNumber]:
         """What the graph of a result keeps of numbers that change."""

@@ -135,7 +135,11 @@ class Subject:
             executed=ExecutedCode(),
             store=None,
             limits=replace(
-                self.limits, max_recordings=MAX_WALKS, keep=True, numerics=Numerics.PLAIN, numbers=False
+                self.limits,
+                max_recordings=MAX_WALKS,
+                keep=True,
+                numerics=Numerics.PLAIN,
+                numbers=bool(walk.numbers),
             ),
             roots=roots,
             trusted=frozenset(kept | walk.memory),

@@ -22,6 +22,7 @@ from ...program import history_of, node_age
 from ...pytorch import has_memory, is_wrapped
 from .accumulators import ParameterAliases
 from .contexts import Contexts
+from .numbers import SavedNumber
 from .packing import Gradients, Packing, pack, unpack
 from .seeds import HostSeeds
 
@@ -144,6 +145,7 @@ class GradientWalk:
         arguments: How many of them are static arguments; these come first.
         memory: Handles of the storages that replays write; a gradient that lies there is copied.
         stand_ins: What the graph has instead of parameters.
+        numbers: Those that it keeps and that change from call to call.
     """
 
     __name__ = "backward"
@@ -156,7 +158,9 @@ class GradientWalk:
         arguments: int,
         memory: frozenset[int],
         stand_ins: ParameterAliases,
+        numbers: Sequence[SavedNumber] = (),
     ) -> None:
+        self.numbers = numbers
         self.contexts = Contexts(contexts_of(results))
         self._stand_ins = stand_ins if self.contexts else None
         self.results = results
@@ -177,12 +181,23 @@ class GradientWalk:
         return list(map(call, self._parameters))
 
     def __call__(
-        self, needed: int, *gradients: torch.Tensor | None
+        self, needed: int, numbers: tuple[Any, ...], *gradients: torch.Tensor | None
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Gradients of the targets, as few tensors; the arguments are those of :meth:`plainly`."""
+        """Gradients of the targets, as few tensors.
+
+        Args:
+            needed: As those of :meth:`plainly`.
+            numbers: What lies in the graph of the numbers that change: in a recording they are arguments.
+            gradients: As those of :meth:`plainly`.
+        """
+        del numbers
         alone, flats, packing = pack(self._compute(needed, gradients))
         self._packed[needed, _pattern(gradients)] = packing
         return alone, flats
+
+    def numbers_in(self, leaves: Sequence[Any]) -> list[tuple[SavedNumber, Any]]:
+        """The numbers that change, among the leaves of a call."""
+        return [*zip(self.numbers, leaves[1 : 1 + len(self.numbers)], strict=True)]
 
     def unpack(
         self, made: tuple[list[torch.Tensor], list[torch.Tensor]], needed: int, gradients: Gradients

@@ -91,7 +91,7 @@ class NumbersOfNodes:
 
     def __init__(self, numbers: TrackedNumbers) -> None:
         self._numbers = numbers
-        self._nodes: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self._nodes: dict[tuple[str, int], dict[str, Any]] = {}
         self._tensors: dict[tuple[str, int], torch.Tensor] = {}  # that nodes have made of their numbers
 
     def follow(self, result: Any, given: Mapping[str, Any]) -> bool:
@@ -119,6 +119,10 @@ class NumbersOfNodes:
             self._tensors[node] = result.grad_fn._saved_other  # pyright: ignore[reportAttributeAccessIssue]
         return True
 
+    def know(self, node: tuple[str, int], given: Mapping[str, Any]) -> None:
+        """A node of a graph that was recorded before has these numbers."""
+        self._nodes.setdefault(node, {}).update(given)
+
     def saved(self) -> list[SavedNumber]:
         """What the graph of a result keeps of numbers; those that it keeps in C++ alone are conditions."""
         found: list[SavedNumber] = []
@@ -127,7 +131,7 @@ class NumbersOfNodes:
             for name, number in given.items():
                 computed = self._numbers.computed(number) if tensor is not None and name == "other" else None
                 if tensor is not None and computed is not None:
-                    found.append(SavedNumber(tensor, computed))
+                    found.append(SavedNumber(node, name, tensor, computed))
                 elif name not in formula.unused:
                     self._numbers.pin(number)
         return found
