@@ -373,3 +373,33 @@ def test_another_dict_of_attributes(device):
         assert torch.equal(g(x), x * 2)
         assert torch.equal(vars(state.kept)["last"], x[:1] * 2), f"call {number}"
     assert g.report().replayed >= 6
+
+
+class Alternating(nn.Module):
+    """Its layers take turns: an index on the module says whose turn it is."""
+
+    def __init__(self, count):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = [nn.Linear(3, 3) for _ in range(count)]
+        self.turn = 0
+
+    def forward(self, x):
+        self.turn = (self.turn + 1) % len(self.layers)
+        return [each(x) for each in self.layers][self.turn] * 2
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_number_that_goes_round(device, count):
+    m, n = (Alternating(count) for _ in range(2))
+    for each in (m, n):
+        each.layers = [layer.to(device) for layer in each.layers]
+    g = rote.graph(m, keep=True)
+    with torch.no_grad():
+        for step in range(60):
+            x = torch.full((2, 3), float(step), device=device)
+            assert torch.equal(g(x), n(x))
+            assert m.turn == n.turn
+            if step % 17 == 16:
+                m.turn = n.turn = 0
+    assert g.report().replayed >= 30, g.explain()

@@ -65,6 +65,11 @@ class ChangingNumbers:
                 self._tries = 0
                 self.news += 1
 
+    @property
+    def by_value(self) -> frozenset[object]:
+        """The slots whose number is a condition, since calls depend on it."""
+        return frozenset(self._fixed)
+
     def reads(self, line: Site) -> bool:
         """Whether a line is known to read other numbers from call to call."""
         return line in self._lines

@@ -563,7 +563,7 @@ class Specialization:
             recording is not None and recording.computation is not None
         ):  # a number may be as it was, this time
             often.update([target.address for target in recording.binds])
-        bound = partial(trace.bound, often=often)
+        bound = partial(trace.bound, often=often, by_value=self.changing.by_value)
         shown = partial(is_shown, trace)
         return TraceHooks(
             bound,

@@ -28,7 +28,7 @@ from ...arguments import (
 )
 from ...numbers import KINDS, TRUTHS
 from ...objects import UNSET, members
-from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read
+from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read, address_of
 from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable
 from .outside import Outside
 from .written import MAPPINGS, Growing, WrittenSlot, contents, has_same_members, is_same, target_of
@@ -43,11 +43,13 @@ class Binding:
 
     Args:
         often: Slots that calls have often bound to something else: they are bound if nothing changes, too.
+        by_value: Slots whose number is a condition: a call that finds one of a few leaves another of these.
         others: Other slots are bound if they have changed.
     """
 
     marking: Marking
     often: Collection[tuple[str, int, Any]]
+    by_value: Collection[object]
     others: bool
     targets: list[Target] = field(default_factory=list[Target])
     parts: list[Any] = field(default_factory=list[Any])
@@ -72,14 +74,21 @@ class Bindings:
         self._followed = outside.followed
         self._is_check = False  # the call is compared with a replay, and nobody tells what its arrays are
 
-    def of(self, value: Any, often: Collection[tuple[str, int, Any]], *, others: bool) -> Any:
+    def of(
+        self,
+        value: Any,
+        often: Collection[tuple[str, int, Any]],
+        by_value: Collection[object],
+        *,
+        others: bool,
+    ) -> Any:
         """The result of a call, with the slots outside that it has bound to something else.
 
         A slot that it has read before holds what an earlier call has left, and is no such slot.
         """
         given, slots = self._outside.given, self._slots
         self._is_check = not others
-        binding = Binding(Marking(self._number_of, self._outside.has), often, others)
+        binding = Binding(Marking(self._number_of, self._outside.has), often, by_value, others)
         value = binding.marking.mark(value)
         for each in slots.written.values():
             number = given.branch(each.container)
@@ -130,7 +139,9 @@ class Bindings:
         """A slot outside was written."""
         outside, numbers, now = self._outside, self._followed.numbers, self._slots.left_in(each)
         read = outside.reads.get(each.address)
-        can = (read is None or _is_turned(read.value, now)) and self._can_bind(each, now, binding.marking)
+        counts = address_of(each.kind, each.container, each.key) not in binding.by_value
+        turned = read is None or _is_turned(read.value, now, counts=counts)
+        can = turned and self._can_bind(each, now, binding.marking)
         if not can and not (outside.given.rebuilt and outside.given.number_of(now) is not None):
             return
         if (
@@ -271,13 +282,14 @@ _COUNT = KINDS | {complex}
 """Types of what calls count by; where it is not followed, no call finds again what another one has found."""
 
 
-def _is_turned(was: Any, now: Any) -> bool:
+def _is_turned(was: Any, now: Any, *, counts: bool) -> bool:
     """Whether a slot that was read has turned from one plain value to another, and does not count.
 
     A replay begins with the one, and leaves the other.
     """
     kinds = type(was), type(now)
-    return all([kind in PLAIN_TYPES or kind in KINDS for kind in kinds]) and not _COUNT.issuperset(kinds)
+    plain = all([kind in PLAIN_TYPES or kind in KINDS for kind in kinds])
+    return plain and not (counts and _COUNT.issuperset(kinds))
 
 
 def _are_plain(keys: tuple[Any, ...] | None) -> bool:

@@ -257,13 +257,20 @@ class Trace:
 
     # ------------------------------------------------------------------ the end
 
-    def bound(self, value: Any, often: Collection[tuple[str, int, Any]] = (), *, others: bool = True) -> Any:
+    def bound(
+        self,
+        value: Any,
+        often: Collection[tuple[str, int, Any]] = (),
+        by_value: Collection[object] = (),
+        *,
+        others: bool = True,
+    ) -> Any:
         """The call has returned: its result, with the slots outside that it has bound to something else.
 
         Slots that calls have often bound to something else are bound if nothing changes, too; ``others`` need
-        a change.
+        a change. A number in the slots ``by_value`` is bound where it was another one before.
         """
-        return self._bindings.of(value, often, others=others)
+        return self._bindings.of(value, often, by_value, others=others)
 
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""
