@@ -503,8 +503,8 @@ class Settling:
         accesses.asked.note_slots(use.slots)
         externals = accesses.externals
         concerned = bool(self._effects) or bool(accesses.asked.slots) or watch.is_read(storages, externals)
-        looked = use.looked_outside(storages)
-        return concerned, accesses.asked.note_looks(looked, set(externals), flags=use.flags)
+        looked, flags = use.looked_outside(storages), use.flags or use.engine is not None
+        return concerned, accesses.asked.note_looks(looked, set(externals), flags=flags)
 
     def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:
         """The tensors of the state by storage handle, without those that the call itself has put there."""
