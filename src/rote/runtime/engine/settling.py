@@ -493,6 +493,7 @@ class Settling:
                 accesses.note_external(tensor, storages.external_sites[number][1], written=written)
             elif written and self._plan.capture is not None:
                 accesses.written_arrays[tensor.data_ptr()] = tensor
+        accesses.sharded.update(observed.sharded.written())
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
         accesses.written.update(observed.writes.inputs)
