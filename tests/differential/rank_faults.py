@@ -26,6 +26,8 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from tests.faults.injection import Injector
 from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import rote
@@ -106,7 +108,27 @@ def data_parallel(wrap: Any, device: torch.device) -> Any:
     return step, net
 
 
-PROGRAMS = {"decoding": decoding, "training": training, "data parallel": data_parallel}
+def tensor_parallel(wrap: Any, device: torch.device) -> Any:
+    net = Net(device)
+    mesh = dist.device_mesh.init_device_mesh(device.type, (dist.get_world_size(),))
+    parallelize_module(net, mesh, {"first": ColwiseParallel(), "second": RowwiseParallel()})
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+
+    @wrap
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, net
+
+
+PROGRAMS = {
+    "decoding": decoding, "training": training, "data parallel": data_parallel,
+    "tensor parallel": tensor_parallel,
+}  # fmt: skip
 
 
 class Injectors(NamedTuple):
@@ -174,6 +196,11 @@ def kept(function: Callable[..., Any]) -> Any:
     return rote.graph(function, keep=True)
 
 
+def parts(net: nn.Module) -> list[torch.Tensor]:
+    """Of each parameter what this rank has of it."""
+    return [p.to_local() if isinstance(p, DTensor) else p for p in net.parameters()]
+
+
 def play(name: str, rank: int, steps: int, device: torch.device, injectors: Injectors) -> dict[str, Any]:
     (plain, theirs), (g, mine) = (PROGRAMS[name](wrap, device) for wrap in (lambda f: f, kept))
     faults, met, wrong = Faults(injectors, g, mine), set[str](), list[int]()
@@ -185,7 +212,7 @@ def play(name: str, rank: int, steps: int, device: torch.device, injectors: Inje
             found = g(x)
         with injectors.operations.paused():
             expected = plain(x)
-        pairs = [(found, expected), *zip(mine.parameters(), theirs.parameters(), strict=True)]
+        pairs = [(found, expected), *zip(parts(mine), parts(theirs), strict=True)]
         if not all([torch.equal(one, two) for one, two in pairs]):
             wrong.append(number)
     told = {"name": name, "wrong": wrong, "replayed": faults.replayed(), "met": sorted(met - {""})}

@@ -53,6 +53,7 @@ class Program(NamedTuple):
         optimised: The exact tier is made, after many more calls.
         part: Calls are replayed of a module that it calls, after more calls.
         walks: Backward passes are replayed as well.
+        steps: Calls of the callable, if it says so.
     """
 
     make: Callable[[int, Any, torch.device], Any]
@@ -63,11 +64,12 @@ class Program(NamedTuple):
     optimised: bool = False
     part: bool = False
     walks: bool = False
+    steps: int = 0
 
     @property
-    def steps(self) -> int:
+    def calls(self) -> int:
         """Calls of the callable."""
-        return 150 if self.optimised else 2 * STEPS if self.part else STEPS
+        return self.steps or (150 if self.optimised else 2 * STEPS if self.part else STEPS)
 
 
 PROGRAMS: dict[str, Program] = {}
@@ -891,7 +893,7 @@ def spread_inside(rank, wrap, device):
     return Outside(lambda x: torch.cat(g(x), 1), g), nothing
 
 
-@program("RT601")
+@program(least=2)
 def spread_and_others_beside(rank, wrap, device):
     """A setting of PyTorch's allows it, until it does not."""
     mesh, turns = mesh_of(device), iter(range(100))
@@ -914,7 +916,7 @@ def spread_and_others_beside(rank, wrap, device):
     return Outside(outside, g), nothing
 
 
-@program("RT601")
+@program()
 def spread_and_written(rank, wrap, device):
     state = distribute_tensor(torch.zeros(3, 4, device=device), mesh_of(device), [Replicate()])
 
@@ -934,13 +936,116 @@ def spread_arguments(rank, wrap, device):
 
 def parts_of(net):
     """This process's parts of parameters and gradients."""
-    return lambda: [t.to_local().clone() for p in net.parameters() for t in (p, p.grad) if t is not None]
+
+    def left():
+        tensors = [t for p in net.parameters() for t in (p, p.grad) if t is not None]
+        return [(t.to_local() if isinstance(t, DTensor) else t).clone() for t in tensors]
+
+    return left
+
+
+@program()
+def parallelized_and_trained(rank, wrap, device):
+    """Gradients stay in their slots until the next call."""
+    net = parallelized_layers(device)
+    return wrap(Step(net, net).__call__), parts_of(net)
+
+
+class Attention(nn.Module):
+    """A block whose heads lie on several processes."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.out = nn.LayerNorm(4), nn.Linear(4, 4)
+        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        y = self.norm(x)
+        q, k, v = [f(y).unflatten(-1, (-1, 2)).transpose(-2, -3) for f in (self.q, self.k, self.v)]
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(y.transpose(-2, -3).flatten(-2))
+
+
+@program(least=30, steps=40)
+def parallelized_transformer_trained(rank, wrap, device):
+    """PyTorch takes parameters that are spread and others in an optimizer each."""
+    torch.manual_seed(0)
+    net = nn.Sequential(Attention(), nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4)).to(device)
+    columns = dict.fromkeys(("0.q", "0.k", "0.v", "1"), ColwiseParallel())
+    rows = dict.fromkeys(("0.out", "3"), RowwiseParallel())
+    parallelize_module(net, mesh_of(device), {**columns, **rows})
+    spread = [p for p in net.parameters() if isinstance(p, DTensor)]
+    others = [p for p in net.parameters() if not isinstance(p, DTensor)]
+    optimizers = [torch.optim.AdamW(each, lr=0.001, fused=True) for each in (spread, others)]
+
+    def step(x):
+        loss = net(x[None]).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(spread, 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss.detach()
+
+    return wrap(step, keep=True), parts_of(net)
+
+
+def cleared_behind(net):
+    """A training step that leaves no gradients, and its optimizer."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+
+    def step(x):
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step, optimizer
+
+
+@program(least=2)
+def parallelized_and_frozen(rank, wrap, device):
+    """A parameter requires no grad in some of the calls."""
+    net, turns = parallelized_layers(device), iter(range(100))
+    g = wrap(cleared_behind(net)[0])
+
+    def outside(x):
+        net[0].weight.requires_grad_(next(turns) < 6)
+        return g(x)
+
+    return Outside(outside, g), parts_of(net)
+
+
+@program(least=2)
+def parallelized_with_gradients_from_outside(rank, wrap, device):
+    """A gradient from before the call is added to: such calls are not recorded."""
+    net, turns = parallelized_layers(device), iter(range(100))
+    g = wrap(cleared_behind(net)[0])
+
+    def outside(x):
+        if next(turns) == 5:
+            net(x + 1).sum().backward()
+        return g(x)
+
+    return Outside(outside, g), parts_of(net)
 
 
 @program("RT601")
-def parallelized_and_trained(rank, wrap, device):
+def parallelized_and_stepped_inside(rank, wrap, device):
+    """The optimizer alone: gradients are found in their slots."""
     net = parallelized_layers(device)
-    return wrap(Step(net, net).__call__), parts_of(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    g = wrap(lambda: optimizer.step())
+
+    def outside(x):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        g()
+        return loss.detach()
+
+    return Outside(outside, g), parts_of(net)
 
 
 @program("RT601")
@@ -1375,7 +1480,7 @@ def plain(function: Any, /, **options: Any) -> Any:
 
 def play(name: str, rank: int, device: torch.device) -> dict[str, Any]:
     """Run one program in both ways; in two of the last calls one rank runs plainly, and the other replays."""
-    made, steps = PROGRAMS[name].make, PROGRAMS[name].steps
+    made, steps = PROGRAMS[name].make, PROGRAMS[name].calls
     (eager, kept), (graphed, left) = made(rank, plain, device), made(rank, rote.graph, device)
     equal: list[bool] = []
     for step in range(steps):

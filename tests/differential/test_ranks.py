@@ -36,7 +36,7 @@ def check_right(ranks, name):
     for found, errors in ranks:
         assert name in found, errors
         assert "error" not in found[name], found[name]["error"]
-        assert found[name]["equal"] == [True] * (PROGRAMS[name].steps + 2), found[name]
+        assert found[name]["equal"] == [True] * (PROGRAMS[name].calls + 2), found[name]
 
 
 def check_replayed(ranks, code, least, name):

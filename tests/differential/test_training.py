@@ -232,6 +232,21 @@ def test_a_gradient_asked_for_on_one_path_only():
     check(scenario)
 
 
+def test_freezing_where_only_the_call_takes_gradients():
+    """Gradients are off around the call, so that only what it does says that they matter."""
+
+    def scenario(wrap):
+        m = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 2))
+        g = wrap(torch.enable_grad()(make_step(m, torch.optim.SGD(m.parameters(), lr=0.1))))
+        for number in range(9):
+            m[0].weight.requires_grad_(number // 4 != 1)
+            with torch.no_grad():
+                yield g(full(number))
+            yield m[0].weight
+
+    check(scenario)
+
+
 def test_freezing_inside():
     """What the call leaves frozen is seen, also where the tensors themselves are not read."""
 

@@ -27,7 +27,7 @@ from ..program import (
     history_of,
     slot_of,
 )
-from ..pytorch import donates, has_memory, plain_functions, stands_for_others
+from ..pytorch import donates, has_memory, is_sharded, may_shard, part_of, plain_functions, stands_for_others
 from .backward import Backward, ResultGroup
 from .graph import (
     Contexts,
@@ -76,6 +76,7 @@ class GradientUse:
         looked: Tensors that Python asked what they look like.
         flags: It asked one whether it requires grad.
         frozen: Those of which it set whether they require grad, and how it was before.
+        walks_outside: A backward ran through a graph that was made outside.
     """
 
     def __init__(self, age: int, meet: Callable[[torch.Tensor], None]) -> None:
@@ -88,7 +89,7 @@ class GradientUse:
         self.numbers: list[SavedNumber] = []
         self.slots: Slots = {}
         self.looked: dict[int, weakref.ref[torch.Tensor]] = {}
-        self.flags = False
+        self.flags = self.walks_outside = False
         self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
         self._versions: list[int] = []
         self._given: list[Metadata] = []
@@ -166,7 +167,14 @@ class GradientUse:
         """The tensors among these that were made outside and are still alive."""
         alive = [tensor for reference in self.looked.values() if (tensor := reference()) is not None]
         with plain_functions():
-            return [tensor for tensor in alive if _is_outside(tensor, storages)]
+            plain = [tensor for tensor in alive if not is_sharded(type(tensor))]  # that is read with a tensor
+            return [tensor for tensor in plain if _is_outside(tensor, storages)]
+
+    def walk_back(self, roots: Iterable[torch.Tensor]) -> None:
+        """Note that autograd is about to go through the graph of tensors, which matters for sharded ones."""
+        if may_shard() and not self.walks_outside:
+            with plain_functions():
+                self.walks_outside = older_node(roots, frozenset(), self.age) is not None
 
     def run_back(self, roots: Iterable[torch.Tensor], storages: StorageTable) -> None:
         """Note that a backward is about to run from tensors whose graph may have been made outside."""
@@ -193,6 +201,7 @@ class GradientUse:
 
 def _is_outside(tensor: torch.Tensor, storages: StorageTable) -> bool:
     """Whether a tensor was made outside of the call and is no argument; never one that has no memory."""
+    tensor = part_of(tensor)
     if not has_memory(tensor) or stands_for_others(tensor):
         return False
     origin = storages.origin(tensor)

@@ -528,10 +528,11 @@ class HostDataMode(TorchFunctionMode):
 
     def _note_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._use.engine = self._use.engine or user_site()
+        given = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+        roots = [given] if isinstance(given, torch.Tensor) else list(given or ())
+        self._use.walk_back(roots)
         if func is torch.autograd.grad:
             return
-        given = args[0] if args else kwargs.get("tensors")
-        roots = [given] if isinstance(given, torch.Tensor) else list(given or ())
         self._use.run_back(roots, self._tracer.cursor.storages)
         if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):
             self.roots.extend(roots)

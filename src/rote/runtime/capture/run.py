@@ -55,7 +55,7 @@ from ..recording import Known, Node, Own, StaticInputs, hand_out, make_template
 from . import blame
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
-from .path import Cursor, Mode, RestartError, SegmentTape, Stop, UnseenValue, Writes
+from .path import Cursor, Mode, RestartError, SegmentTape, ShardedTensors, Stop, UnseenValue, Writes
 from .tracer import Tracer
 
 MAX_RESTARTS = 64
@@ -145,6 +145,8 @@ class TraceHooks:
         collective: The method of a process group that the call has just called.
         lend: Called with an array over the memory of a tensor, and with what is to be called if it is read.
         leads: Whether C++ that is known has begun a collective, by its name.
+        knows_spread: Whether the call has read how a tensor from outside is spread over processes.
+        ask_sharding: Notes the settings for operations on such tensors.
     """
 
     bound: Callable[[Any], Any] = lambda value: value
@@ -156,6 +158,8 @@ class TraceHooks:
     collective: Callable[[], GroupCall | None] = lambda: None
     lend: Callable[[Any, Callable[[], None]], None] = lambda array, stray: None
     leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False
+    knows_spread: Callable[[torch.Tensor], bool] = lambda tensor: True
+    ask_sharding: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -206,6 +210,7 @@ class Observation:
     settings: Sequence[Setting]
     lines: Collection[Lines]
     path: Path
+    sharded: ShardedTensors
 
     @property
     def computes(self) -> bool:
@@ -424,10 +429,16 @@ class TracedCall:
             value, template, self._call, self._leaves, tracer.cursor.storages, written, use, self._site
         )
         blockers += found or use.changes(tracer.cursor.storages, tensors, value, self._site)
+        watch = self._plan.watch() if self._plan.watch is not None else None
+        blockers += tracer.sharded.reasons(
+            watch.before() if watch is not None else (),
+            tracked=any([leaf.tracked for leaf in template.leaves]),
+            walked=use.walks_outside,
+        )
         for blocker in blockers:
             cursor.block(blocker)
         node = cursor.node
-        node.counted = Counted.of(tracer.writes.counted, cursor.storages)
+        node.counted = Counted.of(tracer.writes.counted, cursor.storages, tracer.sharded.written())
         if cursor.mode is Mode.RECORD and self._tape is not None:
             self._tape.end_node(cursor, None)
         if self._tape is not None and self._tape.shortage is not None and self._failed is None:
@@ -437,7 +448,7 @@ class TracedCall:
             value, returned, template, node, cursor.nodes, cursor.difference, cursor.unseen, cursor.blockers,
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
-            self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way,
+            self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way, tracer.sharded,
         )  # fmt: skip
 
     def _tracer(
@@ -463,6 +474,7 @@ class TracedCall:
             has_made=self._hooks.has_made, numbers=plan.numbers, collective=self._hooks.collective,
             under_arrays=[self._leaves[place] for place in self._call.arrays],
             leads=self._hooks.leads,
+            sharded=ShardedTensors(cursor, self._hooks.knows_spread, self._hooks.ask_sharding),
         )  # fmt: skip
 
     def _restart(self, tracer: Tracer) -> Tracer:

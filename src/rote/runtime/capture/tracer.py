@@ -93,6 +93,7 @@ from .path import (
     HostReads,
     Mode,
     NumbersOfNodes,
+    ShardedTensors,
     Steps,
     Stop,
     TakenView,
@@ -101,7 +102,6 @@ from .path import (
     Unwritten,
     Writes,
     kept_call,
-    meet_sharded,
     only_reads,
 )
 from .placed import Placer
@@ -134,6 +134,7 @@ class Tracer(DispatchMode):
         numbers: TrackedNumbers | None = None,
         collective: Callable[[], GroupCall | None] = lambda: None,
         under_arrays: Sequence[torch.Tensor] = (),
+        sharded: ShardedTensors,
         leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False,
     ) -> None:
         super().__init__()
@@ -143,6 +144,7 @@ class Tracer(DispatchMode):
         self._sites = Sites()
         self._numbers = numbers
         self.writes = Writes(cursor, self._sites)
+        self.sharded = sharded
         self.follower = Follower(cursor, path, stop)
         self.reads = HostReads(cursor, self.follower, self.generators, numbers)
         self.host = HostTensors(cursor, self.follower, self.writes, has_made, under_arrays)
@@ -185,7 +187,7 @@ class Tracer(DispatchMode):
             if waits_itself(types):
                 return NotImplemented  # it waits, and comes again with what it stands for
             if any(map(is_sharded, types)):
-                meet_sharded(self.cursor, func, args, kwargs or {})
+                self.sharded.meet(func, args, kwargs or {})
                 return NotImplemented  # it comes again with the parts that this process has
         if is_faking():  # what it finds out about shapes follows from what is known of them
             return self.runner.seen(func, *args, **(kwargs or {}))
@@ -489,7 +491,9 @@ class Tracer(DispatchMode):
         if facts.seeded and not without_dropout(facts, args, kwargs):
             cursor.node.pure = False
         if facts.written:
-            self.writes.note(written_operands(facts, args, kwargs), counted=facts.mutable)
+            parts, written = self.sharded.divide(facts.name, written_operands(facts, args, kwargs))
+            self.writes.note(parts, counted=False)
+            self.writes.note(written, counted=facts.mutable)
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
         """Make an alias, which is no operation: autograd makes some itself, and others under hooks."""

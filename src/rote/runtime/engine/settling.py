@@ -491,6 +491,7 @@ class Settling:
                 accesses.note_external(tensor, storages.external_sites[number][1], written=written)
             elif written and self._plan.capture is not None:
                 accesses.written_arrays[tensor.data_ptr()] = tensor
+        accesses.sharded.update(observed.sharded.written())
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
         accesses.written.update(observed.writes.inputs)
@@ -501,8 +502,8 @@ class Settling:
         accesses.asked.note_slots(use.slots)
         externals = accesses.externals
         concerned = bool(self._effects) or bool(accesses.asked.slots) or watch.is_read(storages, externals)
-        looked = use.looked_outside(storages)
-        return concerned, accesses.asked.note_looks(looked, set(externals), flags=use.flags)
+        looked, flags = use.looked_outside(storages), use.flags or use.engine is not None
+        return concerned, accesses.asked.note_looks(looked, set(externals), flags=flags)
 
     def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:
         """The tensors of the state by storage handle, without those that the call itself has put there."""

@@ -575,6 +575,8 @@ class Specialization:
             trace.take_collective,
             trace.outside.lend,
             trace.reducers.leads,
+            trace.outside.knows_spread,
+            trace.outside.ask_sharding,
         )
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:

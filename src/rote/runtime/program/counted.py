@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .storages import EXTERNAL, INPUT, Origin, StorageTable
@@ -16,20 +17,23 @@ class Counted(NamedTuple):
     Attributes:
         inputs: First members of groups of arguments.
         tensors: Storage handles of tensors made outside.
+        sharded: Identities of tensors made outside of which each process has a part.
     """
 
     inputs: frozenset[int] | None
     tensors: frozenset[int] | None
+    sharded: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, origins: set[Origin], storages: StorageTable) -> Counted:
+    def of(cls, origins: set[Origin], storages: StorageTable, sharded: Iterable[int] = ()) -> Counted:
         """What a call has written; ``origins`` are the storages that operations declared to write."""
         handles = [
             storages.externals[number].untyped_storage()._cdata
             for kind, number in origins
             if kind == EXTERNAL
         ]
-        return cls(frozenset(number for kind, number in origins if kind == INPUT), frozenset(handles))
+        inputs = frozenset(number for kind, number in origins if kind == INPUT)
+        return cls(inputs, frozenset(handles), frozenset(sharded))
 
 
 COUNTS_ALL = Counted(None, None)

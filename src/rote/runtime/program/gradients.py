@@ -27,7 +27,15 @@ from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import describe_tensor
-from ..pytorch import stands_for_others, unseen_functions
+from ..pytorch import (
+    LOCAL,
+    SPREAD_AS,
+    is_sharded,
+    part_of,
+    sharded_as,
+    stands_for_others,
+    unseen_functions,
+)
 from .storages import NEW, StorageTable
 from .torch_private import storage_owners, tensor_owners
 
@@ -42,8 +50,10 @@ class GradientEffect:
     Attributes:
         parameter: The parameter, weakly.
         name: Its name, for messages.
-        static: The gradient in the recording's memory; None if the call clears the slot.
+        static: The gradient in the recording's memory; None if the call clears the slot. Of a sharded one it
+            is the part that this process has.
         storage: The static memory, kept to count its owners.
+        spread: How a gradient is spread over processes; None if it is not.
         owners: References to the static memory that are the recording's own.
         shown: The tensor that was put into the slot last.
     """
@@ -52,6 +62,7 @@ class GradientEffect:
     name: str
     static: torch.Tensor | None
     storage: torch.UntypedStorage | None
+    spread: Any = None
 
     owners: int = 0
     shown: torch.Tensor | None = None
@@ -143,7 +154,8 @@ class GradientEffect:
         if self.static is None:
             parameter.grad = None
         elif copy:
-            parameter.grad = self.static.clone()
+            part = self.static.clone()
+            parameter.grad = part if self.spread is None else sharded_as(part, self.spread)
         elif self.shown is None:
             self.shown = shown = self.static.detach()  # a name for it here, as where they are counted again
             self._idle = _references(shown)
@@ -227,12 +239,16 @@ class GradientWatch:
         return [(name, weakref.ref(tensor)) for name, tensor, _ in self._named()]
 
     def gradients(self) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
-        """The parameters that had a dense gradient before the call: name, parameter, gradient."""
+        """The parameters that had a dense gradient before the call: name, parameter, gradient or its part."""
         return [
-            (name, tensor, grad)
+            (name, tensor, part_of(grad))
             for name, tensor, grad in self._named()
             if grad is not None and grad.layout is torch.strided  # a sparse one has no single memory
         ]
+
+    def before(self) -> list[torch.Tensor]:
+        """The gradients that lay in the slots before the call."""
+        return [grad for _, grad in self._before.values() if grad is not None]
 
     def is_read(self, storages: StorageTable, externals: Container[int]) -> bool:
         """Whether a call, or an earlier one of its recording, reads gradients that were there before it."""
@@ -272,17 +288,23 @@ class GradientWatch:
                 effects.append(GradientEffect(weakref.ref(tensor), name, None, None))
                 keys.append((name, "cleared"))
                 continue
-            sharded = stands_for_others(after)
-            if sharded or after.layout is not torch.strided:  # as embeddings with sparse=True have it
-                what = type(after).__name__ if sharded else str(after.layout).removeprefix("torch.")
+            spread = getattr(after, SPREAD_AS) if is_sharded(type(after)) else None
+            part = after if spread is None else getattr(after, LOCAL)
+            foreign = stands_for_others(part)
+            if foreign or part.layout is not torch.strided:  # as embeddings with sparse=True have it
+                what = type(part).__name__ if foreign else str(part.layout).removeprefix("torch.")
                 text = f"{_shown(name)} is a {what} tensor"
                 blockers.append(reason(rules.UNSUPPORTED_TENSOR, text, site))
                 continue
-            token = storages.token(after)
+            token = storages.token(part)
             keys.append((name, token))
+            if spread is not None:
+                keys.append((f"how {name} is spread", str(spread)))
             if token.origin[0] != NEW:
                 text = f"{_shown(name)} was replaced by a tensor made outside the call"
                 blockers.append(reason(rules.TENSOR_ESCAPES, text, site))
-            static = after.detach()
-            effects.append(GradientEffect(weakref.ref(tensor), name, static, static.untyped_storage()))
+            static = part.detach()
+            effects.append(
+                GradientEffect(weakref.ref(tensor), name, static, static.untyped_storage(), spread)
+            )
         return effects, keys, blockers

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -249,11 +250,45 @@ LOCAL, SPREAD_AS = "_local_tensor", "_spec"
 """The attributes of a sharded tensor: this process's part, and how it is spread over processes."""
 SPREAD_BY = ("mesh", "placements", "tensor_meta", "shard_order")
 """What says how it is spread."""
+_SHARDED = "torch.distributed.tensor"
+"""Their module, which PyTorch does not import by itself."""
 
 
 def is_sharded(kind: type) -> bool:
     """Whether this is the class of tensors of which each process has a part."""
-    return kind.__name__ == "DTensor" and kind.__module__ == "torch.distributed.tensor"
+    return kind.__name__ == "DTensor" and kind.__module__ == _SHARDED
+
+
+def may_shard() -> bool:
+    """Whether there may be sharded tensors in this process."""
+    return _SHARDED in sys.modules
+
+
+def part_of(tensor: torch.Tensor) -> torch.Tensor:
+    """This process's part of a sharded tensor, finished by its collective or not; another tensor itself."""
+    part: Any = getattr(tensor, LOCAL) if is_sharded(type(tensor)) else tensor
+    return part.elem if waits_itself([type(part)]) else part
+
+
+def sharded_as(part: torch.Tensor, spread: Any) -> torch.Tensor:
+    """A sharded tensor of which this process has a part, spread as another one is."""
+    return _module_of_sharded().DTensor(part, spread, requires_grad=False)
+
+
+def _module_of_sharded() -> Any:
+    """It is there where a sharded tensor is."""
+    return sys.modules[_SHARDED]
+
+
+def sharding_settings() -> str:
+    """What PyTorch's settings say of operations on sharded tensors, besides how the operands are spread."""
+    dispatcher = _module_of_sharded().DTensor._op_dispatcher
+    utilities = sys.modules.get(f"{_SHARDED}._utils")
+    refusing: Any = getattr(utilities, "ExplicitRedistributionContext", None)
+    active = getattr(refusing._local, "_active", None) if refusing is not None else None
+    replicates = "replicated" if dispatcher._allow_implicit_replication else "refused"
+    handled = len(dispatcher._custom_op_handlers)
+    return f"other tensors {replicates}, {handled} operators handled apart, redistributed as {active} says"
 
 
 class WeakGroup:

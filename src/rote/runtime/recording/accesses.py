@@ -71,6 +71,7 @@ class Accesses:
         written: Arguments that are written, by leaf.
         externals: Tensors made outside that operations read or write.
         writes: Those of ``externals`` that operations write.
+        sharded: Tensors made outside of which operations write this process's part, by identity.
         readers: The user's line that reads each of ``externals``.
         arrays: Addresses of numpy arrays that become tensors.
         given_arrays: Arguments that are arrays, by leaf.
@@ -83,6 +84,9 @@ class Accesses:
     written: set[int] = field(default_factory=set[int])
     externals: Handles = field(default_factory=dict[int, weakref.ref[torch.Tensor]])
     writes: Handles = field(default_factory=dict[int, weakref.ref[torch.Tensor]])
+    sharded: dict[int, weakref.ref[torch.Tensor]] = field(
+        default_factory=dict[int, weakref.ref[torch.Tensor]]
+    )
     readers: dict[int, Site] = field(default_factory=dict[int, Site])
     arrays: set[int] = field(default_factory=set[int])
     given_arrays: set[int] = field(default_factory=set[int])
@@ -133,6 +137,7 @@ class Accesses:
                 for handle, ref in self.writes.items()
                 if (handles is None or handle in handles) and _counts(ref())
             ]
+            refs += [ref for which, ref in self.sharded.items() if which in counted.sharded]
             known = self._counted[counted] = len(self.writes), refs
         increment_version([tensor for ref in known[1] if (tensor := ref()) is not None])
 

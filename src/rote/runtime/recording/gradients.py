@@ -24,7 +24,8 @@ class ShownGradients:
 
     Attributes:
         effects: The slots that replays fill.
-        copies: Gradients are copied into memory of the caller's own, since somebody holds earlier ones.
+        copies: Gradients are copied into memory of the caller's own, since somebody holds earlier ones, or
+            since of a sharded one it is not known who does.
     """
 
     def __init__(self, *, copies: bool = False) -> None:
@@ -58,6 +59,7 @@ class ShownGradients:
     def add(self, fresh: list[GradientEffect]) -> None:
         """A newly recorded path fills more slots."""
         self.effects = [*self.effects, *fresh]
+        self.copies = self.copies or any([effect.spread is not None for effect in fresh])
         self.forget()
 
     def forget(self) -> None:

@@ -532,6 +532,12 @@ class Recording:
         """Whether it has collectives: other processes wait for each of them, once for each call."""
         return any([node.acts for node in self.root.walk()])
 
+    @property
+    def shards(self) -> bool:
+        """Whether it writes tensors of which each process has a part, or leaves gradients that are such."""
+        spread = [each.spread for each in self.gradients.effects]
+        return bool(self.accesses.sharded) or any([each is not None for each in spread])
+
     def note_received(self, *, wanted: bool) -> None:
         """Have replays note what they receive from other processes, or forget it."""
         for island in self.islands():

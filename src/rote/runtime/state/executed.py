@@ -46,8 +46,14 @@ _SEEDING = frozenset({
 
 _OTHERS = sys.stdlib_module_names | frozenset(TORCH_NEEDS) | {__name__.partition(".")[0]}
 
-TORCHS_OWN = (f"{Path(torch.__file__).parent}/_", f"{Path(numpy.__file__).parent}/")
-"""Paths of PyTorch's private code and of numpy: it is called from C and reads no object of the user's."""
+_TORCH = Path(torch.__file__).parent
+TORCHS_OWN = (
+    f"{_TORCH}/_", f"{_TORCH}/distributed/tensor/_dispatch.py", f"{Path(numpy.__file__).parent}/",
+)  # fmt: skip
+"""Paths of PyTorch's private code and of numpy: it is called from C and reads no object of the user's.
+
+That of sharded tensors finds out what an operation consists of, from how its operands are spread.
+"""
 
 PASSES_ON = frozenset({identity(handle_torch_function.__code__)})
 """Identities of code that only calls the handler of a function mode or a tensor subclass, as C does."""

@@ -38,6 +38,7 @@ A check cannot see:
 
 - calls that ran the callable (observed, recorded, eager): there is nothing to compare them with;
 - calls with collectives: the other processes take part in one call, not in two;
+- calls that write a ``DTensor`` from outside, or leave gradients that are such;
 - calls between two checks, and paths or states that only come up then;
 - effects on files and streams, and effects of functions declared pure on anything but tensors: the plain run
 has
@@ -114,6 +115,6 @@ class Verifier:
         if not turn and all(recording.replays or not recording.recorded for recording in entry.recordings):
             return None
         recording = entry.choice.find(call) if entry.life.state is not State.EAGER else None
-        if recording is None or not recording.recorded or recording.acts:
+        if recording is None or not recording.recorded or recording.acts or recording.shards:
             return None
         return recording if turn or not recording.replays else None

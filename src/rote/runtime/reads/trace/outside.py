@@ -35,7 +35,7 @@ from ...objects import (
     members,
     said_name,
 )
-from ...pytorch import LOCAL, SPREAD_AS, SPREAD_BY
+from ...pytorch import LOCAL, SPREAD_AS, SPREAD_BY, sharding_settings
 from ...state import (
     ASKED,
     ATTRIBUTE,
@@ -363,7 +363,11 @@ class Outside(dict[int, Any]):
             self._read_sharded(value)
 
     def _read_sharded(self, tensor: Any) -> None:
-        """Note what C reads of a tensor of which each process has a part: that part, and how it is spread."""
+        """Note what C reads of a tensor of which each process has a part: that part, and how it is spread.
+
+        Operations meet the part alone, which requires no grad.
+        """
+        self.read(ATTRIBUTE, tensor, "requires_grad", tensor.requires_grad, ".requires_grad")
         self.read(ATTRIBUTE, tensor, LOCAL, getattr(tensor, LOCAL), f".{LOCAL}")
         spread = getattr(tensor, SPREAD_AS)
         self.read(ATTRIBUTE, tensor, SPREAD_AS, spread, f".{SPREAD_AS}")
@@ -372,6 +376,15 @@ class Outside(dict[int, Any]):
         for name in SPREAD_BY:
             self.read(ITEM, table, name, table[name], f".{name}", spread)
             self.pin(table[name])
+
+    def ask_sharding(self) -> None:
+        """Note what settings say of operations on tensors of which each process has a part."""
+        said = answer(sharding_settings())
+        self.read(ASKED, sharding_settings, (), said, "what the settings say of operations on DTensor")
+
+    def knows_spread(self, tensor: torch.Tensor) -> bool:
+        """Whether the call has read which part this process has of a tensor, and how it is spread."""
+        return (ATTRIBUTE, identity(tensor), SPREAD_AS) in self.reads
 
     def _reads_given(
         self, address: tuple[str, int, Any], container: Any, value: Any, suffix: str, owner: Any
