@@ -49,8 +49,8 @@ from ..program import (
     unseen_function_mode,
 )
 from ..pytorch import GroupCall, plain_functions, seeing_compiled
-from ..reads.trace import Setting
-from ..recording import Known, Node, Own, StaticInputs, hand_out, make_template
+from ..reads.trace import Noted, Setting
+from ..recording import Node, Own, StaticInputs, hand_out, make_template
 from . import blame
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
@@ -117,7 +117,7 @@ class Plan:
     split: frozenset[str] = frozenset()
     shaped: Collection[str] = ()
     generators: Iterable[torch.Generator] = ()
-    known: Known | None = None
+    known: Noted | None = None
     binds: Sequence[Target] = ()
     numbers: TrackedNumbers | None = None
     at_length: bool = False

@@ -43,7 +43,7 @@ from .gradients import ShownGradients
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
 from .tiers import FIRST_TIER, Tiers
-from .tree import Branch, Island, Known, Node
+from .tree import Branch, Island, Node
 
 MOST_CHECKS = 3
 """Calls to be checked that go another way, until the numbers of a recording are conditions again."""
@@ -64,7 +64,7 @@ class Recording:
         persistent: Arguments that came from one place and were written, by leaf.
         gradients: The gradient slots that replays fill.
         estimate: Bytes that it is expected to need.
-        known: What a call does that finds all as the last one did; None where that is not clear.
+        known: What a call reads and writes that finds all as the last one did; None where that is not clear.
         memory: What it holds; None while nothing is captured.
         replays: How often it was replayed.
         strays: Its last replay met a value that leads nowhere recorded.
@@ -102,7 +102,7 @@ class Recording:
         self.persistent = persistent if persistent is not None else {}
         self.gradients = gradients if gradients is not None else ShownGradients()
         self.estimate = estimate
-        self.known: Known | None = None
+        self.known: Noted | None = None
         self.memory: RecordingMemory | None = None
         self.contest = Contest()
         self.replays = 0
@@ -169,7 +169,7 @@ class Recording:
         """A call needed so many bytes."""
         self.estimate = max(self.estimate, nbytes)
 
-    def know(self, known: Known | None) -> None:
+    def know(self, known: Noted | None) -> None:
         """A call that finds all as the last one did does what that did; None: nobody knows what it does."""
         self.known = known
 
