@@ -115,7 +115,7 @@ class Settling:
         found = self._judge(watch, dice, held=held)
         difference = self._observed.difference or self._compare_result() or self._compare_places()
         self._results = tracked_results(self._observed.value, self._observed.template)
-        value = self._value()
+        value = self._value(kept=not found and difference is None)
         self._observed = replace(self._observed, value=None, returned=None)  # whoever holds them keeps them
         if not found and difference is None:
             storages, results = self._observed.storages, self._results
@@ -368,7 +368,7 @@ class Settling:
 
     # ------------------------------------------------------------------ the result
 
-    def _value(self) -> Any:
+    def _value(self, *, kept: bool) -> Any:
         """The caller's result: from static memory it is copied, a consumed graph is replaced by a stub."""
         recording, plan, observed = self._recording, self._plan, self._observed
         own = Own(observed.returned)
@@ -378,13 +378,14 @@ class Settling:
             written = observed.writes.inputs | (inputs.written if plan.follow else set[int]())
             back = self._backward = self._take_over(recording, inputs)
             counted = self._node.counted
-            value = result_of(observed.template, inputs.writing(written), self._call, back, counted, own)
+            template = observed.template if kept else observed.template.released(leaves_of(observed.value))
+            value = result_of(template, inputs.writing(written), self._call, back, counted, own)
             if recording is not None:
                 recording.accesses.written.update(written)
             if self._backward is not None and not self._node.recorded:
                 self._backward.release("its forward went a way that is not recorded")
             # If the way ends unrecorded, what it left in .grad gets memory of its own.
-            if not self._node.recorded:
+            if kept and not self._node.recorded:
                 for effect in self._effects:
                     effect.hand_out(copy=True)
             return value
