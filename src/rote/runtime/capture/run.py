@@ -85,7 +85,7 @@ class Plan:
         capture: What the call records into, if anything may be recorded.
         follow: Follow a path that has just been replayed.
         path: Values along it.
-        careful: Code that has not run yet may come to read memory of an argument: it does not run on copies.
+        careful: Code that has not run yet may read or keep memory of an argument: it does not run on copies.
         renamed: Arguments that share memory with state, and are known by another storage where the call runs
             on the caller's own tensors.
         watch: The gradient slots before the call, weakly.

@@ -128,7 +128,7 @@ class Template:
         return replace(self, leaves=leaves)
 
     def released(self, parts: Sequence[Any]) -> Template:
-        """For a call of which no recording is left: the parts that it has made are the caller's as they are."""
+        """For a call of which no recording is left: parts that it has made are the caller's as they are."""
         leaves = list(self.leaves)
         for number, (leaf, part) in enumerate(zip(leaves, parts, strict=False)):
             if leaf.kind in (OWN, VIEW) and not leaf.spent:

@@ -77,6 +77,7 @@ class Recording:
         stand_ins: What its graph has instead of parameters.
         regulars: Written arguments that keep coming from the same place.
         written_out: What recorded calls wrote to the standard streams.
+        prints: Calls write there, so that none begins anew.
         facts: What the report says of its arguments.
         keeps_graph: A way through it may have results that require grad.
         trusts: Its calls ran code of which it is only said what it does.
@@ -114,6 +115,7 @@ class Recording:
         self.stand_ins = ParameterAliases()
         self.regulars = Regulars()
         self.written_out: dict[Output, None] = {}
+        self.prints = False
         self.facts: tuple[InputFacts, ...] = ()
         self.keeps_graph = self.trusts = self.tells_tensors = False
         self.computation: Computation | None = None
@@ -134,6 +136,7 @@ class Recording:
             self.apart,
         )
         other.written_out.update(self.written_out)
+        other.prints = self.prints
         other.trusts, other.tells_tensors, other.computation = (
             self.trusts, self.tells_tensors, self.computation,
         )  # fmt: skip
@@ -257,8 +260,9 @@ class Recording:
         return self.computation is None or self.computation.take(call.leaves)
 
     def note(self, noted: Noted) -> None:
-        """A call ran code of which it is only said what it does, or asked which tensor an argument is."""
+        """A call wrote output, ran code of which it is only said what it does, or told tensors apart."""
         self.trusts = self.trusts or noted.trusts
+        self.prints = self.prints or bool(noted.output)
         self.tells_tensors = self.tells_tensors or noted.tells_tensors
 
     def track(self, *, keeps_graph: bool) -> None:

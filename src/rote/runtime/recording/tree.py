@@ -35,7 +35,6 @@ from ..program import (
     Way,
 )
 from ..program.operations import CAPTURED, ISLAND, VIEWED
-from ..reads.trace import Noted
 from .captured import CapturedStretch
 
 

@@ -233,8 +233,10 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         ):
             handed_on(trace, each)
     name, how = row.name, row.row
-    if name == _DISPATCHES and (said := trace.running.rows.row_of(f"numpy.{owner.__name__}")) in REFUSED:
-        name, how = f"numpy.{owner.__name__}", said
+    if name == _DISPATCHES:
+        said = f"numpy.{getattr(owner, '__name__', '')}"
+        known = trace.running.rows.row_of(said)
+        name, how = (said, known) if known in REFUSED else (name, how)
     _by_row(trace, name, how, function, owner, given)
 
 
