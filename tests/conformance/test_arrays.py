@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -126,3 +127,22 @@ def test_an_array_that_is_an_argument(device):
         held[0] = n // 5
         x = torch.ones(3, device=device)
         assert_same(g(x, held), f(x, held))
+
+
+LAID = {
+    "strides": (lambda a: a.strides[0], numpy.asfortranarray),
+    "order": (lambda a: a.ravel(order="K")[1], numpy.asfortranarray),
+    "flags": (lambda a: 1 + a.flags.owndata, lambda a: a[:]),
+}
+
+
+@pytest.mark.parametrize("kind", [float, object])
+@pytest.mark.parametrize("laid", LAID)
+def test_equal_numbers_lie_in_another_way(device, laid, kind):
+    (read, other), state = LAID[laid], SimpleNamespace(a=numpy.arange(4).reshape(2, 2).astype(kind))
+    g = rote.graph(lambda x: x * float(read(state.a)))
+    for number in range(8):
+        if number == 5:
+            state.a = other(state.a)
+        x = torch.ones(2, device=device)
+        assert torch.equal(g(x), x * float(read(state.a)))

@@ -121,3 +121,22 @@ def test_it_is_bound_outside(device):
         assert_same(got, fn(x + number))
         assert_same(held, state.steps)
     assert g.report().replayed == CALLS - 2
+
+
+def test_an_equal_array_is_kept_where_a_value_leads_elsewhere():
+    state = SimpleNamespace(last=None, flag=True)
+
+    def kept(x):
+        state.flag = not state.flag
+        y = x + 1
+        if bool((x > 1).all()) and state.flag:
+            state.last = y.numpy()
+        return y
+
+    g, last = rote.graph(kept), None
+    for number in range(28):
+        y = g(torch.full((2,), float(number % 3)))
+        assert y.tolist() == [number % 3 + 1] * 2
+        last = [3, 3] if number % 3 == 2 and state.flag else last
+        assert state.last is last or state.last.tolist() == last
+    assert g.report().replayed >= 4

@@ -414,3 +414,37 @@ def test_an_index_out_of_range_in_a_call_that_cannot_be_made_again():
         g(torch.tensor([0, 9]))
     assert count == 6
     assert torch.equal(g(torch.tensor([0, 1])), table[:2] * 2) and count == 7
+
+
+@pytest.mark.parametrize("way", ["raised", "raised beside another", "noted", "given a traceback"])
+def test_an_exception_made_outside_keeps_what_happens_to_it(device, way):
+    error = ValueError("kept")
+
+    def doubled(x):
+        try:
+            if way == "raised":
+                raise error
+            if way == "raised beside another":
+                try:
+                    raise KeyError
+                except KeyError:
+                    raise error  # noqa: B904
+            if way == "noted":
+                error.add_note("seen")
+            else:
+                error.with_traceback(other.__traceback__)
+        except ValueError:
+            pass
+        return x * 2
+
+    try:
+        raise TypeError
+    except TypeError as caught:
+        other = caught
+    g = rote.graph(doubled)
+    for number in range(6):
+        error.__traceback__ = error.__context__ = None
+        g(torch.ones(2, device=device))
+        assert (error.__traceback__ is None) == (way == "noted")
+        assert (type(error.__context__) is KeyError) == (way == "raised beside another")
+        assert len(getattr(error, "__notes__", ())) == (number + 1 if way == "noted" else 0)

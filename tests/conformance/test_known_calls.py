@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -81,6 +82,66 @@ def test_a_value_leads_elsewhere_with_gradients(device):
             function(x * sign).backward()
             grads.append(weight.grad)
         torch.testing.assert_close(*grads, rtol=0, atol=0)
+
+
+def put(state, given, x, y):
+    state.last, given["twice"], given["x"] = x, y, x
+
+
+KEPT = {
+    "in state and in an argument": put,
+    "in a list": lambda state, given, x, y: state.kept.append((x, y)),
+    "in state that is returned": lambda state, given, x, y: setattr(state, "shown", state.shown * 2),
+    "in an object of C": lambda state, given, x, y: setattr(state, "held", partial(max, x, y)),
+    "in a gradient slot": lambda state, given, x, y: (state.weight * x).sum().backward(),
+}
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_a_value_leads_to_where_something_is_kept(device, kept):
+    ones = torch.ones(3, device=device)
+
+    def fresh():
+        weight = torch.nn.Parameter(ones.clone())
+        return SimpleNamespace(last=None, held=partial(max), kept=[], shown=ones, weight=weight)
+
+    def doubled(state, given, x):
+        y = x * 2
+        if y.sum() > 0:
+            KEPT[kept](state, given, x, y)
+        return y, state.shown, state.weight.grad
+
+    def seen(state, given, x, found):
+        held = [
+            state.last,
+            *state.held.args,
+            *given.values(),
+            *(each for pair in state.kept for each in pair),
+        ]
+        shown = [x, state.shown, state.weight.grad, *held, *found]
+        return [
+            (each if each is None else each.tolist(), [each is other for other in shown]) for each in shown
+        ]
+
+    state, other = fresh(), fresh()
+    g = rote.graph(lambda given, x: doubled(state, given, x))
+    for number in range(12):
+        x = ones * (number if number % 5 else -1)
+        wanted, given = ({}, x.clone()), ({}, x.clone())
+        assert seen(state, *given, g(*given)) == seen(other, *wanted, doubled(other, *wanted))
+        state.weight.grad = other.weight.grad = None
+
+
+def test_a_call_writes_output_once_where_a_value_leads_elsewhere(device, capsys):
+    def doubled(x):
+        print("doubled")
+        return x * 2 if x.sum() > 0 else x * 3
+
+    g = rote.graph(doubled)
+    for number in range(8):
+        replayed = g.report().replayed
+        g(torch.full((3,), number % 3 - 1.0, device=device))
+        assert capsys.readouterr().out.count("doubled") == 1 - (g.report().replayed - replayed)
 
 
 def test_what_is_bound_is_noted_each_time(device, noted):

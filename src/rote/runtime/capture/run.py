@@ -50,8 +50,8 @@ from ..program import (
     unseen_function_mode,
 )
 from ..pytorch import GroupCall, plain_functions, seeing_compiled
-from ..reads.trace import Setting
-from ..recording import Known, Node, Own, StaticInputs, hand_out, make_template
+from ..reads.trace import Noted, Setting
+from ..recording import Node, Own, StaticInputs, hand_out, make_template
 from . import blame
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
@@ -86,7 +86,7 @@ class Plan:
         capture: What the call records into, if anything may be recorded.
         follow: Follow a path that has just been replayed.
         path: Values along it.
-        careful: Code that has not run yet may come to read memory of an argument: it does not run on copies.
+        careful: Code that has not run yet may read or keep memory of an argument: it does not run on copies.
         renamed: Arguments that share memory with state, and are known by another storage where the call runs
             on the caller's own tensors.
         watch: The gradient slots before the call, weakly.
@@ -118,7 +118,7 @@ class Plan:
     split: frozenset[str] = frozenset()
     shaped: Collection[str] = ()
     generators: Iterable[torch.Generator] = ()
-    known: Known | None = None
+    known: Noted | None = None
     binds: Sequence[Target] = ()
     numbers: TrackedNumbers | None = None
     at_length: bool = False

@@ -39,7 +39,6 @@ from ..pytorch import is_compiling
 from ..reads.trace import Noted
 from ..recording import (
     Accesses,
-    Known,
     Own,
     Recording,
     StateGuard,
@@ -92,7 +91,6 @@ class Settling:
         self._refused: Reason | None = None
         self._noted = noted
         self._marked = observed.value is not observed.returned
-        self._strayed = False  # it did something else than it was known to do
         targets = observed.template.targets
         self._slots = {address_of(each.kind, each.container, each.key) for each in targets}
         filled = [each.container for each in targets if each.kind in (APPENDED, CONTENTS)]
@@ -116,10 +114,8 @@ class Settling:
         """
         found = self._judge(watch, dice, held=held)
         difference = self._observed.difference or self._compare_result() or self._compare_places()
-        if difference is None:
-            self._look_astray()
         self._results = tracked_results(self._observed.value, self._observed.template)
-        value = self._value()
+        value = self._value(kept=not found and difference is None)
         self._observed = replace(self._observed, value=None, returned=None)  # whoever holds them keeps them
         if not found and difference is None:
             storages, results = self._observed.storages, self._results
@@ -330,20 +326,14 @@ class Settling:
             return None
         return reason(rules.OPERATIONS_DIFFER, "the call touches other memory at this length", self._site)
 
-    def _look_astray(self) -> None:
-        """A call without notes of its own went another way than the known one: it is not recorded."""
-        known = self._plan.known
-        self._strayed = known is not None and known.end is not self._node
-        for node in self._observed.recorded if self._strayed else ():
-            node.unrecord()
-
-    def _what_is_known(self) -> Known | None:
+    def _what_is_known(self) -> Noted | None:
         """What is known of another call that finds everything as this one did.
 
         Code that C calls is followed from the second call on. What is put into slots or made of arguments,
         what is written to streams and how generators are set differ from call to call, so such calls are
-        noted each time. So are those with collectives, whose methods notes tell, and all calls once anything
-        is under ``torch.compile``: notes choose what runs.
+        noted each time. So are those in which the host reads values of tensors, which may lead elsewhere,
+        those with collectives, whose methods notes tell, and all calls once anything is under
+        ``torch.compile``: notes choose what runs.
         """
         noted, template = self._noted, self._observed.template
         if self._plan.numbers is not None or any([node.acts for node in self._observed.nodes]):
@@ -351,16 +341,9 @@ class Settling:
         unclear = (
             noted.late or noted.missing or noted.unseen or noted.scripts or noted.output or noted.switches
         )
-        unclear = unclear or self._marked or self._sets_generators() or is_compiling()
-        if self._strayed or unclear or template.targets or template.needs_given:
-            return None
-        return Known(noted, self._node)
-
-    def _sets_generators(self) -> bool:
-        """Whether the call sets generators from outside, or may do so where another value is read."""
-        observed = self._observed
-        known = self._call.generators() or observed.generators.outside
-        return bool(self._observed.settings or (len(observed.nodes) > 1 and known))
+        unclear = unclear or self._marked or self._observed.settings or is_compiling()
+        unclear = unclear or len(self._observed.nodes) > 1 or template.targets or template.needs_given
+        return None if unclear else noted
 
     def _restore_arguments(self, *, changed: bool) -> list[Reason]:
         """Python state that got hold of a static input is given the caller's tensor instead."""
@@ -383,7 +366,7 @@ class Settling:
 
     # ------------------------------------------------------------------ the result
 
-    def _value(self) -> Any:
+    def _value(self, *, kept: bool) -> Any:
         """The caller's result: from static memory it is copied, a consumed graph is replaced by a stub."""
         recording, plan, observed = self._recording, self._plan, self._observed
         own = Own(observed.returned)
@@ -393,13 +376,14 @@ class Settling:
             written = observed.writes.inputs | (inputs.written if plan.follow else set[int]())
             back = self._backward = self._take_over(recording, inputs)
             counted = self._node.counted
-            value = result_of(observed.template, inputs.writing(written), self._call, back, counted, own)
+            template = observed.template if kept else observed.template.released(leaves_of(observed.value))
+            value = result_of(template, inputs.writing(written), self._call, back, counted, own)
             if recording is not None:
                 recording.accesses.written.update(written)
             if self._backward is not None and not self._node.recorded:
                 self._backward.release("its forward went a way that is not recorded")
             # If the way ends unrecorded, what it left in .grad gets memory of its own.
-            if not self._node.recorded:
+            if kept and not self._node.recorded:
                 for effect in self._effects:
                     effect.hand_out(copy=True)
             return value
@@ -551,17 +535,15 @@ class Settling:
     def _agreed(self, recording: Recording, value: Any, guards: list[Reason]) -> Answer:
         key, plan, observed = self._key, self._plan, self._observed
         recording.know(self._what_is_known())
-        for node in observed.nodes if not self._strayed else ():  # what it has read there nobody knows
+        for node in observed.nodes:
             node.seen += 1
-        if plan.capture is None and not self._strayed and key.earlier.compare(recording):
+        if plan.capture is None and key.earlier.compare(recording):
             for node in observed.nodes:  # an earlier process has seen as many
                 node.seen = max(node.seen, key.limits.warmup)
         self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
         if observed.unseen is not None:
             guards = [*guards, observed.unseen.reason()]
-        if self._strayed:
-            self._discard()
-        settled = not self._strayed and self._settle_session(recording)
+        settled = self._settle_session(recording)
         if self._refused is not None:
             return self._capture_failed(value, self._refused)
         if not settled:

@@ -332,12 +332,12 @@ class Specialization:
         numbers, careful = recording.follow_numbers(follows=not checks), self._reached(recording, call)
         if known and checked and not self._read_of(recording, call, careful):
             capture = extend(memory, recording, call)
-        elif careful:
+        else:
             inputs = inputs.hand_over(call.leaves)
         plan = Plan(
             recording.root, self.limits.warmup, self.prepare(call), inputs, memory.stands, capture,
-            follow=True, path=done.path, careful=bool(careful), renamed=self._renamed(call, careful),
-            numbers=numbers,
+            follow=True, path=done.path, careful=bool(careful) or not recording.prints,
+            renamed=self._renamed(call, careful), numbers=numbers,
         )  # fmt: skip
         run = self._check if checks else self._execute
         return run(recording, call, plan, site, [])
@@ -376,8 +376,8 @@ class Specialization:
             if not shared:
                 numbers = recording.follow_numbers(follows=True)
                 plan = Plan(
-                    recording.root, warmup, backend, numbers=numbers, careful=bool(careful),
-                    renamed=self._renamed(call, careful),
+                    recording.root, warmup, backend, numbers=numbers,
+                    careful=bool(careful) or not recording.prints, renamed=self._renamed(call, careful),
                 )  # fmt: skip
                 return self._record(recording, plan, call, site, found)
             recording, found = None, [*found, *sharing_reasons(call, shared, site)]
@@ -399,7 +399,8 @@ class Specialization:
         in_place = {spot.members[0] for spot in model.spots}
         written = places_of_written(recording.accesses, call)
         recording.persistent.update({first: seen for first, seen in written.items() if first in in_place})
-        plan = Plan(recording.root, self.limits.warmup, self.prepare(call), at_length=True)
+        backend, careful = self.prepare(call), not recording.prints
+        plan = Plan(recording.root, self.limits.warmup, backend, careful=careful, at_length=True)
         return self._record(recording, plan, call, site, [])
 
     def _changing_numbers(self, backend: Backend, call: Call) -> TrackedNumbers | None:
@@ -535,7 +536,7 @@ class Specialization:
         """
         if plan.known is not None:
             with self.executed, unwaited(plan.backend):
-                return [(self._run_traced(traced, recording, plan), plan.known.noted)]
+                return [(self._run_traced(traced, recording, plan), plan.known)]
         trace = self.executed.followed = self.subject.follow(call, plan.meet, traced.aside, plan.numbers)
         try:
             with self.executed, unwaited(plan.backend):

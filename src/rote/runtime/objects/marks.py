@@ -176,10 +176,15 @@ def base_of(array: Any) -> Any:
 def _array(array: Any) -> Content:
     """An array by its content, a large one by a sample and its identity."""
     if array.dtype.hasobject:  # the objects in it have slots of their own
-        return Content((array.shape, _kind(array.dtype), tuple(map(id, array.flat))))
+        return Content((*_lies(array), tuple(map(id, array.flat))))
     large = array.nbytes > ARRAY_BYTES
     which = (id(array), pointer_of(array)) if large else ()
-    return Content((array.shape, _kind(array.dtype), array.flags.writeable, *which, _numbers(array)))
+    return Content((*_lies(array), *which, _numbers(array)))
+
+
+def _lies(array: Any) -> tuple[Any, ...]:
+    """What numpy says of an array beside its numbers: how they lie, and whether they can be written."""
+    return array.shape, array.strides, _kind(array.dtype), array.flags.num
 
 
 def _kind(dtype: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -125,6 +126,15 @@ class Template:
             for leaf in self.leaves
         )
         return replace(self, leaves=leaves)
+
+    def released(self, parts: Sequence[Any]) -> Template:
+        """For a call of which no recording is left: parts that it has made are the caller's as they are."""
+        leaves = list(self.leaves)
+        for number, (leaf, part) in enumerate(zip(leaves, parts, strict=False)):
+            if leaf.kind in (OWN, VIEW) and not leaf.spent:
+                value = leaf.value if type(part) is numpy.ndarray else part
+                leaves[number] = replace(leaf, kind=EXTERNAL_SAME, value=value)
+        return self if self.tracked else replace(self, leaves=tuple(leaves))
 
     def bare(self) -> Template:
         """The template without memory of a recording, enough for comparison."""

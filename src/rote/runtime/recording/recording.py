@@ -43,7 +43,7 @@ from .gradients import ShownGradients
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
 from .tiers import FIRST_TIER, Tiers
-from .tree import Branch, Island, Known, Node
+from .tree import Branch, Island, Node
 
 MOST_CHECKS = 3
 """Calls to be checked that go another way, until the numbers of a recording are conditions again."""
@@ -64,7 +64,7 @@ class Recording:
         persistent: Arguments that came from one place and were written, by leaf.
         gradients: The gradient slots that replays fill.
         estimate: Bytes that it is expected to need.
-        known: What a call does that finds all as the last one did; None where that is not clear.
+        known: What a call reads and writes that finds all as the last one did; None where that is not clear.
         memory: What it holds; None while nothing is captured.
         replays: How often it was replayed.
         strays: Its last replay met a value that leads nowhere recorded.
@@ -77,6 +77,7 @@ class Recording:
         stand_ins: What its graph has instead of parameters.
         regulars: Written arguments that keep coming from the same place.
         written_out: What recorded calls wrote to the standard streams.
+        prints: Calls write there, so that none begins anew.
         facts: What the report says of its arguments.
         keeps_graph: A way through it may have results that require grad.
         trusts: Its calls ran code of which it is only said what it does.
@@ -102,7 +103,7 @@ class Recording:
         self.persistent = persistent if persistent is not None else {}
         self.gradients = gradients if gradients is not None else ShownGradients()
         self.estimate = estimate
-        self.known: Known | None = None
+        self.known: Noted | None = None
         self.memory: RecordingMemory | None = None
         self.contest = Contest()
         self.replays = 0
@@ -114,6 +115,7 @@ class Recording:
         self.stand_ins = ParameterAliases()
         self.regulars = Regulars()
         self.written_out: dict[Output, None] = {}
+        self.prints = False
         self.facts: tuple[InputFacts, ...] = ()
         self.keeps_graph = self.trusts = self.tells_tensors = False
         self.computation: Computation | None = None
@@ -134,6 +136,7 @@ class Recording:
             self.apart,
         )
         other.written_out.update(self.written_out)
+        other.prints = self.prints
         other.trusts, other.tells_tensors, other.computation = (
             self.trusts, self.tells_tensors, self.computation,
         )  # fmt: skip
@@ -169,7 +172,7 @@ class Recording:
         """A call needed so many bytes."""
         self.estimate = max(self.estimate, nbytes)
 
-    def know(self, known: Known | None) -> None:
+    def know(self, known: Noted | None) -> None:
         """A call that finds all as the last one did does what that did; None: nobody knows what it does."""
         self.known = known
 
@@ -257,8 +260,9 @@ class Recording:
         return self.computation is None or self.computation.take(call.leaves)
 
     def note(self, noted: Noted) -> None:
-        """A call ran code of which it is only said what it does, or asked which tensor an argument is."""
+        """A call wrote output, ran code of which it is only said what it does, or told tensors apart."""
         self.trusts = self.trusts or noted.trusts
+        self.prints = self.prints or bool(noted.output)
         self.tells_tensors = self.tells_tensors or noted.tells_tensors
 
     def track(self, *, keeps_graph: bool) -> None:

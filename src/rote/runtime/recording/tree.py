@@ -35,7 +35,6 @@ from ..program import (
     Way,
 )
 from ..program.operations import CAPTURED, ISLAND, VIEWED
-from ..reads.trace import Noted
 from .captured import CapturedStretch
 
 
@@ -257,16 +256,3 @@ class Node:
         for child in self.edges.values():
             found.extend(child.walk())
         return found
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a call did, for another call that finds everything it read unchanged.
-
-    Attributes:
-        noted: What it read and wrote.
-        end: Where its way through the tree ended; another value read by the host leads elsewhere.
-    """
-
-    noted: Noted
-    end: Node

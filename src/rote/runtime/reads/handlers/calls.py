@@ -232,7 +232,12 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
             what == IN_C and row.row == "pure" and not row.name.startswith("torch")
         ):
             handed_on(trace, each)
-    _by_row(trace, row.name, row.row, function, owner, given)
+    name, how = row.name, row.row
+    if name == _DISPATCHES:
+        said = f"numpy.{getattr(owner, '__name__', '')}"
+        known = trace.running.rows.row_of(said)
+        name, how = (said, known) if known in REFUSED else (name, how)
+    _by_row(trace, name, how, function, owner, given)
 
 
 def _is_view(trace: Trace, name: str, array: Any) -> bool:
@@ -340,7 +345,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             text(trace, each)
     elif row in SAID_OF_OUTPUT and is_for_output(trace):
         return
-    elif row == "io" and owner is not None and not trace.outside.has(owner):
+    elif row == "io" and owner is not None and not trace.outside.has(owner) and not name.startswith("numpy."):
         for each in given:  # the call made the buffer
             content(trace, each)
     elif row in ("process", "ambient") and not _asks_for_itself(trace):
@@ -443,3 +448,6 @@ def raised(trace: Trace, count: int, *values: Any) -> None:
     for value in values:
         if issubclass(type(value), type):
             called(trace, (), value)
+        elif trace.outside.has(value):
+            name = said_name(type(value))
+            trace.running.refuse(name, f"raises a {name} made outside, which keeps where it was raised")

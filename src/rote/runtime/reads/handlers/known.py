@@ -95,8 +95,11 @@ def are_known_pairs(trace: Trace, *given: Any) -> bool:
 
 
 def is_known_raise(trace: Trace, count: int, *values: Any) -> bool:
-    """Whether exceptions are raised as instances, so that no class is called."""
-    return count > 0 and not any([issubclass(type(value), type) for value in values])
+    """Whether the call raises what it has made, so that no class is called."""
+    outside = trace.outside
+    return count > 0 and not any(
+        [issubclass(type(each), type) or identity(each) in outside for each in values]
+    )
 
 
 def is_known_error(trace: Trace, error: Any, kinds: Any) -> bool:

@@ -148,6 +148,7 @@ class Bindings:
             (numbers is not None and numbers.expression(now) is not None)
             or each.address in binding.often
             or outside.given.number_of(now) is not None  # the next call has another argument
+            or outside.is_tensors(now)
             or (binding.others and not is_same(each.was, outside.form(now)))
         ):
             owner, name = outside.get(each.owner), outside.names.path(each.owner, each.suffix)

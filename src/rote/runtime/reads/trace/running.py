@@ -56,7 +56,7 @@ class RunningCode:
 
     def refuse(self, name: str, text: str, *, unknown: bool = False) -> None:
         """Something is not known of the call; ``unknown``: the name is that of a callable or a class in C."""
-        if name in self._unseen or _is_torchs_own(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        if name in self._unseen or _runs_inside(sys._getframe(1), unknown):  # pyright: ignore[reportPrivateUsage]
             return
         if not self.rows.is_in_pure(self.frame(), self.swaps.original):
             self._unseen[name] = UnseenCode(name, text, self.site(), unknown)
@@ -73,11 +73,15 @@ class RunningCode:
         return counts
 
 
-def _is_torchs_own(frame: FrameType | None) -> bool:
-    """Whether a frame runs for PyTorch's internal state."""
+def _runs_inside(frame: FrameType | None, unknown: bool) -> bool:
+    """Whether a frame runs for PyTorch's internal state; for numpy's own what is unknown is inside, too.
+
+    What is known to read files or clocks does so in numpy as elsewhere.
+    """
+    inside = TORCHS_OWN if unknown else TORCHS_OWN[:1]
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(TORCHS_OWN) and file != torch.__file__:
+        if file.startswith(inside) and file != torch.__file__:
             return True
         if not is_internal(file):
             return False
