@@ -38,6 +38,10 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
+MANY = 8
+"""Cases of a test from which on one in two is as good as all, if it says nothing else."""
+WHOLE = frozenset({"architecture", "docs", "examples", "hazards"})
+"""Rooms of which all cases run: each is about a page, a rule or a file of its own."""
 _FILE = pytest.StashKey[Path]()
 """The file whose tests run."""
 
@@ -62,14 +66,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One in a few cases of such a test runs each time, by a hash of its name; the others are long."""
-    tests = defaultdict[tuple[Path, str, bool, int], list[pytest.Item]](list)
+    """One in a few cases of a test runs each time, by a hash of its name; the others are long."""
+    tests = defaultdict[tuple[Path, str, bool], list[pytest.Item]](list)
     for item in items:
-        mark = item.get_closest_marker("sampled")
-        if mark is not None and item.get_closest_marker("long") is None:
-            name = getattr(item, "originalname", "")
-            tests[item.path, name, "cuda" in item.name, mark.args[0]].append(item)
-    for (*_, one_in), cases in tests.items():
+        if item.get_closest_marker("long") is None:
+            tests[item.path, getattr(item, "originalname", ""), "cuda" in item.name].append(item)
+    for cases in tests.values():
+        mark = cases[0].get_closest_marker("sampled")
+        many = len(cases) >= MANY and WHOLE.isdisjoint(cases[0].path.parts)
+        one_in = mark.args[0] if mark is not None else 2 if many else 1
         cases.sort(key=lambda item: zlib.crc32(item.name.encode()))
         for item in cases[-(-len(cases) // one_in) :]:
             item.add_marker("long")

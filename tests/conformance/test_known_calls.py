@@ -10,6 +10,7 @@ import torch
 
 import rote
 from rote.runtime.reads.watch import WATCH
+from rote.testing import assert_same
 
 
 @pytest.fixture
@@ -156,3 +157,29 @@ def test_what_is_bound_is_noted_each_time(device, noted):
         torch.testing.assert_close(g(x * number), x * number * 2 + 1, rtol=0, atol=0)
         torch.testing.assert_close(state.last, x * number * 2, rtol=0, atol=0)
     assert len(noted) == 2 and g.report().replayed == 3
+
+
+def test_a_view_of_state_that_a_call_puts_elsewhere_is_the_one_it_returns(device):
+    """The call goes a way of its own each few times, and is recorded on none of these."""
+
+    def made():
+        return SimpleNamespace(
+            h=torch.ones(4, device=device), g=torch.zeros(4, device=device), big=torch.zeros(8, device=device)
+        )
+
+    def step(s, x):
+        if int(x[0]) % 2:
+            s.g = s.big[:4][:]
+        if x[0] > 2:
+            s.h, s.g = s.g, s.h
+        s.last = s.big[4:] - x
+        return s.h, s.g
+
+    plain, graphed = made(), made()
+    g = rote.graph(lambda x: step(graphed, x))
+    with torch.no_grad():
+        for n in range(40):
+            x = torch.full((4,), float(n % 7), device=device)
+            one, other = step(plain, x), g(x)
+            assert_same(other, one)
+            assert other[0] is graphed.h and other[1] is graphed.g

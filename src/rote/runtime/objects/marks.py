@@ -184,7 +184,7 @@ def _array(array: Any) -> Content:
 
 def _lies(array: Any) -> tuple[Any, ...]:
     """What numpy says of an array beside its numbers: how they lie, and whether they can be written."""
-    return array.shape, array.strides, _kind(array.dtype), array.flags.num
+    return array.shape, _kind(array.dtype), array.strides, array.flags.num
 
 
 def _kind(dtype: Any) -> Any:

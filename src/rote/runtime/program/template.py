@@ -128,10 +128,13 @@ class Template:
         return replace(self, leaves=leaves)
 
     def released(self, parts: Sequence[Any]) -> Template:
-        """For a call of which no recording is left: parts that it has made are the caller's as they are."""
+        """For a call of which no recording is left: parts that it has made are the caller's as they are.
+
+        So are views of tensors outside: they may be what it has left there.
+        """
         leaves = list(self.leaves)
         for number, (leaf, part) in enumerate(zip(leaves, parts, strict=False)):
-            if leaf.kind in (OWN, VIEW) and not leaf.spent:
+            if leaf.kind in (OWN, VIEW, EXTERNAL_VIEW) and not leaf.spent:
                 value = leaf.value if type(part) is numpy.ndarray else part
                 leaves[number] = replace(leaf, kind=EXTERNAL_SAME, value=value)
         return self if self.tracked else replace(self, leaves=tuple(leaves))
