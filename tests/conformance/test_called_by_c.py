@@ -230,11 +230,9 @@ def test_a_base_of_what_is_raised(device):
 
     class RaisedError(WantedError): ...
 
-    error = RaisedError()
-
     def f(x):
         try:
-            raise error
+            raise RaisedError()
         except WantedError:
             return x * 2
         except OtherError:

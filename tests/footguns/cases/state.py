@@ -566,7 +566,7 @@ def buffers_swapped_outside(wrap: Wrap, device: torch.device) -> Items:
         yield g(full(i, device)), o.a, o.b
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def window_of_the_last_inputs(wrap: Wrap, device: torch.device) -> Items:
     """The callable keeps the last three inputs in a deque."""
     window: deque[torch.Tensor] = deque(maxlen=3)
