@@ -239,7 +239,7 @@ def test_the_limit_holds_for_its_key_alone(device):
         return x * int(x.sum().item())
 
     g = rote.graph(fn, max_paths=2)
-    for n in range(8):
+    for n in range(9):
         g(torch.full((1,), float(n), device=device))
         g(torch.zeros(2, device=device))
     assert g.report().replayed >= 5 and count_recordings(g) == 1

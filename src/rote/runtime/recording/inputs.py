@@ -57,11 +57,13 @@ class StaticInputs:
         groups: The arguments that are copied.
         written: First members of the groups that the callable writes.
         spots: The arguments that are used in place.
+        handed: The call goes on in place: versions count what was written before, and what comes counts itself.
     """
 
     groups: list[InputGroup]
     written: set[int] = field(default_factory=set[int])
     spots: tuple[Spot, ...] = ()
+    handed: bool = False
 
     def __post_init__(self) -> None:
         simple = [group for group in self.groups if _is_simple(group)]
@@ -106,7 +108,7 @@ class StaticInputs:
     def copy_back(self, leaves: tuple[Any, ...], counted: Counted = COUNTS_ALL) -> None:
         """Give the caller's tensors what was written into the static ones; a new version where it counts."""
         counts = self.written if counted.inputs is None else self.written & counted.inputs
-        if self.spots:
+        if self.spots and not self.handed:
             members = [member for spot in self.spots if spot.members[0] in counts for member in spot.members]
             touched: list[torch.Tensor] = [leaves[member] for member in members]
             increment_version([tensor for tensor in touched if not tensor.is_inference()])
@@ -151,7 +153,7 @@ class StaticInputs:
         """In the middle of a call: give the caller's tensors their values; the call goes on in place."""
         self.copy_back(leaves)
         copied = tuple(Spot.of(group.members, leaves, OTHER) for group in self.groups)
-        return StaticInputs([], set(self.written), (*self.spots, *copied))
+        return StaticInputs([], set(self.written), (*self.spots, *copied), handed=True)
 
     def aliases(self, leaves: tuple[Any, ...], counted: Iterable[torch.UntypedStorage] = ()) -> Aliases:
         """How a recording holds the caller's tensors.
