@@ -57,7 +57,7 @@ class StaticInputs:
         groups: The arguments that are copied.
         written: First members of the groups that the callable writes.
         spots: The arguments that are used in place.
-        handed: The call goes on in place: versions count what was written before, and what comes counts itself.
+        handed: The call goes on in place. Versions count what was written; what comes counts itself.
     """
 
     groups: list[InputGroup]
