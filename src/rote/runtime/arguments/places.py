@@ -204,6 +204,14 @@ class CarriedSlots:
             met.append(known)
         return len(met) > IN_TURN
 
+    def meet_length(self, address: Address, length: int) -> bool:
+        """A call finds a container that it makes longer; returns whether another one found it as long."""
+        met = self._met.setdefault(address, [])
+        if length in met:
+            return True
+        met.append(length)
+        return False
+
     def carry(self, place: StatePlace) -> None:
         """The slot is carried from the next call on."""
         if len(self.open) + len(self._coming) < MOST:

@@ -332,11 +332,11 @@ class Specialization:
         numbers, careful = recording.follow_numbers(follows=not checks), self._reached(recording, call)
         if known and checked and not self._read_of(recording, call, careful):
             capture = extend(memory, recording, call)
-        else:
+        elif careful or _may_go_on_in_place(recording):
             inputs = inputs.hand_over(call.leaves)
         plan = Plan(
             recording.root, self.limits.warmup, self.prepare(call), inputs, memory.stands, capture,
-            follow=True, path=done.path, careful=bool(careful) or not recording.prints,
+            follow=True, path=done.path, careful=bool(careful) or _may_go_on_in_place(recording),
             renamed=self._renamed(call, careful), numbers=numbers,
         )  # fmt: skip
         run = self._check if checks else self._execute
@@ -377,7 +377,8 @@ class Specialization:
                 numbers = recording.follow_numbers(follows=True)
                 plan = Plan(
                     recording.root, warmup, backend, numbers=numbers,
-                    careful=bool(careful) or not recording.prints, renamed=self._renamed(call, careful),
+                    careful=bool(careful) or _may_go_on_in_place(recording),
+                    renamed=self._renamed(call, careful),
                 )  # fmt: skip
                 return self._record(recording, plan, call, site, found)
             recording, found = None, [*found, *sharing_reasons(call, shared, site)]
@@ -399,7 +400,7 @@ class Specialization:
         in_place = {spot.members[0] for spot in model.spots}
         written = places_of_written(recording.accesses, call)
         recording.persistent.update({first: seen for first, seen in written.items() if first in in_place})
-        backend, careful = self.prepare(call), not recording.prints
+        backend, careful = self.prepare(call), _may_go_on_in_place(recording)
         plan = Plan(recording.root, self.limits.warmup, backend, careful=careful, at_length=True)
         return self._record(recording, plan, call, site, [])
 
@@ -718,3 +719,11 @@ class Specialization:
         for recording in self.recordings:
             recording.release()
         self.recordings.clear()
+
+
+def _may_go_on_in_place(recording: Recording) -> bool:
+    """Whether code that has not run yet may run on the caller's own tensors, behind what a replay has done.
+
+    Not where output would come twice, nor with gradients: graphs of earlier results count what is written.
+    """
+    return not recording.prints and not torch.is_grad_enabled()

@@ -143,6 +143,13 @@ class OutsideEffects:
         for key, value in pairs:
             yield read(ITEM, key, self._outside.form(value), f"[{shown(key)}]")
 
+    def _has_moved(self, each: WrittenSlot) -> bool:
+        """Whether a container of tensors is to be carried. Of one that only grows each call finds more."""
+        if not can_be_carried(each.container):
+            return False
+        length, given = len(each.was), self._outside.given
+        return len(each.container) <= length or given.finds_again(each.container, length)
+
     def _effect(self, each: WrittenSlot, suffix: str, was: Any, now: Any) -> Effect:
         outside = self._outside
         number = outside.given.branch(each.container)
@@ -152,7 +159,7 @@ class OutsideEffects:
         if number is None and replaced and can_be_carried(each.now()):
             owner = outside.get(each.owner)
             outside.replaced.append((each.kind, each.container, each.key, owner, each.suffix))
-        if number is None and not each.kind and can_be_carried(each.container):
+        if number is None and not each.kind and self._has_moved(each):
             outside.moved.append(each.container)
         path = outside.names.path(each.owner, suffix)
         name = path if number is None else outside.given.names[number] + suffix

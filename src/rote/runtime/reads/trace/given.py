@@ -120,6 +120,10 @@ class Given:
         """A slot outside is read that is not carried; returns whether others lay there before."""
         return self._openings.carried.meet(address, value)
 
+    def finds_again(self, container: Any, length: int) -> bool:
+        """A container outside grows; returns whether an earlier call has found it as long as this one."""
+        return self._openings.carried.meet_length((ITEM, identity(container), None), length)
+
     def holds(self, which: int) -> bool:
         """Whether an argument has this identity."""
         return which in self.leaves or which in self.numbers or which in self.originals
