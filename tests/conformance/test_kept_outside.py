@@ -366,7 +366,7 @@ def test_what_is_read_goes_on_from_call_to_call(device, reason):
     assert g.report().replayed == 0
     assert g.report().reasons
     for program in (shifted, taken, last, joined):
-        g = play(program, device)
+        g = play(program, device, 12)
         assert g.report().replayed >= 4, g.explain()
 
 
