@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from types import CellType, MemberDescriptorType
 from typing import Any, NamedTuple
 
-from ...base import identity
+from ...base import identity, is_instance
 from ..objects import keys, put, refill, values
 from ..state import ATTRIBUTE, CELL, ITEM, VARIABLE, lying_in
 from .opened import parts_of, slots_of, table_of
@@ -278,7 +278,7 @@ def all_in(branches: Iterable[Any]) -> Iterator[Target]:
     """The slots of containers and objects: all that they hold."""
     for branch in branches:
         for part in parts_of(branch):
-            if isinstance(part, (list, dict, deque)):
+            if is_instance(part, (list, dict, deque)):
                 yield Target(CONTENTS, part, None, "")
         for slot in slots_of(type(branch)).values():
             yield Target(SLOT, branch, slot, "")
@@ -295,7 +295,7 @@ class StandingLeaves:
     """
 
     def __init__(self, branches: Iterable[Any], stands: Iterable[tuple[Any, Any]]) -> None:
-        self._branches = [each for each in branches if not isinstance(each, tuple)]
+        self._branches = [each for each in branches if not is_instance(each, tuple)]
         self._own: dict[int, tuple[Any, Any]] = {}
         self._before = SlotsBefore(all_in(self._branches))
         self.add(stands)
@@ -315,7 +315,7 @@ class StandingLeaves:
                 self._take_back(target)
                 continue
             container = target.container
-            for key in [*container] if isinstance(container, dict) else range(len(container)):
+            for key in keys(container) if is_instance(container, dict) else range(len(values(container))):
                 self._take_back(Target(ITEM, container, key, ""))
 
     def _take_back(self, target: Target) -> None:

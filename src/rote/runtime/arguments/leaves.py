@@ -146,7 +146,7 @@ def _parts(
         return "namedtuple", kind, kind._fields, value
     if is_instance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
         return "structseq", kind, len(value), value
-    if isinstance(value, deque) and kind is deque and len(value) <= LONGEST:
+    if kind is deque and isinstance(value, deque) and len(value) <= LONGEST:  # to ask others runs their code
         return "deque", value.maxlen, len(value), value
     return None
 
