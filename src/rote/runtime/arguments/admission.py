@@ -139,11 +139,11 @@ class Admission:
         kind, cls, names, children = spec
         source = self._source
         if not given:
-            of_deque = kind == "deque"
-            source.refuse(f"type({name}) is not {source.constant(deque if of_deque else cls)}")
-            if of_deque:
+            made = deque if kind == "deque" else cls
+            source.refuse(f"type({name}) is not {source.constant(made)}")
+            if made is deque:
                 source.refuse(f"{name}.maxlen != {cls}")
-            if of_deque or is_mutable(cls):
+            if is_mutable(made):
                 self._mutable.append(name)
         if kind == ARRAY:
             form = source.constant(form_of)

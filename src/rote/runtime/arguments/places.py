@@ -118,7 +118,7 @@ def can_be_carried(value: Any) -> bool:
 
 def _stays_carried(value: Any) -> bool:
     """Whether a slot that is carried may hold a value: states that were reset are no tensors."""
-    return can_be_carried(value) or _tensors_in(value) is not None
+    return _tensors_in(value) is not None
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor] | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
+from typing import Any
 
 from ...numbers import Computed
 
@@ -16,15 +15,15 @@ class SavedNumber:
     Attributes:
         node: The node of the graph, by its name and its place in the order in which nodes were made.
         operand: The number, as the operation of the node calls it.
-        tensor: That tensor, of no dimensions, on the host.
+        memory: That tensor, of no dimensions, on the host, as an array over its memory.
         number: The number of the last call.
     """
 
     node: tuple[str, int]
     operand: str
-    tensor: torch.Tensor
+    memory: Any
     number: Computed
 
     def write(self) -> None:
         """Have the graph keep that of this replay. Autograd is not told, as of nothing that replays write."""
-        self.tensor.numpy()[...] = self.number.value
+        self.memory[...] = self.number.value

@@ -131,7 +131,7 @@ class NumbersOfNodes:
             for name, number in given.items():
                 computed = self._numbers.computed(number) if tensor is not None and name == "other" else None
                 if tensor is not None and computed is not None:
-                    found.append(SavedNumber(node, name, tensor, computed))
+                    found.append(SavedNumber(node, name, tensor.numpy(), computed))
                 elif name not in formula.unused:
                     self._numbers.pin(number)
         return found
