@@ -70,7 +70,7 @@ def test_a_process_lives_only_while_there_is_work(tmp_path):
     done = program.run("""
 first = compilers.submit([cpp("one")])
 assert first.wait(60) and said(first) == ["compiled"]
-until(lambda: compilers.wait(0) and not compilers._leaving and compilers._process is None)
+until(lambda: compilers._advance() or (not compilers._leaving and compilers._process is None))
 again = compilers.submit([cpp("one"), cpp("two")])
 assert again.wait(60) and said(again) == ["compiled", "compiled"]
 """)
