@@ -100,6 +100,7 @@ class Plan:
         numbers: Which numbers change from call to call; where they are not followed, this call is to do what
             earlier ones have computed of them.
         at_length: The tree is that of calls at other lengths, which this one does again at its own.
+        threads: A backward runs on the threads that autograd chooses, and not on that of the call.
     """
 
     root: Node
@@ -122,6 +123,7 @@ class Plan:
     binds: Sequence[Target] = ()
     numbers: TrackedNumbers | None = None
     at_length: bool = False
+    threads: bool = False
 
     @property
     def session(self) -> Session | None:
@@ -185,6 +187,7 @@ class Observation:
         settings: Where it has set random generators.
         lines: Lines that have read numbers.
         path: The edges of the tree along which the call went.
+        nested: Whether it went back through what a backward has made, on a GPU.
     """
 
     value: Any
@@ -211,6 +214,7 @@ class Observation:
     lines: Collection[Lines]
     path: Path
     sharded: ShardedTensors
+    nested: bool
 
     @property
     def computes(self) -> bool:
@@ -449,6 +453,7 @@ class TracedCall:
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
             self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way, tracer.sharded,
+            tracer.passes.nested,
         )  # fmt: skip
 
     def _tracer(
@@ -544,9 +549,8 @@ class TracedCall:
             # gradients of a weight used twice are summed in the type it was cast to.
             torch.clear_autocast_cache()
             stack.callback(torch.clear_autocast_cache)
-            # Autograd goes through a graph by numbers that each thread counts for itself. In the graph of a
-            # gradient's gradient there are nodes of this thread and of the device's, in any order.
-            stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+            if not self._plan.threads:  # see autograd.order
+                stack.enter_context(torch.autograd.set_multithreading_enabled(False))
             yield
 
     def _saving(self, tracer: Tracer, use: GradientUse) -> Any:
