@@ -183,3 +183,61 @@ def test_which_tuple_lies_in_a_slot_that_is_carried(device):
         holder.other = holder.now if number % 7 == 6 or number == 0 else holder.other
         expected = 3.0 if holder.now is holder.other else 4.0
         assert g(torch.ones(2, device=device)).tolist() == [expected] * 2, number
+
+
+class Views:
+    """Tensors outside that look at the memory of others outside."""
+
+    def __init__(self, device):
+        self.whole = torch.arange(8.0, device=device)
+        self.part = self.whole[:4]
+        self.parts = {"end": self.whole[4:]}
+        self.layer = torch.nn.Linear(4, 4, device=device)
+        with torch.no_grad():
+            self.layer.weight.fill_(0.5)
+            self.layer.bias.fill_(1.0)
+        self.turned = self.layer.weight.detach().t()
+
+    def all(self):
+        return [self.whole, self.part, self.parts["end"], self.turned, self.layer.weight]
+
+
+def bound_anew(state):
+    state.part = state.whole[2:6]
+    return state.part
+
+
+RETURNED = {
+    "it was read": lambda state, x: (state.part * x, state.part),
+    "its base was read": lambda state, x: (state.whole.sum() * x, state.part),
+    "its base was written": lambda state, x: (state.whole.add_(1).sum() * x, state.parts["end"]),
+    "one like it is made": lambda state, x: (state.part * x, state.whole[:4]),
+    "one like it is bound": lambda state, x: (state.part * x, bound_anew(state)),
+    "of a parameter": lambda state, x: (state.layer(x), state.turned),
+    "two of them": lambda state, x: (state.whole.sum() * x, [state.part, state.part, state.parts["end"]]),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("moves", [False, True], ids=["", "moved between calls"])
+@pytest.mark.parametrize("name", RETURNED)
+def test_which_tensor_a_result_from_outside_is(device, name, moves):
+    states = Views(device), Views(device)
+    plain, g = RETURNED[name], rote.graph(lambda x: RETURNED[name](states[1], x))
+    for n in range(12):
+        x = torch.full((4,), float(n), device=device)
+        if moves and n % 4 == 3:
+            for state in states:
+                state.part = state.whole[4:] if n % 8 == 3 else state.whole[:4]
+        with torch.no_grad():
+            expected, found = plain(states[0], x), g(x)
+        for one, other in zip(_flat(expected), _flat(found), strict=True):
+            assert_same(other, one)
+            assert [one is each for each in states[0].all()] == [other is each for each in states[1].all()]
+    assert moves or g.report().replayed >= 8, g.explain()
+
+
+def _flat(value):
+    if isinstance(value, (list, tuple)):
+        return [part for each in value for part in _flat(each)]
+    return [value]

@@ -18,7 +18,6 @@ import torch
 
 from ..program import current_pass
 
-
 PATIENCE = 5
 """Calls that may differ from the one before, the first one on other threads among them.
 

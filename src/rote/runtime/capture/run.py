@@ -149,6 +149,7 @@ class TraceHooks:
         leads: Whether C++ that is known has begun a collective, by its name.
         knows_spread: Whether the call has read how a tensor from outside is spread over processes.
         ask_sharding: Notes the settings for operations on such tensors.
+        is_held: Whether a slot that the call has read and never written holds a tensor.
     """
 
     bound: Callable[[Any], Any] = lambda value: value
@@ -162,6 +163,7 @@ class TraceHooks:
     leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False
     knows_spread: Callable[[torch.Tensor], bool] = lambda tensor: True
     ask_sharding: Callable[[], None] = lambda: None
+    is_held: Callable[[torch.Tensor], bool] = lambda tensor: False
 
 
 @dataclass(frozen=True)
@@ -344,6 +346,7 @@ class TracedCall:
             self._site,
             self._leaves,
             tracer.host.under_made,
+            self._hooks.is_held,
         )
         if any([leaf.tracked or (leaf.kind == INPUT_VIEW and inputs is None) for leaf in template.leaves]):
             return
@@ -409,6 +412,7 @@ class TracedCall:
             self._site,
             self._leaves,
             tracer.host.under_made,
+            self._hooks.is_held,
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
             if any([leaf.tracked for leaf in template.leaves]):

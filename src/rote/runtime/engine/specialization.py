@@ -585,6 +585,7 @@ class Specialization:
             trace.reducers.leads,
             trace.outside.knows_spread,
             trace.outside.ask_sharding,
+            trace.outside.holds,
         )
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:
