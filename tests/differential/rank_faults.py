@@ -165,9 +165,14 @@ class Faults:
             "collected": gc.collect, "replaced": self._replace, "another thread": self._call_elsewhere,
         }  # fmt: skip
 
-    def next(self) -> tuple[str, Any]:
-        """A fault for the step, or none, and what the step is to run in."""
+    def next(self, *, last: bool) -> tuple[str, Any]:
+        """A fault for the step, or none, and what the step is to run in.
+
+        The last step is kept out, so that the report of all ranks has a line of this one: after a reset it
+        knows of the calls since.
+        """
         kind = self._random.choice(list(self.kinds)) if self._random.random() < OFTEN else ""
+        kind = "kept out" if last else kind
         found = self.kinds[kind]() if kind else None
         return kind, found if kind == "kept out" else nullcontext()
 
@@ -205,7 +210,8 @@ def play(name: str, rank: int, steps: int, device: torch.device, injectors: Inje
     (plain, theirs), (g, mine) = (PROGRAMS[name](wrap, device) for wrap in (lambda f: f, kept))
     faults, met, wrong = Faults(injectors, g, mine), set[str](), list[int]()
     for number in range(steps):
-        kind, around = faults.next() if rank == dist.get_world_size() - 1 else ("", nullcontext())
+        faulty, last = rank == dist.get_world_size() - 1, number == steps - 1
+        kind, around = faults.next(last=last) if faulty else ("", nullcontext())
         met.add(kind)
         x = torch.full((3, 4), (number % 7 + 0.5) * (rank + 1), device=device)
         with around:
