@@ -16,11 +16,6 @@ from rote.testing import assert_same
 pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 
 
-def late(device):
-    """By how many calls the first replay comes later on a GPU."""
-    return int(device.type == "cuda")
-
-
 def numbers(n, *shape, kind="float32"):
     made = numpy.random.RandomState(n).randn(*(shape or (4,))) * 10
     return made.astype(kind)
@@ -123,7 +118,7 @@ def test_an_argument(device, take, inference):
         return act
 
     report = checked(make, lambda n: (numbers(n),))
-    assert report.replayed >= 10 - late(device), report
+    assert report.replayed >= 10, report
 
 
 SHAPES = {
@@ -157,7 +152,7 @@ def test_shapes(device, given):
         return act
 
     report = checked(make, lambda n: (given(n),))
-    assert report.replayed == 10 - late(device), report
+    assert report.replayed == 10, report
 
 
 OTHERS = {
@@ -316,7 +311,7 @@ def test_a_result(device, back):
         return act
 
     report = checked(make, lambda n: (numbers(n),))
-    assert report.replayed == 10 - late(device), report
+    assert report.replayed == 10, report
 
 
 def twice(a):
@@ -339,7 +334,7 @@ def test_results_share_memory_as_they_do(device):
         assert whole[1] == part[0] == 7
         view[0] = 3
         assert a[0] == 3
-    assert g.report().replayed == 4 - late(device)
+    assert g.report().replayed == 4
 
 
 class Policy:
@@ -378,7 +373,7 @@ def test_a_dataclass_of_arrays(device):
         return act
 
     report = checked(make, lambda n: (Observation(numbers(n, 5, 4, 3, kind="uint8"), numbers(n)),))
-    assert report.replayed >= 10 - late(device), report
+    assert report.replayed >= 10, report
 
 
 MEMORY = {
@@ -468,4 +463,4 @@ def test_verified(device):
     g = rote.graph(act, keep=True, verify=1)
     for n in range(10):
         g(numbers(n))
-    assert g.report().replayed == 6 - late(device)
+    assert g.report().replayed == 6

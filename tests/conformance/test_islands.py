@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 
 import rote
-from rote.testing import compare, count_recordings
+from rote.testing import assert_same, compare, count_recordings
 
 WARM = rote.Options().warmup + 1
 
@@ -284,3 +286,34 @@ def test_islands_are_named_in_the_text(device, where):
     g = compare(fn, signs(device, [1] * 6))
     line = where(fn, ".item()")
     assert f"  island: aten::_local_scalar_dense at {line} (RT101)" in g.explain().splitlines()
+
+
+MODES = {"": nullcontext, "inference": torch.inference_mode, "no_grad": torch.no_grad}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_modes_that_the_callable_sets_around_an_island(device, mode, dtype):
+    """Draws of the host's are islands of a GPU; one of them writes what was made in that mode."""
+
+    def make():
+        generator = torch.Generator().manual_seed(3)
+
+        def fn(x):
+            torch.set_default_dtype(dtype)
+            try:
+                with mode():
+                    h = torch.zeros(4)
+                    h.normal_(generator=generator)
+                    h = h * torch.rand(4, generator=generator)
+                    return x.sigmoid() * h.to(device)
+            finally:
+                torch.set_default_dtype(torch.float32)
+
+        return fn
+
+    plain, g = make(), rote.graph(make())
+    for n in range(10):
+        x = torch.full((4,), float(n), device=device)
+        assert_same(g(x), plain(x), "result")
+    assert g.report().replayed >= 6, g.explain()

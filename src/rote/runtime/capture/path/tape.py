@@ -9,11 +9,11 @@ allocator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -242,6 +242,31 @@ class SegmentTape:
         self._steps, self._captured = [], []
 
 
+class _IslandModes(NamedTuple):
+    """What an operator outside of a segment looks at besides its operands, as the callable may have set it."""
+
+    grad: bool
+    inference: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def now(cls) -> _IslandModes:
+        """Those of this thread."""
+        return cls(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype())
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function in these modes."""
+        now = self.now()
+        if now == self:
+            return func(*args, **kwargs)
+        torch.set_default_dtype(self.dtype)
+        try:
+            with torch.inference_mode(self.inference), torch.set_grad_enabled(self.grad):
+                return func(*args, **kwargs)
+        finally:
+            torch.set_default_dtype(now.dtype)
+
+
 def _with_numbers(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function with the numbers that lie in cells now."""
     args, kwargs = replaced(NumberCell, "value", args, kwargs)
@@ -251,7 +276,11 @@ def _with_numbers(func: Any, *args: Any, **kwargs: Any) -> Any:
 def kept_call(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], aliases: Aliases
 ) -> Callable[[], Any]:
-    """An operation bound to aliases of its operands, so that later changes of their metadata do no harm."""
+    """An operation bound to aliases of its operands, so that later changes of their metadata do no harm.
+
+    It runs in the modes of now, which the callable may have set itself.
+    """
     kept = aliases.keep_all(args)
     kept_kwargs = {key: aliases.keep_all(value) for key, value in kwargs.items()}
-    return lambda: func(*kept, **kept_kwargs)
+    modes = _IslandModes.now()
+    return lambda: modes.run(func, kept, kept_kwargs)
