@@ -392,17 +392,19 @@ def _ask(trace: Trace, name: str, function: Any, owner: Any, given: tuple[Any, .
 
 
 def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
-    """Note ``isinstance(value, kinds)``."""
+    """Note ``isinstance(value, kinds)`` or ``issubclass(value, kinds)``; bases of the value decide it."""
     if issubclass(type(kinds), tuple):
         whole(trace, kinds)
         for each in kinds:
             instance_of(trace, value, each)
         return
-    trace.outside.hold(kinds)
-    trace.seen.add(("isinstance", identity(kinds)))
-    if trace.outside.has(value):
-        trace.seen.add(("isinstance", identity(value)))
-    if trace.outside.has(value) and not issubclass(type(value), type):
+    outside, kind = trace.outside.has(value), type(value)
+    trace.outside.hold((kinds, kind))
+    trace.seen.update((("isinstance", identity(kinds)), ("isinstance", identity(value) if outside else kind)))
+    for each in (kind, value):
+        if issubclass(type(each), type) and lookup.can_change(each):
+            trace.classes.namespace(each)
+    if outside and not issubclass(kind, type):
         trace.outside.kind(value)
         if lookup.find(type(value), "__class__").owner is not object:
             attribute(trace, "__class__", value)

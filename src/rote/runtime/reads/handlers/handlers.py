@@ -281,18 +281,17 @@ def _new_decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwa
         content(trace, each)
 
 
-def _dir(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for each in args[:1]:
-        special(trace, each, "__dir__")
-        table = lookup.attributes_of(each)
-        if table is not None:
-            attribute(trace, "__dict__", each)
-            whole(trace, table)
-        if trace.outside.has(each):
-            for kind in lookup.bases(each if issubclass(type(each), type) else type(each)):
-                if lookup.can_change(kind):
-                    table = trace.classes.namespace(kind)
-                    trace.outside.read(ORDER, table, None, Content(tuple(table)), " (its names)", kind)
+def _dir(trace: Trace, value: Any) -> None:
+    """Note that all names of a value are read: its own, and those of its classes."""
+    special(trace, value, "__dir__")
+    table = lookup.attributes_of(value)
+    if table is not None:
+        attribute(trace, "__dict__", value)
+        whole(trace, table)
+    for kind in lookup.bases(value if issubclass(type(value), type) else type(value)):
+        if lookup.can_change(kind):
+            table = trace.classes.namespace(kind)
+            trace.outside.read(ORDER, table, None, Content(tuple(table)), " (its names)", kind)
 
 
 def _globals(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -639,7 +638,8 @@ _BY_WORD: dict[str, Handler] = {
     ),
     "delete_attribute": _named(delete_attribute, 2),
     "descriptor": _member(lambda trace, value, found: through_descriptor(trace, found, value)),
-    "dir": _dir,
+    "dir": _each(_dir, 1),
+    "dir_of": _one(_dir),
     "evaluated": lambda trace, *_: trace.running.refuse(
         "builtins.eval", "runs text or code by eval or exec, which is not followed"
     ),
@@ -652,6 +652,7 @@ _BY_WORD: dict[str, Handler] = {
     "hash": _each(_hashed),
     "id": _each(_identified),
     "instance": _pair(instance_of),
+    "instance_by_class": _member(instance_of),
     "is_inference": _asks("is_inference"),
     "itemgetter": _itemgetter,
     "iter": _iter,
