@@ -501,6 +501,18 @@ def test_how_much_memory_something_has(device, ask):
     assert not g.report().replayed and "how much memory it has" in str(g.report().reasons)
 
 
+@pytest.mark.parametrize("ask", [torch._C._is_alias_of, torch._C._overlaps])
+def test_whether_tensors_share_memory(device, ask):
+    holder, held = torch.nn.Module(), torch.ones(8, device=device)
+    holder.state = torch.ones(4, device=device)
+    g = rote.graph(lambda x, y: x * (2 if ask(holder.state, held) else 3) * (2 if ask(y, held) else 3))
+    for call in range(12):
+        holder.state, y = [(torch.ones(4, device=device), held[:4]), (held[2:6], held[4:] * 2)][call // 3 % 2]
+        x = torch.ones(3, device=device)
+        assert_same(g(x, y), x * (2 if ask(holder.state, held) else 3) * (2 if ask(y, held) else 3))
+    assert not g.report().replayed
+
+
 class Holder:
     def __init__(self, scale):
         self.scale, self.scales = scale, [scale]
