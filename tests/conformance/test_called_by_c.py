@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _random
 import bisect
 import collections
 import copy
@@ -14,6 +15,7 @@ import math
 import operator
 import os
 import pickle
+import random
 import sys
 import weakref
 
@@ -499,6 +501,61 @@ def test_how_much_memory_something_has(device, ask):
     for _ in range(4):
         g(torch.ones(3, device=device))
     assert not g.report().replayed and "how much memory it has" in str(g.report().reasons)
+
+
+class Unseeded(random.Random):
+    def __init__(self):
+        self.drawn = 0
+
+
+@pytest.mark.parametrize("make", [random.Random, Unseeded, _random.Random])
+def test_a_generator_without_a_seed(device, make):
+    g = rote.graph(lambda x: x * int(make().random() < 0.5), keep=True)
+    for _ in range(6):
+        g(torch.ones(3, device=device))
+    assert not g.report().replayed and "takes one from the system" in str(g.report().reasons)
+
+
+def test_a_generator_with_a_seed(device):
+    g = rote.graph(lambda x: x * random.Random(5).random(), keep=True)
+    for _ in range(6):
+        x = torch.ones(3, device=device)
+        assert_same(g(x), x * random.Random(5).random())
+    assert g.report().replayed
+
+
+ADDRESSES = {
+    "hash": lambda: hash(object()),
+    "tuple": lambda: hash((1, object())),
+    "method": lambda: Unseeded().random.__hash__(),
+    "object": lambda: object.__hash__(object()),
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_a_hash_that_says_where_something_lies(device, name):
+    g = rote.graph(lambda x: x * (ADDRESSES[name]() // 16 % 2), keep=True)
+    for _ in range(6):
+        g(torch.ones(3, device=device))
+    assert not g.report().replayed
+
+
+def test_numpy_is_seeded_inside(device):
+    """The call leaves numpy's generator as it was, where it found it like that."""
+
+    def seeded(x):
+        numpy.random.seed(3)
+        return x * 2
+
+    g = rote.graph(seeded, keep=True)
+    for call in range(12):
+        if call % 3 == 2:
+            numpy.random.seed(call)
+        assert_same(g(torch.ones(3, device=device)), torch.ones(3, device=device) * 2)
+        drawn = numpy.random.rand()
+        numpy.random.seed(3)
+        assert drawn == numpy.random.rand()
+        numpy.random.seed(3)
 
 
 @pytest.mark.parametrize("ask", [torch._C._is_alias_of, torch._C._overlaps])

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from random import Random
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy
 import torch
 
 from ....base import identity, is_own
-from ...numbers import can_draw, is_drawing
+from ...numbers import GLOBAL_GENERATORS, can_draw, is_drawing
 from ...objects import (
     Content,
     is_graphed,
@@ -53,6 +54,9 @@ _HARMLESS = NAMES["harmless"]
 _OF_CYTHON = NAMES["cython"]
 _CLOCK = "clock"
 _KEEPING = NAMES["keeping"]
+_SEEDING = NAMES["seeding"]
+_MAKING_GENERATORS = frozenset({"numpy.random.default_rng"})
+"""Functions of numpy's that are not about its global generator, among those that are written in Cython."""
 _GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "builtins.list.append": lambda given: 1,
     "collections.deque.append": lambda given: 1,
@@ -162,6 +166,8 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
             trace.callables.run(found)
             in_c = False
     of_python = not in_c and said_module(kind) not in _BUILTIN
+    if of_python and issubclass(kind, Random) and found is not Random.__init__:  # C has seeded it before
+        c_call(trace, made_by(kind), args, {})
     if issubclass(kind, BaseException):
         for each in args:
             content(trace, each, inside=False)
@@ -309,6 +315,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         function, name, is_method = owner, name_of(owner), "." in owner.__qualname__
         row, owner = trace.running.rows.row_of(name), given[0] if is_method and given else None
         given = given[1:] if is_method else given
+        if not is_method and name.startswith("numpy.random.") and name not in _MAKING_GENERATORS:
+            owner = GLOBAL_GENERATORS[-1]
     if name.startswith("torch."):  # the operation notes which generator it draws from
         given = tuple([each for each in given if type(each) is not torch.Generator])
     if row in ("pure", "reads", "fixed"):
@@ -320,6 +328,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "ask":
         _ask(trace, name, function, owner, given)
     elif row == "writes":
+        if name in _SEEDING and all([each is None for each in given]):
+            trace.running.refuse(name, f"calls {name} without a seed, which takes one from the system")
         if trace.outside.has(owner) and not trace.outside.can_compare(owner):
             trace.running.refuse(
                 name, f"calls {name}, which changes something made outside that cannot be compared"

@@ -14,7 +14,7 @@ from datetime import datetime, tzinfo
 from io import StringIO
 from operator import attrgetter
 from string import Formatter
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy
@@ -65,6 +65,7 @@ from .containers import (
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
 _USUAL_CODING = NAMES["codecs"]
+_BY_ADDRESS = (object.__hash__, torch.Tensor.__hash__, MethodType.__hash__, BuiltinFunctionType.__hash__)
 _READS_STORAGE = NAMES["storages"]
 _MOST_CACHED = 20_000
 _OF_DIALECTS = [name for name in dir(csv.get_dialect("excel")) if not name.startswith("_")]
@@ -160,6 +161,20 @@ def _hashed(trace: Trace, value: Any) -> None:
     looked_up(trace, value)
     special(trace, value, "__hash__")
     content(trace, value)
+    _hashed_by_address(trace, value)
+
+
+def _hashed_by_address(trace: Trace, value: Any) -> None:
+    """Note a hash that goes by where something lies, which of what a call makes nobody knows."""
+    kind = type(value)
+    if issubclass(kind, (tuple, frozenset)):
+        for each in tuple(value) if kind in (tuple, frozenset) else ():
+            _hashed_by_address(trace, each)
+    elif lookup.find(kind, "__hash__").value in _BY_ADDRESS and trace.kinds[kind] != PLAIN:
+        if trace.outside.has(value) or trace.outside.has_tensor(value):
+            trace.outside.pin(value)
+        else:
+            _identified(trace, value)
 
 
 def _callable(trace: Trace, value: Any) -> None:
@@ -650,6 +665,7 @@ _BY_WORD: dict[str, Handler] = {
     "generator": _generator,
     "globals": _globals,
     "hash": _each(_hashed),
+    "hash_of": _one(_hashed),
     "id": _each(_identified),
     "instance": _pair(instance_of),
     "instance_by_class": _member(instance_of),
