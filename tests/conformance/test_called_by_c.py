@@ -135,7 +135,9 @@ def changes(device, make, move, *, replays=3):
 def test_a_method_is_replaced(device, use):
     name, method, call = use
 
-    class Base: ...
+    class Base:
+        def __hash__(self):
+            return 7
 
     class Kind(Base): ...
 
@@ -501,6 +503,66 @@ def test_how_much_memory_something_has(device, ask):
     for _ in range(4):
         g(torch.ones(3, device=device))
     assert not g.report().replayed and "how much memory it has" in str(g.report().reasons)
+
+
+KEPT_IN_C = {
+    "__getitem__": (lambda held: held["list"].__getitem__, lambda own: own[0]),
+    "__len__": (lambda held: held["list"].__len__, len),
+    "__contains__": (lambda held: held["set"].__contains__, lambda own: 2 if 9 in own else 3),
+    "__iter__": (lambda held: held["list"].__iter__, sum),
+    "__index__": (lambda held: functools.partial(held.get, 1), operator.index),
+    "__round__": (lambda held: functools.partial(held.get, 1), round),
+    "__add__": (lambda held: held.get, lambda own: own + 1),
+    "__mul__": (lambda held: operator.itemgetter(0), lambda own: own * HELD["list"]),
+    "__getattr__": (lambda held: staticmethod(functools.partial(held.get, 1)), lambda own: own.name),
+    "__dir__": (lambda held: held["list"].__iter__, lambda own: len(dir(own))),
+    "__class_getitem__": (lambda held: held.get, lambda own: type(own)[1]),
+    "__array__": (
+        lambda held: functools.partial(lambda of, *given, **named: numpy.array(of), held["list"]),
+        lambda own: int(numpy.asarray(own).sum()),
+    ),
+    "__torch_function__": (
+        lambda held: functools.partial(lambda of, *given: torch.ones(3) * of[1], held),
+        lambda own: torch.add(own, 1),
+    ),
+}  # fmt: skip
+HELD = {"list": [2, 3], "set": {1}, 1: 5}
+
+
+@pytest.mark.parametrize("name", KEPT_IN_C)
+def test_a_special_method_is_a_function_of_c_about_something_else(device, name):
+    made, asked = KEPT_IN_C[name]
+    HELD.update({"list": [2, 3], "set": {1}, 1: 5})
+    own = type("Own", (), {name: made(HELD)})()
+
+    def move(call):
+        HELD["list"].append(call)
+        HELD["list"][0] = call
+        HELD["set"] ^= {9}
+        HELD[1] = call
+
+    changes(device, lambda: lambda x: x * asked(own), move, replays=0)
+
+
+def test_a_special_method_is_a_pure_function_of_c(device):
+    own = type("Own", (), {"__init_subclass__": abs, "__abs__": functools.partialmethod(lambda own: own.k)})()
+    own.k = 2
+    changes(device, lambda: lambda x: x * abs(own), lambda call: setattr(own, "k", call))
+
+
+OF_OBJECT = {
+    "str": lambda held: len(held.__str__()),
+    "unbound": lambda held: len(object.__str__(held)),
+    "format": lambda held: len(held.__format__("")),
+    "ne": lambda held: 2 if held.__ne__([2, 3]) else 3,
+    "unequal": lambda held: 2 if object.__ne__(held, [2, 3]) else 3,
+}
+
+
+@pytest.mark.parametrize("name", OF_OBJECT)
+def test_methods_of_object_that_ask_the_class(device, name):
+    held = [2, 3]
+    changes(device, lambda: lambda x: x * OF_OBJECT[name](held), lambda call: held.append(call))
 
 
 class Unseeded(random.Random):

@@ -42,6 +42,7 @@ from .calls import called, handed_on, instance_of, read_partial, subclass_of
 from .classes import asked_or_made, stated
 from .containers import (
     advance,
+    compare,
     contains,
     content,
     content_once,
@@ -642,6 +643,7 @@ _BY_WORD: dict[str, Handler] = {
     "class": stated,
     "clear": _one(lambda trace, value: trace.writes.change(value)),
     "coded": _coded,
+    "compared": _member(compare),
     "compiled": lambda trace, *_: None,  # a region is an operation and depends on nothing but its inputs
     "collector": lambda trace, *_: trace.outside.read(
         ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc
@@ -698,6 +700,7 @@ _BY_WORD: dict[str, Handler] = {
     "sys_frame": _sys_frame,
     "taken_apart": _taken_apart,
     "text": _each(text),
+    "text_of": _one(text),
     "truth": _each(truth),
     "type": asked_or_made,
     "updated": _updated,
