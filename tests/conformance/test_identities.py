@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import random
+import types
 import weakref
 
 import pytest
@@ -183,3 +185,63 @@ def test_which_tuple_lies_in_a_slot_that_is_carried(device):
         holder.other = holder.now if number % 7 == 6 or number == 0 else holder.other
         expected = 3.0 if holder.now is holder.other else 4.0
         assert g(torch.ones(2, device=device)).tolist() == [expected] * 2, number
+
+
+def _views():
+    held = types.SimpleNamespace(memory=torch.ones(8), kept=[])
+    held.view = held.memory[:4]
+    return held
+
+
+@pytest.mark.parametrize("order", [lambda a, b: (a, b), lambda a, b: [b, a]])
+def test_a_view_that_lies_in_state_is_that_very_one(order):
+    """So it is where an operation has met the memory before, or an argument is over it."""
+    held = _views()
+    g = rote.graph(lambda x: order(held.memory[:4] + x, held.view), keep=True)
+    for call in range(6):
+        assert any(each is held.view for each in g(torch.ones(4)))
+    h = rote.graph(lambda x: order(x + 1, held.view), keep=True)
+    for call in range(6):
+        assert any(each is held.view for each in h(held.memory[4:]))
+    assert g.report().replayed and h.report().replayed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_argument_in_place_is_the_tensor_of_state_or_another(seed):
+    """What is bound, and what is returned, may be that very tensor, or another one over the same memory."""
+    draw = random.Random(seed)
+    steps = [(draw.random() < 0.4, draw.random() < 0.5) for _ in range(14)]
+
+    def played(wrap):
+        held = _views()
+        held.kept.append(held.view)
+
+        def call(x):
+            if x.sum() > 6:
+                held.kept[0] = held.view
+            return held.kept[0] + x, held.kept[0]
+
+        g = wrap(call)
+        for anew, more in steps:
+            if anew:
+                held.view = held.memory.as_strided((4,), (2,))
+            found = g(torch.arange(4.0) + more)[1]
+            yield held.kept[0] is held.view, found is held.kept[0], found is held.view
+
+    assert list(played(lambda call: rote.graph(call, keep=True))) == list(played(lambda call: call))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_argument_is_the_tensor_of_state_or_another(first):
+    held = _views()
+
+    def call(x):
+        held.memory.add_(1)
+        held.last = x
+        return x + 1, held.view
+
+    g = rote.graph(call, keep=True)
+    for number in range(24):
+        x = held.view if (number // 6 + first) % 2 else held.memory[:4]
+        assert g(x)[1] is held.view and held.last is x
+    assert g.report().replayed

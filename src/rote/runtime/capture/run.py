@@ -147,6 +147,7 @@ class TraceHooks:
         leads: Whether C++ that is known has begun a collective, by its name.
         knows_spread: Whether the call has read how a tensor from outside is spread over processes.
         ask_sharding: Notes the settings for operations on such tensors.
+        has_met: Whether the call has found this very tensor outside.
     """
 
     bound: Callable[[Any], Any] = lambda value: value
@@ -160,6 +161,7 @@ class TraceHooks:
     leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False
     knows_spread: Callable[[torch.Tensor], bool] = lambda tensor: True
     ask_sharding: Callable[[], None] = lambda: None
+    has_met: Callable[[torch.Tensor], bool] = lambda tensor: False
 
 
 @dataclass(frozen=True)
@@ -340,6 +342,7 @@ class TracedCall:
             self._site,
             self._leaves,
             tracer.host.under_made,
+            self._hooks.has_met,
         )
         if any([leaf.tracked or (leaf.kind == INPUT_VIEW and inputs is None) for leaf in template.leaves]):
             return
@@ -405,6 +408,7 @@ class TracedCall:
             self._site,
             self._leaves,
             tracer.host.under_made,
+            self._hooks.has_met,
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
             if any([leaf.tracked for leaf in template.leaves]):

@@ -537,7 +537,8 @@ class Specialization:
         """
         if plan.known is not None:
             with self.executed, unwaited(plan.backend):
-                return [(self._run_traced(traced, recording, plan), plan.known)]
+                hooks = TraceHooks(has_met=plan.known.has_met)
+                return [(self._run_traced(traced, recording, plan, hooks), plan.known)]
         trace = self.executed.followed = self.subject.follow(call, plan.meet, traced.aside, plan.numbers)
         try:
             with self.executed, unwaited(plan.backend):
@@ -579,6 +580,7 @@ class Specialization:
             trace.reducers.leads,
             trace.outside.knows_spread,
             trace.outside.ask_sharding,
+            trace.outside.has_met,
         )
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:

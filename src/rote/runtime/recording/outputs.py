@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
 import torch
 
 from ...base import Site, is_instance
-from ...hazards.rules import Reason
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
 from ..arguments import GivenBranch, UnderArray, flatten, paths, repeated
 from ..autograd.graph import related
 from ..objects import exact
@@ -47,6 +48,7 @@ def make_template(
     site: Site,
     given: Sequence[Any] = (),
     lent: UnderArray | None = None,
+    has_met: Callable[[torch.Tensor], bool] = lambda tensor: False,
 ) -> tuple[Template, list[Reason]]:
     """Take a result apart.
 
@@ -55,6 +57,7 @@ def make_template(
         spent: Identities of tensors whose graph was consumed inside the call.
         given: The argument leaves as the callable has them.
         lent: Gives a tensor over the memory of an array that the call has made of a tensor.
+        has_met: Whether the call has found this very tensor outside.
 
     Returns:
         The template, and the reasons why the result cannot be handed out from a recording.
@@ -70,10 +73,14 @@ def make_template(
         elif is_instance(leaf, torch.Tensor):
             first[id(leaf)] = position
             made = _tensor_leaf(leaf, storages, inputs, id(leaf) in spent, given)
+            if made.kind in (INPUT_VIEW, EXTERNAL_VIEW) and has_met(leaf):
+                made = OutputLeaf(EXTERNAL_SAME, made.token, value=leaf)
             if made.kind in (INPUT_VIEW, EXTERNAL_VIEW):
                 made = looked_at(made, leaf, _seen_in(made, storages, given))
             found.append(made)
             why = opaque_tensor(name, leaf, made, site) or opaque_view(name, leaf, made, given, site)
+            if made.kind == PASSED and has_met(leaf):
+                why = reason(rules.OPAQUE_OUTPUT, f"{name} is an argument, and lies in state as well", site)
             blockers.extend([why] if why is not None else [])
         elif type(leaf) is GivenBranch:
             found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))

@@ -121,6 +121,7 @@ class Outside(dict[int, Any]):
         self.given = Given()  # arguments that are taken apart
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
+        self.met: dict[int, weakref.ref[torch.Tensor]] = {}  # these tensors, by identity
         # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
         self.lent: dict[int, tuple[Any, Callable[[], None]]] = {}
         self.tells_tensors = False  # it was asked whether an argument is another tensor
@@ -274,6 +275,11 @@ class Outside(dict[int, Any]):
         found = any([type(read.value) is TensorMark and read.value == form for read in self.reads.values()])
         return found or identity(tensor) in self.arguments
 
+    def has_met(self, tensor: torch.Tensor) -> bool:
+        """Whether the call has found this very tensor outside."""
+        found = self.met.get(identity(tensor))
+        return found is not None and found() is tensor
+
     def may_be_argument(self, left: Any, right: Any) -> bool:
         """Whether one of two objects is a tensor among the arguments, and the other may be from outside."""
         given = [identity(each) in self.arguments for each in (left, right)]
@@ -353,6 +359,7 @@ class Outside(dict[int, Any]):
         self.reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         if trait & MEETS:
             self.tensors.add(identity(value))
+            self.met.setdefault(identity(value), weakref.ref(value))
             self._meet_tensor(value)
         if trait & (FINDS | SPREAD):
             self._find(value, whose, suffix)
