@@ -550,6 +550,41 @@ def test_a_special_method_is_a_pure_function_of_c(device):
     changes(device, lambda: lambda x: x * abs(own), lambda call: setattr(own, "k", call))
 
 
+LOOKING_INSIDE = {
+    "sort": lambda held: held[:].sort() or sorted(held)[0][0],
+    "sort in place": lambda held: held.sort() or held[0][0],
+    "remove": lambda held: held.remove([4]) or held.insert(0, [4]) or held[-1][0],
+    "deque": lambda held: len(HELD["deque"].__repr__()),
+    "ge": lambda held: 2 if held.__ge__([[4], [3]]) else 3,
+    "default": lambda held: len(collections.defaultdict(None, a=held).__repr__()),
+}
+
+
+@pytest.mark.parametrize("name", LOOKING_INSIDE)
+def test_methods_of_containers_that_look_at_their_members(device, name):
+    member = [4]
+    held = [member, [7]]
+    HELD["deque"] = collections.deque(held)
+
+    def move(call):
+        if name == "remove":
+            held[1][0] = 4 if held[1][0] == 7 else 7
+        else:
+            member[0] = {3: 9, 7: 2000, 11: 1}[call]
+
+    changes(device, lambda: lambda x: x * LOOKING_INSIDE[name](held), move, replays=0)
+
+
+def test_a_list_of_lists_is_sorted(device):
+    held = [[4], [7]]
+    g = rote.graph(lambda x: x * (2 if held.sort() is None else 3), keep=True)
+    for call in range(16):
+        if call % 4 == 3:
+            held[0][0] += 5
+        g(torch.ones(3, device=device))
+        assert held == sorted(held)
+
+
 OF_OBJECT = {
     "str": lambda held: len(held.__str__()),
     "unbound": lambda held: len(object.__str__(held)),

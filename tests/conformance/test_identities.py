@@ -198,10 +198,10 @@ def test_a_view_that_lies_in_state_is_that_very_one(order):
     """So it is where an operation has met the memory before, or an argument is over it."""
     held = _views()
     g = rote.graph(lambda x: order(held.memory[:4] + x, held.view), keep=True)
-    for call in range(6):
+    for _ in range(6):
         assert any(each is held.view for each in g(torch.ones(4)))
     h = rote.graph(lambda x: order(x + 1, held.view), keep=True)
-    for call in range(6):
+    for _ in range(6):
         assert any(each is held.view for each in h(held.memory[4:]))
     assert g.report().replayed and h.report().replayed
 

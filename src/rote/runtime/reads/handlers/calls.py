@@ -41,6 +41,7 @@ from ..trace import (
     is_called_by_output,
     is_for_output,
     is_in_c,
+    is_readable,
     writes_by_method,
 )
 from .apart import TAKING, taken_apart
@@ -54,6 +55,9 @@ _HARMLESS = NAMES["harmless"]
 _OF_CYTHON = NAMES["cython"]
 _CLOCK = "clock"
 _KEEPING = NAMES["keeping"]
+_SHALLOW = NAMES["shallow"]
+_LOOKING_INSIDE = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__", "__repr__")
+"""What methods of containers that compare or write their members ask these for."""
 _SEEDING = NAMES["seeding"]
 _MAKING_GENERATORS = frozenset({"numpy.random.default_rng"})
 """Functions of numpy's that are not about its global generator, among those that are written in Cython."""
@@ -334,6 +338,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
             trace.running.refuse(
                 name, f"calls {name}, which changes something made outside that cannot be compared"
             )
+        if is_readable(owner) and function.__name__ not in _SHALLOW:
+            content(trace, owner, _LOOKING_INSIDE)
         # An append depends on no member: a replay adds its own members to the container as it then is.
         grows = name in _GROWING and not is_called_by_output(trace)
         if can_draw(owner) and trace.outside.has_generator(owner):

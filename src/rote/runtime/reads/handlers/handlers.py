@@ -682,6 +682,9 @@ _BY_WORD: dict[str, Handler] = {
     "length": _len,
     "length_hint": _length_hint,
     "local_time": _local_time,
+    "made_by_default": lambda trace, *_: trace.running.refuse(
+        "collections.defaultdict.__missing__", "calls __missing__ of a defaultdict itself"
+    ),
     "methodcaller": _methodcaller,
     "new_decimal_context": _new_decimal_context,
     "of_host_data": _of_host_data,
