@@ -38,8 +38,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
-MANY = 8
-"""Cases of a test from which on one in two is as good as all, if it says nothing else."""
+SAMPLED = {1: 1, 4: 2, 16: 3}
+"""From so many cases of a test on, one in how many runs, if it says nothing else."""
 WHOLE = frozenset({"architecture", "docs", "examples", "hazards"})
 """Rooms of which all cases run: each is about a page, a rule or a file of its own."""
 _FILE = pytest.StashKey[Path]()
@@ -74,8 +74,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for cases in tests.values():
         mark = cases[0].get_closest_marker("sampled")
         room = cases[0].path.relative_to(Path(__file__).parent).parts[0]
-        many = len(cases) >= MANY and room not in WHOLE
-        one_in = mark.args[0] if mark is not None else 2 if many else 1
+        usual = max([SAMPLED[least] for least in SAMPLED if len(cases) >= least]) if room not in WHOLE else 1
+        one_in = mark.args[0] if mark is not None else usual
         cases.sort(key=lambda item: zlib.crc32(item.name.encode()))
         for item in cases[-(-len(cases) // one_in) :]:
             item.add_marker("long")

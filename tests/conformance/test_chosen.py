@@ -202,7 +202,10 @@ def tabled(clock: Clock) -> Callable[[Tensor], Tensor]:
 
 @pytest.mark.parametrize("exact_s", [50e-6, 150e-6])
 def test_a_recording_that_loses_is_judged_with_its_tiers(device, monkeypatch, exact_s):
-    """What was captured takes longer than plain calls; the exact tier may not."""
+    """What was captured takes longer than plain calls; the exact tier may not.
+
+    On a GPU there is none here: what puts the ticks could launch kernels that no operation shows.
+    """
     clock = timed(monkeypatch, lambda now: exact_s)
     clock.replay_s = 150e-6
     fn = tabled(clock)
@@ -211,7 +214,7 @@ def test_a_recording_that_loses_is_judged_with_its_tiers(device, monkeypatch, ex
         assert_same(g(square(device)), fn(square(device)), "result")
         if number % 20 == 0:
             assert g.wait_until_optimized(timeout_s=60) or number < 500
-    if exact_s < clock.plain_s:
+    if exact_s < clock.plain_s and device.type == "cpu":
         report = tier(g)
         assert (
             report is not None and report.used and g.report().recordings[0].replay_us == pytest.approx(50)

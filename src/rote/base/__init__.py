@@ -34,6 +34,7 @@ from .settings import (
     ENVIRONMENT,
     READERS,
     CompileSettings,
+    may_read_words,
     read_api_key,
     read_compile_settings,
     read_duquant,

@@ -22,7 +22,6 @@ class Settings:
     Attributes:
         disable: ``ROTE_DISABLE=1``: every wrapper is a plain call.
         strict: ``ROTE_STRICT=1``: every wrapper is strict.
-        read_words: ``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory.
         plans: ``ROTE_PLANS=DIR``: the directory of plans of wrappers whose options name none; empty for none.
         untried_versions: ``ROTE_UNTRIED_VERSIONS=1``: versions of Python and PyTorch that nobody has tried
             are not refused.
@@ -31,7 +30,6 @@ class Settings:
 
     disable: bool = False
     strict: bool = False
-    read_words: bool = True
     plans: str = ""
     untried_versions: bool = False
     rank: int | None = None
@@ -43,11 +41,15 @@ def read_settings() -> Settings:
     return Settings(
         disable=_flag("ROTE_DISABLE"),
         strict=_flag("ROTE_STRICT"),
-        read_words=_flag("ROTE_READ_WORDS", default="1"),
         plans=os.environ.get("ROTE_PLANS", "").strip(),
         untried_versions=_flag("ROTE_UNTRIED_VERSIONS"),
         rank=int(rank) if rank.isdecimal() else None,
     )
+
+
+def may_read_words() -> bool:
+    """``ROTE_READ_WORDS=0``: guards ask each tensor instead of reading many of them in memory."""
+    return _flag("ROTE_READ_WORDS", default="1")
 
 
 @dataclass(frozen=True)

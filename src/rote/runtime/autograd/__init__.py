@@ -4,5 +4,6 @@ from .backward import Backward
 from .gradient_words import note_gradients
 from .graph import SavedNumber
 from .occupancy import Occupancy
+from .order import BackwardOrder, BackwardPasses
 from .saved import saving
 from .tracked import GradientUse, gradient_blockers, graph_ends, refused_views, take_over, tracked_results

@@ -100,6 +100,7 @@ class Plan:
         numbers: Which numbers change from call to call; where they are not followed, this call is to do what
             earlier ones have computed of them.
         at_length: The tree is that of calls at other lengths, which this one does again at its own.
+        threads: A backward runs on the threads that autograd chooses, and not on that of the call.
     """
 
     root: Node
@@ -122,6 +123,7 @@ class Plan:
     binds: Sequence[Target] = ()
     numbers: TrackedNumbers | None = None
     at_length: bool = False
+    threads: bool = False
 
     @property
     def session(self) -> Session | None:
@@ -147,7 +149,7 @@ class TraceHooks:
         leads: Whether C++ that is known has begun a collective, by its name.
         knows_spread: Whether the call has read how a tensor from outside is spread over processes.
         ask_sharding: Notes the settings for operations on such tensors.
-        has_met: Whether the call has found this very tensor outside.
+        is_held: Whether a slot that the call has read and never written holds a tensor.
     """
 
     bound: Callable[[Any], Any] = lambda value: value
@@ -161,7 +163,7 @@ class TraceHooks:
     leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False
     knows_spread: Callable[[torch.Tensor], bool] = lambda tensor: True
     ask_sharding: Callable[[], None] = lambda: None
-    has_met: Callable[[torch.Tensor], bool] = lambda tensor: False
+    is_held: Callable[[torch.Tensor], bool] = lambda tensor: False
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,7 @@ class Observation:
         settings: Where it has set random generators.
         lines: Lines that have read numbers.
         path: The edges of the tree along which the call went.
+        nested: Whether it went back through what a backward has made, on a GPU.
     """
 
     value: Any
@@ -213,6 +216,7 @@ class Observation:
     lines: Collection[Lines]
     path: Path
     sharded: ShardedTensors
+    nested: bool
 
     @property
     def computes(self) -> bool:
@@ -342,7 +346,7 @@ class TracedCall:
             self._site,
             self._leaves,
             tracer.host.under_made,
-            self._hooks.has_met,
+            self._hooks.is_held,
         )
         if any([leaf.tracked or (leaf.kind == INPUT_VIEW and inputs is None) for leaf in template.leaves]):
             return
@@ -408,7 +412,7 @@ class TracedCall:
             self._site,
             self._leaves,
             tracer.host.under_made,
-            self._hooks.has_met,
+            self._hooks.is_held,
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
             if any([leaf.tracked for leaf in template.leaves]):
@@ -453,6 +457,7 @@ class TracedCall:
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
             self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way, tracer.sharded,
+            tracer.passes.nested,
         )  # fmt: skip
 
     def _tracer(
@@ -548,9 +553,8 @@ class TracedCall:
             # gradients of a weight used twice are summed in the type it was cast to.
             torch.clear_autocast_cache()
             stack.callback(torch.clear_autocast_cache)
-            # Autograd goes through a graph by numbers that each thread counts for itself. In the graph of a
-            # gradient's gradient there are nodes of this thread and of the device's, in any order.
-            stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+            if not self._plan.threads:  # see autograd.order
+                stack.enter_context(torch.autograd.set_multithreading_enabled(False))
             yield
 
     def _saving(self, tracer: Tracer, use: GradientUse) -> Any:

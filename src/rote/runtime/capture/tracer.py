@@ -28,7 +28,7 @@ import torch
 from ...base import MisuseError, Site, Sites, identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
-from ..autograd import SavedNumber
+from ..autograd import BackwardPasses, SavedNumber
 from ..backends.protocol import holds, replaced
 from ..numbers import Computed, TrackedNumbers
 from ..operators import (
@@ -161,6 +161,7 @@ class Tracer(DispatchMode):
             self._nodes = NumbersOfNodes(numbers)
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
         self.taken = TakenViews()
+        self.passes = BackwardPasses()
 
     def __enter__(self) -> Any:
         """Enter the mode, on the thread that the callable runs on."""
@@ -216,6 +217,8 @@ class Tracer(DispatchMode):
         if cursor.suspended:
             resolve_lazily()
             return self.runner.seen(func, *args, **kwargs)
+        if not cursor.on_host:
+            self.passes.meet()
         if self._numbers is not None:
             self._numbers.dispatched = True
         known = self._known.get(identity(func))

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, defaultdict
 from typing import Any, NamedTuple
 
-from ...base import ENVIRONMENT
+from ...base import ENVIRONMENT, identity
 from ..fingerprint import (
     EPOCH,
     NEVER,
@@ -104,8 +104,8 @@ class Dicts:
         self._filling, self._lengths = [], []  # places of words; the plain guard keeps the containers alive
         for entry in guard.entries:
             kind = type(entry.container)
-            if kind in _EMPTY_TESTED and _says_empty(entry) and id(entry.container) not in covered:
-                covered.add(id(entry.container))
+            if kind in _EMPTY_TESTED and _says_empty(entry) and identity(entry.container) not in covered:
+                covered.add(identity(entry.container))
                 if kind not in readable:
                     self.empties.append(entry.container)
                 elif kind is OrderedDict and self._version_at is not None:
@@ -115,12 +115,12 @@ class Dicts:
                     self._lengths += places(id(entry.container), [readable[kind]])
         for entry in guard.entries if self._version_of is not None else ():
             container = entry.container
-            if id(container) in covered:
-                continue
             mapping = _behind(container)
-            if type(mapping) in _NUMBERED and mapping and id(mapping) not in self._busy:
+            if type(mapping) not in _NUMBERED or not mapping or identity(container) in covered:
+                continue
+            if identity(mapping) not in self._busy:
                 self._found.append(mapping)
-                covered.add(id(container))
+                covered.add(identity(container))
         at = [self._version_at] if self._version_at is not None else []
         self._numbers = [place for found in self._found for place in places(id(found), at)]
         if self._read_epoch is not None:
@@ -149,7 +149,7 @@ class Dicts:
             self._seen = now
             return True
         dicts = zip(self._found, was.versions, now.versions, strict=True)
-        changed = [id(found) for found, before, after in dicts if before != after]
+        changed = [identity(found) for found, before, after in dicts if before != after]
         self._changes.update(changed)
         busy = {each for each in changed if self._changes[each] > RARELY}
         if not busy:

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from ...base import identity
 from ..arguments import Source, Switches
 from ..fingerprint import (
     EVERYTHING,
@@ -94,7 +95,7 @@ class QuickGuard:
         entry = condition.entries[place]
         if type(entry.container) is Argument:
             return False
-        covers = id(entry.container) in covered
+        covers = identity(entry.container) in covered
         if covers and (entry.kind in _OF_KEYS or (entry.kind == ITEM and condition.is_kept(place))):
             return True
         return condition.is_read(place, self._held)

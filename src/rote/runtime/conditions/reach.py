@@ -11,17 +11,19 @@ only a global of an installed package leads to, if no code that names it has run
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 import types
+import typing
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
 
-from ...base import is_instance
+from ...base import identity, is_instance
 from ..arguments import table_of
 from ..objects import class_of, is_users, members, own
 from ..pytorch import has_memory, plain_functions
@@ -29,7 +31,7 @@ from ..state import ATTRIBUTE, CELL, ITEM, VARIABLE, mentions_of, show
 
 _LEAVES = frozenset({
     *(int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size),
-    *(types.CodeType, types.FrameType),
+    *(types.CodeType, types.FrameType, types.GenericAlias, types.UnionType, logging.Manager),
 })  # fmt: skip
 """Types of objects that lead nowhere, or everywhere."""
 
@@ -45,6 +47,11 @@ _SEARCHING = frozenset({
 _RUNTIME = f"{__name__.rpartition('.conditions.')[0]}."
 """Where the classes of the runtime's own objects are: what they know of other calls is not the callable's."""
 
+_TYPES = typing.__name__
+"""Where the classes of annotations are. One leads to the caches of all; no call comes to a tensor by them."""
+
+_Way = Callable[[Any], Iterable[Any]]
+
 _IMPORTED = frozenset({"__loader__", "__spec__"})
 """What an import leaves in a module. It may lead to the whole process: pytest's loader leads to all tests."""
 
@@ -54,15 +61,21 @@ def reached(roots: Iterable[Any]) -> Iterator[Any]:
 
     The user's functions and modules lead to all that they name, whether they have ever run or not. Functions
     and modules of installed packages lead to what they hold: all packages together are the whole process.
+
+    A module of transformers leads to some 20,000 objects, and a traced call asks twice. So the collector is
+    asked for all that lie equally far away at once, and a class is looked at once in a search.
     """
-    left, seen = [*roots], dict[int, Any]()
+    left, seen, ways = [*roots], dict[int, Any](), dict[type, _Way | None]()
     while left:
-        value = left.pop()
-        if type(value) in _LEAVES or id(value) in seen:
-            continue
-        seen[id(value)] = value  # an identity is one as long as the object lives
-        yield value
-        left.extend(_behind(value))
+        values = {identity(value): value for value in left if type(value) not in _LEAVES}
+        found = [value for which, value in values.items() if which not in seen]
+        seen.update(values)  # an identity is one as long as the object lives
+        yield from found
+        kinds = {type(value) for value in found}
+        ways.update({kind: _way_behind(kind) for kind in kinds if kind not in ways})
+        special = [(way, value) for value in found if (way := ways[type(value)]) is not None]
+        left = [each for way, value in special for each in way(value)]
+        left += gc.get_referents(*[value for value in found if ways[type(value)] is None])
 
 
 def named_in(code: types.CodeType, namespace: dict[str, Any]) -> list[Any]:
@@ -115,25 +128,40 @@ def slots_in(holder: Any) -> list[Slot]:
     return attributes + [Slot(ATTRIBUTE, holder, name, value, f".{name}") for name, value in slots]
 
 
-def _behind(value: Any) -> Iterable[Any]:
-    kind = type(value)
+def _way_behind(kind: type) -> _Way | None:
+    """How to come to what objects of a class lead to; None for what the collector says."""
     if kind is types.FunctionType:
-        own = is_users(value) and not _is_installed(value.__code__.co_filename)
-        named = named_in(value.__code__, value.__globals__) if own else ()
-        return [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__, *named]
+        return _behind_function
     if issubclass(kind, type):
-        return [kind, *value.__mro__, *vars(value).values()] if is_users(value) else ()
+        return _behind_class
     if issubclass(kind, types.ModuleType):
-        own = is_users(value) and not _is_installed(str(vars(value).get("__file__")))
-        return _contents(vars(value)) if own else ()
+        return _behind_module
     if issubclass(kind, weakref.ref):
-        return (value(),)
+        return lambda value: (value(),)
     if kind is ContextVar:
-        return (value.get(None),)
-    if str(vars(kind).get("__module__")).startswith(_RUNTIME):
-        return ()
-    held = gc.get_referents(value)
-    return [*held, *value.__dict__.values()] if issubclass(kind, threading.local) else held
+        return lambda value: (value.get(None),)
+    module = str(vars(kind).get("__module__"))
+    if module.startswith(_RUNTIME) or module == _TYPES:
+        return lambda value: ()
+    if issubclass(kind, threading.local):
+        return lambda value: [*gc.get_referents(value), *value.__dict__.values()]
+    return None
+
+
+def _behind_function(function: types.FunctionType) -> list[Any]:
+    code = function.__code__
+    own = is_users(function) and not _is_installed(code.co_filename)
+    named = named_in(code, function.__globals__) if own else ()
+    return [function.__closure__, function.__defaults__, function.__kwdefaults__, function.__dict__, *named]
+
+
+def _behind_class(value: type) -> Iterable[Any]:
+    return [type(value), *value.__mro__, *vars(value).values()] if is_users(value) else ()
+
+
+def _behind_module(module: types.ModuleType) -> Iterable[Any]:
+    own = is_users(module) and not _is_installed(str(vars(module).get("__file__")))
+    return _contents(vars(module)) if own else ()
 
 
 def _contents(namespace: dict[str, Any]) -> list[Any]:

@@ -23,6 +23,7 @@ from ...base import COLLECTOR, InternalError, Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import OPAQUE, Call, describe_key, device_of
+from ..autograd import BackwardOrder
 from ..autograd.graph import GradientWalk
 from ..backends.protocol import Backend, Lock, ResultSizeError, unwaited
 from ..capture import Observation, Plan, TracedCall, TraceHooks
@@ -104,6 +105,7 @@ class Specialization:
         self._kin = kin or Kin()
         self._ahead: Recording | None = None  # it was recorded in the first call, and not replayed yet
         self._generated: dict[Recording, HotPath] = {}
+        self._order = BackwardOrder()
         self._bound: Counter[tuple[str, int, Any]] = Counter()
         self._anchors = [self._anchor(leaf) for leaf, kind in zip(call.leaves, call.kinds, strict=True)
                          if kind == OPAQUE or isinstance(leaf, torch.nn.Parameter)]  # fmt: skip
@@ -509,10 +511,14 @@ class Specialization:
             generators=recording.accesses.generators.values() if recording is not None else (),
             binds=recording.binds if recording is not None and plan.capture is not None else (),
             known=recording.known if held and recording is not None else None,
+            threads=self._order.as_plainly,
         )
         traced = TracedCall(self.function, call, plan, site)
         try:
             seen = self._follow(call, traced, recording, plan)
+            observed, _ = seen[0]
+            self._order.learn(nested=observed.nested, differed=observed.difference is not None)
+            del observed  # whoever holds it keeps its results
             with plain_functions():  # to look at a tensor of the user's class is not to use it
                 lesson = Settling(self, recording, call, plan, *seen.pop(), site)
                 return lesson.learn(watch, random, guards, held=held)
@@ -580,7 +586,7 @@ class Specialization:
             trace.reducers.leads,
             trace.outside.knows_spread,
             trace.outside.ask_sharding,
-            trace.outside.has_met,
+            trace.outside.holds,
         )
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:

@@ -21,7 +21,7 @@ from torch.autograd import forward_ad
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils import _device
 
-from ...base import read_settings
+from ...base import may_read_words
 
 
 def _found(path: str, fallback: Any = None) -> Any:
@@ -270,7 +270,7 @@ def sizes_of_objects() -> Sizes | None:
     locked = getattr(sys, "_is_gil_enabled", lambda: True)()  # or they could change meanwhile
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62 or not locked:
         return None
-    if not read_settings().read_words:
+    if not may_read_words():
         return None
     return _SIZES.get(_version())
 

@@ -48,7 +48,7 @@ def make_template(
     site: Site,
     given: Sequence[Any] = (),
     lent: UnderArray | None = None,
-    has_met: Callable[[torch.Tensor], bool] = lambda tensor: False,
+    is_held: Callable[[torch.Tensor], bool] = lambda tensor: False,
 ) -> tuple[Template, list[Reason]]:
     """Take a result apart.
 
@@ -57,7 +57,7 @@ def make_template(
         spent: Identities of tensors whose graph was consumed inside the call.
         given: The argument leaves as the callable has them.
         lent: Gives a tensor over the memory of an array that the call has made of a tensor.
-        has_met: Whether the call has found this very tensor outside.
+        is_held: Whether a tensor is one that lies outside, where the call has found it.
 
     Returns:
         The template, and the reasons why the result cannot be handed out from a recording.
@@ -72,9 +72,7 @@ def make_template(
             found.append(OutputLeaf(AGAIN, (AGAIN, first[id(leaf)]), index=first[id(leaf)]))
         elif is_instance(leaf, torch.Tensor):
             first[id(leaf)] = position
-            made = _tensor_leaf(leaf, storages, inputs, id(leaf) in spent, given)
-            if made.kind in (INPUT_VIEW, EXTERNAL_VIEW) and has_met(leaf):
-                made = OutputLeaf(EXTERNAL_SAME, made.token, value=leaf)
+            made = _tensor_leaf(leaf, storages, inputs, id(leaf) in spent, given, is_held)
             if made.kind in (INPUT_VIEW, EXTERNAL_VIEW):
                 made = looked_at(made, leaf, _seen_in(made, storages, given))
             found.append(made)
@@ -114,6 +112,7 @@ def _tensor_leaf(
     inputs: dict[int, int],
     spent: bool,
     given: Sequence[Any],
+    is_held: Callable[[torch.Tensor], bool],
 ) -> OutputLeaf:
     if leaf.layout is not torch.strided or is_wrapped(leaf) or stands_for_others(leaf):
         return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))
@@ -126,13 +125,13 @@ def _tensor_leaf(
     same = any(leaf is external for external in storages.externals)
     token = storages.token(leaf)
     kind, number = token.origin
-    if kind == INPUT and number < len(given) and given[number]._base is leaf:
-        return OutputLeaf(EXTERNAL_SAME, token, value=leaf)  # the argument is a part of it
+    if kind == INPUT and number < len(given) and (given[number]._base is leaf or is_held(leaf)):
+        return OutputLeaf(EXTERNAL_SAME, token, value=leaf)  # it has the argument in it, or looks there
     if kind == INPUT:
         return OutputLeaf(INPUT_VIEW, token, number, storages.input_dtype(number), tracked=tracked)
     if kind == EXTERNAL:
         seen_now = storages.externals[-1] is leaf  # no operation read it: it is the object itself
-        if same or seen_now:
+        if same or seen_now or is_held(leaf):
             return OutputLeaf(EXTERNAL_SAME, token, value=leaf)
         return OutputLeaf(EXTERNAL_VIEW, token, value=leaf, tracked=tracked, base=leaf._base)
     return OutputLeaf(OWN, token, number, leaf.detach(), spent=spent, tracked=tracked)

@@ -243,7 +243,7 @@ class SegmentTape:
 
 
 class _IslandModes(NamedTuple):
-    """What an operator outside of a segment looks at besides its operands, as the callable may have set it."""
+    """What an operator outside of a segment looks at besides its operands: the callable may have set it."""
 
     grad: bool
     inference: bool

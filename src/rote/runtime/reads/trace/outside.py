@@ -275,10 +275,15 @@ class Outside(dict[int, Any]):
         found = any([type(read.value) is TensorMark and read.value == form for read in self.reads.values()])
         return found or identity(tensor) in self.arguments
 
-    def has_met(self, tensor: torch.Tensor) -> bool:
-        """Whether the call has found this very tensor outside."""
-        found = self.met.get(identity(tensor))
-        return found is not None and found() is tensor
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether a slot that the call has read and never written holds a tensor."""
+        form = mark(tensor)
+        return any(
+            [
+                type(read.value) is TensorMark and read.value == form and address not in self.slots.written
+                for address, read in self.reads.items()
+            ]
+        )
 
     def may_be_argument(self, left: Any, right: Any) -> bool:
         """Whether one of two objects is a tensor among the arguments, and the other may be from outside."""

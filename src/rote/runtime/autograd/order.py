@@ -1,0 +1,75 @@
+"""In which order a traced call goes back through what one of its own backward passes has made.
+
+Autograd goes through a graph by numbers that each thread counts for itself. Plainly, a backward on a GPU runs
+on a thread of the device, so the graph of a gradient's gradient has nodes of two threads. Which come first
+decides in which order gradients are added that meet in one place, and with that the last bits of their sum.
+
+Traced calls go back on the thread of the call, where the numbers are the same in each call. A call that goes
+back through what a backward has made is traced again on the threads that plain calls use. If such calls
+agree, their order is recorded. If they do not, plain calls have no order either, and that of one thread is
+recorded.
+
+What does not work: two calls that agree by chance, where plain calls of later on would not.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..program import current_pass
+
+PATIENCE = 5
+"""Calls that may differ from the one before, the first one on other threads among them.
+
+At first the numbers of two threads may be close to each other, and drift apart with each call.
+"""
+
+
+class BackwardPasses:
+    """The backward passes of a traced call, as far as their operations tell.
+
+    Attributes:
+        nested: Whether one came after another that had made a graph.
+    """
+
+    def __init__(self) -> None:
+        self.nested = False
+        self._graphed = set[int]()
+
+    def meet(self) -> None:
+        """An operation is about to run."""
+        number = current_pass()
+        if number is None:
+            return
+        self.nested = self.nested or not self._graphed <= {number}
+        if torch.is_grad_enabled():
+            self._graphed.add(number)
+
+
+class BackwardOrder:
+    """On which threads the traced calls of a key go back.
+
+    Attributes:
+        as_plainly: On those that autograd chooses, and not on the thread of the call.
+    """
+
+    def __init__(self) -> None:
+        self.as_plainly = False
+        self._is_settled = False
+        self._differed = 0
+
+    def learn(self, *, nested: bool, differed: bool) -> None:
+        """A traced call has ended.
+
+        Args:
+            nested: It went back through what a backward has made.
+            differed: It has run other operations than those before it.
+        """
+        if self._is_settled:
+            return
+        if not self.as_plainly:
+            self.as_plainly = nested
+            return
+        self._differed += differed
+        if self._differed > PATIENCE:
+            self.as_plainly, self._is_settled = False, True

@@ -1,0 +1,41 @@
+"""On which threads traced calls go back, by what such calls have done."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rote.runtime.autograd import BackwardOrder, BackwardPasses
+
+CALLS = {
+    "nothing nested": ([(False, False)] * 4, [False] * 4),
+    "they agree": ([(True, False), (True, True), (True, False), (True, False)], [True] * 4),
+    "the orders are one": ([(True, False), (True, False), (True, False)], [True] * 3),
+    "they differ at first": ([(True, False), *[(True, True)] * 5, (True, False)], [True] * 7),
+    "they differ": ([(True, False), *[(True, True)] * 7], [True] * 6 + [False] * 2),
+    "first without": ([(False, False), (False, True), (True, False)], [False, False, True]),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", CALLS)
+def test_by_what_calls_have_done(name):
+    told, expected = CALLS[name]
+    order = BackwardOrder()
+    found = []
+    for nested, differed in told:
+        order.learn(nested=nested, differed=differed)
+        found.append(order.as_plainly)
+    assert found == expected
+
+
+def test_what_is_nested():
+    x = torch.ones(2, requires_grad=True)
+    for passes, graphed, nested in ((1, True, False), (2, False, False), (2, True, True)):
+        met = BackwardPasses()
+        for _ in range(passes):
+            met.meet()  # outside of a backward
+            y = (x * 2).square()
+            y.register_hook(lambda grad, met=met: met.meet())
+            torch.autograd.grad(y.sum(), x, create_graph=graphed)
+        assert met.nested is nested
