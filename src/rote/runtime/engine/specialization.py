@@ -543,8 +543,7 @@ class Specialization:
         """
         if plan.known is not None:
             with self.executed, unwaited(plan.backend):
-                hooks = TraceHooks(has_met=plan.known.has_met)
-                return [(self._run_traced(traced, recording, plan, hooks), plan.known)]
+                return [(self._run_traced(traced, recording, plan), plan.known)]
         trace = self.executed.followed = self.subject.follow(call, plan.meet, traced.aside, plan.numbers)
         try:
             with self.executed, unwaited(plan.backend):

@@ -77,7 +77,7 @@ def make_template(
                 made = looked_at(made, leaf, _seen_in(made, storages, given))
             found.append(made)
             why = opaque_tensor(name, leaf, made, site) or opaque_view(name, leaf, made, given, site)
-            if made.kind == PASSED and has_met(leaf):
+            if made.kind == PASSED and is_held(leaf):
                 why = reason(rules.OPAQUE_OUTPUT, f"{name} is an argument, and lies in state as well", site)
             blockers.extend([why] if why is not None else [])
         elif type(leaf) is GivenBranch:

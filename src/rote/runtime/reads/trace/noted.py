@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
-import torch
-
-from ....base import Site, identity
+from ....base import Site
 from ...pytorch import Contact
 from ...state import Address, Reads
 
@@ -75,10 +71,3 @@ class Noted:
     trusts: bool = False  # it ran code of which it is only said what it does, or that PyTorch interprets
     tells_tensors: bool = False  # it asked whether an argument is another tensor
     buckets: frozenset[int] = frozenset()  # storages of the reducers in it, by their handles
-    # tensors that it has found outside, by their identity
-    tensors: Mapping[int, weakref.ref[torch.Tensor]] = field(default_factory=dict)
-
-    def has_met(self, tensor: torch.Tensor) -> bool:
-        """Whether the call has found this very tensor outside."""
-        found = self.tensors.get(identity(tensor))
-        return found is not None and found() is tensor

@@ -121,7 +121,6 @@ class Outside(dict[int, Any]):
         self.given = Given()  # arguments that are taken apart
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
-        self.met: dict[int, weakref.ref[torch.Tensor]] = {}  # these tensors, by identity
         # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
         self.lent: dict[int, tuple[Any, Callable[[], None]]] = {}
         self.tells_tensors = False  # it was asked whether an argument is another tensor
@@ -364,7 +363,6 @@ class Outside(dict[int, Any]):
         self.reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         if trait & MEETS:
             self.tensors.add(identity(value))
-            self.met.setdefault(identity(value), weakref.ref(value))
             self._meet_tensor(value)
         if trait & (FINDS | SPREAD):
             self._find(value, whose, suffix)

@@ -290,7 +290,7 @@ class Trace:
             outside.all_reads(), effects, running.unseen, running.late, tuple(self._output),
             self.followed.draws, tuple(outside.given.missing), scripts, self._contact,
             self.callables.has_switched, running.trusts or bool(scripts), outside.tells_tensors,
-            frozenset(self.reducers.buckets), dict(outside.met),
+            frozenset(self.reducers.buckets),
         )  # fmt: skip
         for each in (outside, slots, self.classes):
             each.let_go()
