@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _random
 import bisect
 import collections
 import copy
@@ -14,6 +15,7 @@ import math
 import operator
 import os
 import pickle
+import random
 import sys
 import weakref
 
@@ -133,7 +135,9 @@ def changes(device, make, move, *, replays=3):
 def test_a_method_is_replaced(device, use):
     name, method, call = use
 
-    class Base: ...
+    class Base:
+        def __hash__(self):
+            return 7
 
     class Kind(Base): ...
 
@@ -499,6 +503,168 @@ def test_how_much_memory_something_has(device, ask):
     for _ in range(4):
         g(torch.ones(3, device=device))
     assert not g.report().replayed and "how much memory it has" in str(g.report().reasons)
+
+
+KEPT_IN_C = {
+    "__getitem__": (lambda held: held["list"].__getitem__, lambda own: own[0]),
+    "__len__": (lambda held: held["list"].__len__, len),
+    "__contains__": (lambda held: held["set"].__contains__, lambda own: 2 if 9 in own else 3),
+    "__iter__": (lambda held: held["list"].__iter__, sum),
+    "__index__": (lambda held: functools.partial(held.get, 1), operator.index),
+    "__round__": (lambda held: functools.partial(held.get, 1), round),
+    "__add__": (lambda held: held.get, lambda own: own + 1),
+    "__mul__": (lambda held: operator.itemgetter(0), lambda own: own * HELD["list"]),
+    "__getattr__": (lambda held: staticmethod(functools.partial(held.get, 1)), lambda own: own.name),
+    "__dir__": (lambda held: held["list"].__iter__, lambda own: len(dir(own))),
+    "__class_getitem__": (lambda held: held.get, lambda own: type(own)[1]),
+    "__array__": (
+        lambda held: functools.partial(lambda of, *given, **named: numpy.array(of), held["list"]),
+        lambda own: int(numpy.asarray(own).sum()),
+    ),
+    "__torch_function__": (
+        lambda held: functools.partial(lambda of, *given: torch.ones(3) * of[1], held),
+        lambda own: torch.add(own, 1),
+    ),
+}  # fmt: skip
+HELD = {"list": [2, 3], "set": {1}, 1: 5}
+
+
+@pytest.mark.parametrize("name", KEPT_IN_C)
+def test_a_special_method_is_a_function_of_c_about_something_else(device, name):
+    made, asked = KEPT_IN_C[name]
+    HELD.update({"list": [2, 3], "set": {1}, 1: 5})
+    own = type("Own", (), {name: made(HELD)})()
+
+    def move(call):
+        HELD["list"].append(call)
+        HELD["list"][0] = call
+        HELD["set"] ^= {9}
+        HELD[1] = call
+
+    changes(device, lambda: lambda x: x * asked(own), move, replays=0)
+
+
+def test_a_special_method_is_a_pure_function_of_c(device):
+    own = type("Own", (), {"__init_subclass__": abs, "__abs__": functools.partialmethod(lambda own: own.k)})()
+    own.k = 2
+    changes(device, lambda: lambda x: x * abs(own), lambda call: setattr(own, "k", call))
+
+
+LOOKING_INSIDE = {
+    "sort": lambda held: held[:].sort() or sorted(held)[0][0],
+    "sort in place": lambda held: held.sort() or held[0][0],
+    "remove": lambda held: held.remove([4]) or held.insert(0, [4]) or held[-1][0],
+    "deque": lambda held: len(HELD["deque"].__repr__()),
+    "ge": lambda held: 2 if held.__ge__([[4], [3]]) else 3,
+    "default": lambda held: len(collections.defaultdict(None, a=held).__repr__()),
+}
+
+
+@pytest.mark.parametrize("name", LOOKING_INSIDE)
+def test_methods_of_containers_that_look_at_their_members(device, name):
+    member = [4]
+    held = [member, [7]]
+    HELD["deque"] = collections.deque(held)
+
+    def move(call):
+        if name == "remove":
+            held[1][0] = 4 if held[1][0] == 7 else 7
+        else:
+            member[0] = {3: 9, 7: 2000, 11: 1}[call]
+
+    changes(device, lambda: lambda x: x * LOOKING_INSIDE[name](held), move, replays=0)
+
+
+def test_a_list_of_lists_is_sorted(device):
+    held = [[4], [7]]
+    g = rote.graph(lambda x: x * (2 if held.sort() is None else 3), keep=True)
+    for call in range(16):
+        if call % 4 == 3:
+            held[0][0] += 5
+        g(torch.ones(3, device=device))
+        assert held == sorted(held)
+
+
+OF_OBJECT = {
+    "str": lambda held: len(held.__str__()),
+    "unbound": lambda held: len(object.__str__(held)),
+    "format": lambda held: len(held.__format__("")),
+    "ne": lambda held: 2 if held.__ne__([2, 3]) else 3,
+    "unequal": lambda held: 2 if object.__ne__(held, [2, 3]) else 3,
+}
+
+
+@pytest.mark.parametrize("name", OF_OBJECT)
+def test_methods_of_object_that_ask_the_class(device, name):
+    held = [2, 3]
+    changes(device, lambda: lambda x: x * OF_OBJECT[name](held), lambda call: held.append(call))
+
+
+class Unseeded(random.Random):
+    def __init__(self):
+        self.drawn = 0
+
+
+@pytest.mark.parametrize("make", [random.Random, Unseeded, _random.Random])
+def test_a_generator_without_a_seed(device, make):
+    g = rote.graph(lambda x: x * int(make().random() < 0.5), keep=True)
+    for _ in range(6):
+        g(torch.ones(3, device=device))
+    assert not g.report().replayed and "takes one from the system" in str(g.report().reasons)
+
+
+def test_a_generator_with_a_seed(device):
+    g = rote.graph(lambda x: x * random.Random(5).random(), keep=True)
+    for _ in range(6):
+        x = torch.ones(3, device=device)
+        assert_same(g(x), x * random.Random(5).random())
+    assert g.report().replayed
+
+
+ADDRESSES = {
+    "hash": lambda: hash(object()),
+    "tuple": lambda: hash((1, object())),
+    "method": lambda: Unseeded().random.__hash__(),
+    "object": lambda: object.__hash__(object()),
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_a_hash_that_says_where_something_lies(device, name):
+    g = rote.graph(lambda x: x * (ADDRESSES[name]() // 16 % 2), keep=True)
+    for _ in range(6):
+        g(torch.ones(3, device=device))
+    assert not g.report().replayed
+
+
+def test_numpy_is_seeded_inside(device):
+    """The call leaves numpy's generator as it was, where it found it like that."""
+
+    def seeded(x):
+        numpy.random.seed(3)
+        return x * 2
+
+    g = rote.graph(seeded, keep=True)
+    for call in range(12):
+        if call % 3 == 2:
+            numpy.random.seed(call)
+        assert_same(g(torch.ones(3, device=device)), torch.ones(3, device=device) * 2)
+        drawn = numpy.random.rand()
+        numpy.random.seed(3)
+        assert drawn == numpy.random.rand()
+        numpy.random.seed(3)
+
+
+@pytest.mark.parametrize("ask", [torch._C._is_alias_of, torch._C._overlaps])
+def test_whether_tensors_share_memory(device, ask):
+    holder, held = torch.nn.Module(), torch.ones(8, device=device)
+    holder.state = torch.ones(4, device=device)
+    g = rote.graph(lambda x, y: x * (2 if ask(holder.state, held) else 3) * (2 if ask(y, held) else 3))
+    for call in range(12):
+        holder.state, y = [(torch.ones(4, device=device), held[:4]), (held[2:6], held[4:] * 2)][call // 3 % 2]
+        x = torch.ones(3, device=device)
+        assert_same(g(x, y), x * (2 if ask(holder.state, held) else 3) * (2 if ask(y, held) else 3))
+    assert not g.report().replayed
 
 
 class Holder:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import random
+import types
 import weakref
 
 import pytest
@@ -241,3 +243,50 @@ def _flat(value):
     if isinstance(value, (list, tuple)):
         return [part for each in value for part in _flat(each)]
     return [value]
+
+
+def _views():
+    held = types.SimpleNamespace(memory=torch.ones(8), kept=[])
+    held.view = held.memory[:4]
+    return held
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_argument_in_place_is_the_tensor_of_state_or_another(seed):
+    """What is bound, and what is returned, may be that very tensor, or another one over the same memory."""
+    draw = random.Random(seed)
+    steps = [(draw.random() < 0.4, draw.random() < 0.5) for _ in range(14)]
+
+    def played(wrap):
+        held = _views()
+        held.kept.append(held.view)
+
+        def call(x):
+            if x.sum() > 6:
+                held.kept[0] = held.view
+            return held.kept[0] + x, held.kept[0]
+
+        g = wrap(call)
+        for anew, more in steps:
+            if anew:
+                held.view = held.memory.as_strided((4,), (2,))
+            found = g(torch.arange(4.0) + more)[1]
+            yield held.kept[0] is held.view, found is held.kept[0], found is held.view
+
+    assert list(played(lambda call: rote.graph(call, keep=True))) == list(played(lambda call: call))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_argument_is_the_tensor_of_state_or_another(first):
+    held = _views()
+
+    def call(x):
+        held.memory.add_(1)
+        held.last = x
+        return x + 1, held.view
+
+    g = rote.graph(call, keep=True)
+    for number in range(24):
+        x = held.view if (number // 6 + first) % 2 else held.memory[:4]
+        assert g(x)[1] is held.view and held.last is x
+    assert g.report().replayed

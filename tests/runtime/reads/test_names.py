@@ -39,7 +39,16 @@ TYPES = {"plain_types", "fixed_types", "types_by_content"}
 
 
 def test_every_row_is_looked_at_here():
-    others = {"codecs", "said_of_output", "harmless", "keeping", "modules_of_modes", "left_out"}
+    others = {
+        "codecs",
+        "said_of_output",
+        "harmless",
+        "keeping",
+        "seeding",
+        "shallow",
+        "modules_of_modes",
+        "left_out",
+    }
     assert set(NAMES) == OWNERS.keys() | OF_LIBRARIES | OF_CLASSES | TYPES | others
 
 
@@ -65,7 +74,7 @@ def test_codecs_are_known():
 
 def test_callables_and_rows_are_in_the_table():
     assert NAMES["said_of_output"] <= set(table.REFUSED)
-    for name in NAMES["harmless"] | NAMES["keeping"]:
+    for name in NAMES["harmless"] | NAMES["keeping"] | NAMES["seeding"]:
         assert callable(pkgutil.resolve_name(name.removesuffix("()")))
 
 

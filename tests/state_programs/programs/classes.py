@@ -82,6 +82,88 @@ def bases_changed(wrap: Wrap, device: torch.device) -> Items:
     yield from turns(wrap(lambda x: x * o.k), device, put(Scale, __bases__=(Second,)))
 
 
+class _First:
+    """A class that objects are asked about."""
+
+
+class _Second:
+    """Another one."""
+
+
+class _Meta(type):
+    """A hook that asks the class as Python would."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return super().__instancecheck__(value)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return type.__subclasscheck__(cls, kind)
+
+
+class _Hooked(metaclass=_Meta):
+    """A class with such a hook."""
+
+
+@state("reads")
+def bases_asked_for(wrap: Wrap, device: torch.device) -> Items:
+    """Bases are others, of a class that is asked for them alone: by isinstance, issubclass and match."""
+
+    class Middle(_First):
+        pass
+
+    class Scale(Middle):
+        pass
+
+    o = Scale()
+
+    def matches(x: torch.Tensor) -> torch.Tensor:
+        match o:
+            case _First():
+                return x * 2
+            case _:
+                return x * 3
+
+    changes = put(Middle, __bases__=(_Second,)), put(Middle, __bases__=(_First,))
+    yield from turns(wrap(lambda x: x * 2 if isinstance(o, _First) else x * 3), device, *changes)
+    yield from turns(wrap(lambda x: x * 2 if isinstance(o, int | _First) else x * 3), device, *changes)
+    yield from turns(wrap(lambda x: x * 2 if issubclass(Scale, _First) else x * 3), device, *changes)
+    yield from turns(wrap(matches), device, *changes)
+
+
+@state("reads")
+def bases_asked_for_by_hooks(wrap: Wrap, device: torch.device) -> Items:
+    """Bases and classes are others, where hooks of a metaclass ask as Python itself would."""
+
+    class Scale(_Hooked):
+        pass
+
+    o = Scale()
+    changes = put(o, __class__=_Second), put(o, __class__=Scale)
+    yield from turns(wrap(lambda x: x * 2 if isinstance(o, _Hooked) else x * 3), device, *changes)
+    plainly = type.__instancecheck__
+    yield from turns(wrap(lambda x: x * 2 if plainly(_Hooked, o) else x * 3), device, *changes)
+    changes = put(Scale, __bases__=(_Second,)), put(Scale, __bases__=(_Hooked,))
+    yield from turns(wrap(lambda x: x * 2 if issubclass(Scale, _Hooked) else x * 3), device, *changes)
+
+
+@state("reads")
+def names_by_a_base(wrap: Wrap, device: torch.device) -> Items:
+    """Names that ``__dir__`` of a base class tells."""
+
+    class Scale:
+        def __dir__(self) -> list[str]:
+            return [*super().__dir__(), "more"]
+
+    o = Scale()
+    changes = put(o, second=2), put(Scale, third=3)
+    yield from turns(wrap(lambda x: x * len(dir(o))), device, *changes)
+    o = Scale()
+    changes = put(o, second=2), put(Scale, fourth=4)
+    yield from turns(wrap(lambda x: x * len(object.__dir__(o))), device, *changes)
+    yield from turns(wrap(lambda x: x * len(type.__dir__(Scale))), device, put(Scale, fifth=5))
+    yield from turns(wrap(lambda x: x * len(dir(Scale()))), device, put(Scale, sixth=6))
+
+
 @state("reads")
 def class_in_a_variable(wrap: Wrap, device: torch.device) -> Items:
     """The class that the call makes objects of is another."""

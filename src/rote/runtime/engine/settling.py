@@ -461,7 +461,9 @@ class Settling:
         bound = bind(accesses, self._call, self._observed, state, guesses, apart, self._site)
         concerned, _ = self._note_accesses(accesses, watch)
         guard = StateGuard.of(after, accesses, parameters, watch, concerned=concerned)
-        return Recording(self._plan.root, guard, accesses, bound, apart=apart)
+        recording = Recording(self._plan.root, guard, accesses, bound, apart=apart)
+        recording.identify(self._call.leaves)
+        return recording
 
     def _note_accesses(self, accesses: Accesses, watch: GradientWatch) -> tuple[bool, bool]:
         """Note what the call touches.

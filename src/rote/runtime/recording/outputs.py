@@ -9,7 +9,8 @@ import numpy
 import torch
 
 from ...base import Site, is_instance
-from ...hazards.rules import Reason
+from ...hazards import rules
+from ...hazards.rules import Reason, reason
 from ..arguments import GivenBranch, UnderArray, flatten, paths, repeated
 from ..autograd.graph import related
 from ..objects import exact
@@ -76,6 +77,8 @@ def make_template(
                 made = looked_at(made, leaf, _seen_in(made, storages, given))
             found.append(made)
             why = opaque_tensor(name, leaf, made, site) or opaque_view(name, leaf, made, given, site)
+            if made.kind == PASSED and is_held(leaf):
+                why = reason(rules.OPAQUE_OUTPUT, f"{name} is an argument, and lies in state as well", site)
             blockers.extend([why] if why is not None else [])
         elif type(leaf) is GivenBranch:
             found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))

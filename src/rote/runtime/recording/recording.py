@@ -120,6 +120,7 @@ class Recording:
         self.keeps_graph = self.trusts = self.tells_tensors = False
         self.computation: Computation | None = None
         self._vain_checks = self._to_follow = 0
+        self._identities: dict[int, int] = {}
         self._released: list[Callable[[], None]] = []
 
     def sibling(self, spots: Iterable[Spot]) -> Recording:
@@ -137,6 +138,7 @@ class Recording:
         )
         other.written_out.update(self.written_out)
         other.prints = self.prints
+        other._identities = self._identities
         other.trusts, other.tells_tensors, other.computation = (
             self.trusts, self.tells_tensors, self.computation,
         )  # fmt: skip
@@ -446,7 +448,21 @@ class Recording:
         in_place = all([spot.holds(leaves) for spot in self.spots])
         drawn = self.draws_from(call.generators().values())
         apart = not self.meets(call) and not self.lies_in_arrays(call.leaves)
-        return in_place and not drawn and apart and not self.is_given_state(call)
+        given = self.is_given_state(call) or self.is_given_another(leaves)
+        return in_place and not drawn and apart and not given
+
+    def identify(self, leaves: tuple[Any, ...]) -> None:
+        """Note which of the arguments that are used in place are tensors that the callable has read."""
+        members = [member for spot in self.bound for member in spot.members]
+        self._identities = {member: self._identity(leaves[member]) for member in members}
+
+    def is_given_another(self, leaves: tuple[Any, ...]) -> bool:
+        """Whether one of them is another object over the same memory: it is no longer what state holds."""
+        members = [member for spot in self.bound for member in spot.members]
+        return any([self._identities.get(each, 0) != self._identity(leaves[each]) for each in members])
+
+    def _identity(self, leaf: torch.Tensor) -> int:
+        return id(leaf) if self.guard.has_read(leaf) else 0
 
     def meets(self, call: Call) -> bool:
         """Whether an argument that would be copied shares memory with state, and a copy is not the same."""

@@ -237,6 +237,8 @@ class ReplayWriter:
             source.refuse(f"not stands and not {name}.gradients_hold()")
         for spot in recording.spots:
             source.refuse(f"not {constant(spot.holds)}({self._leaves()})")
+        if recording.bound:
+            source.refuse(f"{name}.is_given_another({self._leaves()})")
         self._sharing()
         if has_branches(self._call.spec) and (recording.root.edges or recording.binds):
             source.refuse(f"{name}.is_given_state({self._as_call()})")

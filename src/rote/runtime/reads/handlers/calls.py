@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from random import Random
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy
 import torch
 
 from ....base import identity, is_own
-from ...numbers import can_draw, is_drawing
+from ...numbers import GLOBAL_GENERATORS, can_draw, is_drawing
 from ...objects import (
     Content,
     is_graphed,
@@ -40,6 +41,7 @@ from ..trace import (
     is_called_by_output,
     is_for_output,
     is_in_c,
+    is_readable,
     writes_by_method,
 )
 from .apart import TAKING, taken_apart
@@ -53,6 +55,12 @@ _HARMLESS = NAMES["harmless"]
 _OF_CYTHON = NAMES["cython"]
 _CLOCK = "clock"
 _KEEPING = NAMES["keeping"]
+_SHALLOW = NAMES["shallow"]
+_LOOKING_INSIDE = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__", "__repr__")
+"""What methods of containers that compare or write their members ask these for."""
+_SEEDING = NAMES["seeding"]
+_MAKING_GENERATORS = frozenset({"numpy.random.default_rng"})
+"""Functions of numpy's that are not about its global generator, among those that are written in Cython."""
 _GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "builtins.list.append": lambda given: 1,
     "collections.deque.append": lambda given: 1,
@@ -162,6 +170,8 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
             trace.callables.run(found)
             in_c = False
     of_python = not in_c and said_module(kind) not in _BUILTIN
+    if of_python and issubclass(kind, Random) and found is not Random.__init__:  # C has seeded it before
+        c_call(trace, made_by(kind), args, {})
     if issubclass(kind, BaseException):
         for each in args:
             content(trace, each, inside=False)
@@ -309,6 +319,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         function, name, is_method = owner, name_of(owner), "." in owner.__qualname__
         row, owner = trace.running.rows.row_of(name), given[0] if is_method and given else None
         given = given[1:] if is_method else given
+        if not is_method and name.startswith("numpy.random.") and name not in _MAKING_GENERATORS:
+            owner = GLOBAL_GENERATORS[-1]
     if name.startswith("torch."):  # the operation notes which generator it draws from
         given = tuple([each for each in given if type(each) is not torch.Generator])
     if row in ("pure", "reads", "fixed"):
@@ -320,10 +332,14 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "ask":
         _ask(trace, name, function, owner, given)
     elif row == "writes":
+        if name in _SEEDING and all([each is None for each in given]):
+            trace.running.refuse(name, f"calls {name} without a seed, which takes one from the system")
         if trace.outside.has(owner) and not trace.outside.can_compare(owner):
             trace.running.refuse(
                 name, f"calls {name}, which changes something made outside that cannot be compared"
             )
+        if is_readable(owner) and function.__name__ not in _SHALLOW:
+            content(trace, owner, _LOOKING_INSIDE)
         # An append depends on no member: a replay adds its own members to the container as it then is.
         grows = name in _GROWING and not is_called_by_output(trace)
         if can_draw(owner) and trace.outside.has_generator(owner):
@@ -392,17 +408,19 @@ def _ask(trace: Trace, name: str, function: Any, owner: Any, given: tuple[Any, .
 
 
 def instance_of(trace: Trace, value: Any, kinds: Any) -> None:
-    """Note ``isinstance(value, kinds)``."""
+    """Note ``isinstance(value, kinds)`` or ``issubclass(value, kinds)``; bases of the value decide it."""
     if issubclass(type(kinds), tuple):
         whole(trace, kinds)
         for each in kinds:
             instance_of(trace, value, each)
         return
-    trace.outside.hold(kinds)
-    trace.seen.add(("isinstance", identity(kinds)))
-    if trace.outside.has(value):
-        trace.seen.add(("isinstance", identity(value)))
-    if trace.outside.has(value) and not issubclass(type(value), type):
+    outside, kind = trace.outside.has(value), type(value)
+    trace.outside.hold((kinds, kind))
+    trace.seen.update((("isinstance", identity(kinds)), ("isinstance", identity(value) if outside else kind)))
+    for each in (kind, value):
+        if issubclass(type(each), type) and lookup.can_change(each):
+            trace.classes.namespace(each)
+    if outside and not issubclass(kind, type):
         trace.outside.kind(value)
         if lookup.find(type(value), "__class__").owner is not object:
             attribute(trace, "__class__", value)

@@ -14,7 +14,7 @@ from datetime import datetime, tzinfo
 from io import StringIO
 from operator import attrgetter
 from string import Formatter
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy
@@ -42,6 +42,7 @@ from .calls import called, handed_on, instance_of, read_partial, subclass_of
 from .classes import asked_or_made, stated
 from .containers import (
     advance,
+    compare,
     contains,
     content,
     content_once,
@@ -65,6 +66,7 @@ from .containers import (
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
 _USUAL_CODING = NAMES["codecs"]
+_BY_ADDRESS = (object.__hash__, torch.Tensor.__hash__, MethodType.__hash__, BuiltinFunctionType.__hash__)
 _READS_STORAGE = NAMES["storages"]
 _MOST_CACHED = 20_000
 _OF_DIALECTS = [name for name in dir(csv.get_dialect("excel")) if not name.startswith("_")]
@@ -160,6 +162,20 @@ def _hashed(trace: Trace, value: Any) -> None:
     looked_up(trace, value)
     special(trace, value, "__hash__")
     content(trace, value)
+    _hashed_by_address(trace, value)
+
+
+def _hashed_by_address(trace: Trace, value: Any) -> None:
+    """Note a hash that goes by where something lies, which of what a call makes nobody knows."""
+    kind = type(value)
+    if issubclass(kind, (tuple, frozenset)):
+        for each in tuple(value) if kind in (tuple, frozenset) else ():
+            _hashed_by_address(trace, each)
+    elif lookup.find(kind, "__hash__").value in _BY_ADDRESS and trace.kinds[kind] != PLAIN:
+        if trace.outside.has(value) or trace.outside.has_tensor(value):
+            trace.outside.pin(value)
+        else:
+            _identified(trace, value)
 
 
 def _callable(trace: Trace, value: Any) -> None:
@@ -281,18 +297,17 @@ def _new_decimal_context(trace: Trace, function: Any, args: tuple[Any, ...], kwa
         content(trace, each)
 
 
-def _dir(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for each in args[:1]:
-        special(trace, each, "__dir__")
-        table = lookup.attributes_of(each)
-        if table is not None:
-            attribute(trace, "__dict__", each)
-            whole(trace, table)
-        if trace.outside.has(each):
-            for kind in lookup.bases(each if issubclass(type(each), type) else type(each)):
-                if lookup.can_change(kind):
-                    table = trace.classes.namespace(kind)
-                    trace.outside.read(ORDER, table, None, Content(tuple(table)), " (its names)", kind)
+def _dir(trace: Trace, value: Any) -> None:
+    """Note that all names of a value are read: its own, and those of its classes."""
+    special(trace, value, "__dir__")
+    table = lookup.attributes_of(value)
+    if table is not None:
+        attribute(trace, "__dict__", value)
+        whole(trace, table)
+    for kind in lookup.bases(value if issubclass(type(value), type) else type(value)):
+        if lookup.can_change(kind):
+            table = trace.classes.namespace(kind)
+            trace.outside.read(ORDER, table, None, Content(tuple(table)), " (its names)", kind)
 
 
 def _globals(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -628,6 +643,7 @@ _BY_WORD: dict[str, Handler] = {
     "class": stated,
     "clear": _one(lambda trace, value: trace.writes.change(value)),
     "coded": _coded,
+    "compared": _member(compare),
     "compiled": lambda trace, *_: None,  # a region is an operation and depends on nothing but its inputs
     "collector": lambda trace, *_: trace.outside.read(
         ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc
@@ -639,7 +655,8 @@ _BY_WORD: dict[str, Handler] = {
     ),
     "delete_attribute": _named(delete_attribute, 2),
     "descriptor": _member(lambda trace, value, found: through_descriptor(trace, found, value)),
-    "dir": _dir,
+    "dir": _each(_dir, 1),
+    "dir_of": _one(_dir),
     "evaluated": lambda trace, *_: trace.running.refuse(
         "builtins.eval", "runs text or code by eval or exec, which is not followed"
     ),
@@ -650,8 +667,10 @@ _BY_WORD: dict[str, Handler] = {
     "generator": _generator,
     "globals": _globals,
     "hash": _each(_hashed),
+    "hash_of": _one(_hashed),
     "id": _each(_identified),
     "instance": _pair(instance_of),
+    "instance_by_class": _member(instance_of),
     "is_inference": _asks("is_inference"),
     "itemgetter": _itemgetter,
     "iter": _iter,
@@ -663,6 +682,9 @@ _BY_WORD: dict[str, Handler] = {
     "length": _len,
     "length_hint": _length_hint,
     "local_time": _local_time,
+    "made_by_default": lambda trace, *_: trace.running.refuse(
+        "collections.defaultdict.__missing__", "calls __missing__ of a defaultdict itself"
+    ),
     "methodcaller": _methodcaller,
     "new_decimal_context": _new_decimal_context,
     "of_host_data": _of_host_data,
@@ -681,6 +703,7 @@ _BY_WORD: dict[str, Handler] = {
     "sys_frame": _sys_frame,
     "taken_apart": _taken_apart,
     "text": _each(text),
+    "text_of": _one(text),
     "truth": _each(truth),
     "type": asked_or_made,
     "updated": _updated,

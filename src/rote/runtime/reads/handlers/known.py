@@ -225,7 +225,8 @@ _KNOWN_CALLS: dict[type, Callable[[Trace, Any, tuple[Any, ...]], bool]] = {
 
 def _is_known_question(trace: Trace, value: Any, kinds: Any) -> bool:
     """Whether ``isinstance`` was asked of the value before, and of each of the classes."""
-    if identity(value) in trace.outside and ("isinstance", identity(value)) not in trace.seen:
+    whose: Any = identity(value) if identity(value) in trace.outside else type(value)
+    if type(value) not in PLAIN_OR_TENSOR and ("isinstance", whose) not in trace.seen:
         return False
     if type(kinds) is not tuple:
         return ("isinstance", identity(kinds)) in trace.seen

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import gc
+from functools import _lru_cache_wrapper, partial
+from operator import attrgetter, itemgetter, methodcaller
+from types import BuiltinFunctionType, MethodWrapperType
 from typing import Any
 
 from ....base import identity
 from ...objects import Content, DefinedOperators, said_module, said_name
 from ...state import ATTRIBUTE, ITEM, OPERATORS
-from ..table import lookup
+from ..table import is_nobody, lookup
 from .kinds import is_compilers
 from .outside import Outside
 
+_BOUND = frozenset({BuiltinFunctionType, MethodWrapperType})
+"""Types of functions in C that are no method of the class in which they lie."""
+_CALLING = frozenset({partial, itemgetter, attrgetter, methodcaller, _lru_cache_wrapper})
+"""Types of callables in C that look into what they are given, or into what they hold."""
+_DEPENDS_ON_ARGUMENTS = frozenset({"pure", "none", "fixed"})
 SPECIAL = "special"
 """Marks classes whose special methods are noted."""
 
@@ -93,6 +101,8 @@ class Classes:
         owner = found.owner
         if owner is not None and is_compilers(said_module(owner)):
             return found.value
+        if owner is not None and lookup.can_change(owner) and name.startswith("__") and name.endswith("__"):
+            self._special(owner, name, found.value)
         for passed in found.passed:
             if lookup.can_change(passed):
                 outside.absent(self.namespace(passed), name, f".{name}", passed)
@@ -103,6 +113,28 @@ class Classes:
             else:
                 outside.find(found.value, owner, f".{name}")
         return found.value
+
+    def _special(self, owner: type, name: str, value: Any) -> None:
+        """Refuse a special method that is no code of the class's, but C's about something else.
+
+        C calls it with what no note says. Where the call itself does (``__call__``), it is noted.
+        """
+        rows, running = self._outside.running.rows, self._outside.running
+        value = value.__func__ if issubclass(type(value), (staticmethod, classmethod)) else value
+        kind = type(value)
+        if kind in _BOUND:
+            whose: Any = value.__self__
+            if whose in lookup.bases(owner):
+                return  # its own __new__
+            free = is_nobody(type(whose)) or issubclass(type(whose), type) or whose is None
+            row = rows.of(value)
+            if free and row.handler is None and row.row in _DEPENDS_ON_ARGUMENTS:
+                return
+        elif kind not in _CALLING:
+            return
+        if name != "__call__" and not rows.is_pure(value):
+            what = f"{said_name(owner)}.{name}"
+            running.refuse(what, f"has {what} called by a function in C, with what it does not say")
 
     def compare_by_identity(self, value: Any) -> bool:
         """Whether an object is found and compared by which it is, and all its class says of that is noted."""
