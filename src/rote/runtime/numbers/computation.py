@@ -180,7 +180,8 @@ class Computation:
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
         self.taken |= call.taken
-        self.draws = tuple([place.container for place in call.places if place.kind == DRAWN])
+        drawn = [place.container for place in call.places if place.kind == DRAWN]
+        self.draws = tuple([each.drawn.draw for each in drawn if not each.index])
         self._generators = drawn_from(self.draws)
         stages = [self._start]
         for read in call.reads:

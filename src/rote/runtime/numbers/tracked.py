@@ -35,7 +35,7 @@ from .computation import (
     Path,
     ReadingLines,
 )
-from .draws import Draw
+from .draws import Draw, DrawnValues, DrawnNumber, numbers_in
 from .expressions import (
     FUNCTIONS,
     KINDS,
@@ -144,6 +144,7 @@ class TrackedNumbers:
         self._times: list[TimeRead] = []
         # what is drawn or computed now by code that is none of the call's, and the frame that has called it
         self.drawing: tuple[Draw | TimeRead | tuple[str, tuple[Any, ...]], Any] | None = None
+        self._filled: list[Any] | None = None  # into which it is drawn
         self._branched = False
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
@@ -292,10 +293,10 @@ class TrackedNumbers:
 
     # ------------------------------------------------------------------ numbers that are drawn
 
-    def draw_next(self, draw: Draw, frame: Any) -> None:
-        """A function is called that draws a number; what it runs is its own."""
+    def draw_next(self, draw: Draw, frame: Any, filled: list[Any] | None = None) -> None:
+        """A function is called that draws numbers, perhaps into a list; what it runs is its own."""
         if self.draws and not self._branched:
-            self.drawing = draw, frame
+            self.drawing, self._filled = (draw, frame), filled
 
     def read_clock(self, function: Any, frame: Any) -> None:
         """A function is called that reads the clock."""
@@ -328,22 +329,38 @@ class TrackedNumbers:
             self.pin(*drawing[0][1])
 
     def take_drawn(self, value: Any) -> Any:
-        """The function has given a number: the object for it."""
+        """The function has given a number, or several: the object for it, or what holds those for them."""
         drawing, self.drawing = self.drawing, None
         if drawing is None or self.stopped is not None:
             return value
         if isinstance(drawing[0], tuple):
             return self.compute(*drawing[0], value)
-        if type(value) not in KINDS:
-            return value
         if isinstance(drawing[0], TimeRead):
+            if type(value) not in KINDS:
+                return value
             order, name = len(self._times), f"{drawing[0].function.__name__}()"
             self._times.append(drawing[0])
             key = (order, drawing[0].function, drawing[0].early)
             return self.take(NumberSource(TIME, drawing[0], key, name), value)
-        order = len(self._draws)
-        self._draws.append(drawing[0])
-        return self.take(NumberSource(DRAWN, drawing[0], order, f"{drawing[0].name}()"), value)
+        if self._filled is None:
+            return self._take_drawn(drawing[0], value)
+        self._take_drawn(drawing[0], self._filled)
+        self._filled = None
+        return value
+
+    def _take_drawn(self, draw: Draw, value: Any) -> Any:
+        found, drawn, order = numbers_in(value), DrawnValues(draw, value), len(self._draws)
+        if not found:
+            return value
+        self._draws.append(draw)
+        taken = [
+            self.take(NumberSource(DRAWN, DrawnNumber(drawn, index), (order, index), f"{draw.name}()"), each)
+            for index, each in enumerate(found)
+        ]
+        if type(value) is list:
+            value[:] = taken
+            return value
+        return tuple(taken) if type(value) is tuple else taken[0]
 
     @property
     def drawn(self) -> Sequence[Draw]:

@@ -79,6 +79,8 @@ _KEEP_NUMBERS = frozenset({list, tuple, deque, type({}.values()), type(OrderedDi
 """Containers whose members are numbers as they are, in an order that is theirs."""
 _JOINED = frozenset({list, tuple})
 """Containers whose sum holds what they hold."""
+_GIVEN = _NUMBERS | {list, tuple, type(None)}
+"""Types of what is changed where a call has given it."""
 _MERGED = frozenset({dict, OrderedDict, defaultdict})
 """Containers that take over what another one holds."""
 _LARGEST_TABLE = 4096
@@ -195,7 +197,7 @@ class TrackingNotes:
         for name in names:
             told = _HANDLERS.get(name, _looked_at), getattr(notes, name)
             setattr(self, name, notes.write("*given", self._told, told))
-        self.around = Around(self._before, self._behind, changed=_NUMBERS)
+        self.around = Around(self._before, self._behind, changed=_GIVEN)
 
     def _numbers(self) -> TrackedNumbers | None:
         trace = self._trace()
@@ -433,7 +435,7 @@ def _pairs(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
 
 
 def _called(trace: Trace, numbers: TrackedNumbers, names: tuple[str, ...], function: Any, *args: Any) -> None:
-    _call(trace, numbers, function, args, len(names))
+    _call(trace, numbers, function, args, names)
 
 
 def _called_spread(
@@ -442,8 +444,8 @@ def _called_spread(
     if type(args) not in (tuple, list) or type(kwargs) not in (dict, type(None)):
         numbers.stop("a function is called with arguments that are not there yet")
         return
-    named = tuple((kwargs or {}).values())
-    _call(trace, numbers, function, (*args, *named), len(named))
+    named = kwargs or {}
+    _call(trace, numbers, function, (*args, *named.values()), tuple(named))
 
 
 _HANDLERS: dict[str, Handler] = {
@@ -462,14 +464,19 @@ _HANDLERS: dict[str, Handler] = {
 # ---------------------------------------------------------------------- what calls do
 
 
-def _call(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: int) -> None:
-    """Something is called; the last ones of the arguments are named."""
-    draw = Draw.of(function, args) if numbers.draws and not named else None
+def _call(
+    trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
+) -> None:
+    """Something is called; the last ones of the arguments have names."""
+    named = len(names)
+    draw = _draw_of(function, args, names) if numbers.draws else None
     if draw is not None and trace.outside.has_generator(draw.generator):
-        for each in args:
+        for each in args if draw.args or draw.named else ():
             whole(trace, each)
         numbers.pin_inside(*args)
-        numbers.draw_next(draw, trace.running.frame())
+        filled = args[0] if draw.fills else None
+        if filled is None or (type(filled) is list and not trace.outside.has(filled)):
+            numbers.draw_next(draw, trace.running.frame(), filled)
         return
     if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
         numbers.read_clock(function, trace.running.frame())
@@ -479,8 +486,8 @@ def _call(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any,
     if is_of_pybind(function) and not isinstance(function, _C_FUNCTIONS):
         function = function.__func__
     if type(function) is partial:
-        bound = tuple(function.keywords.values())
-        _call(trace, numbers, function.func, (*function.args, *args, *bound), named + len(bound))
+        bound = function.keywords
+        _call(trace, numbers, function.func, (*function.args, *args, *bound.values()), (*names, *bound))
     elif type(function) is FunctionType:
         _into_python(trace, numbers, function, args)
     elif isinstance(function, type):
@@ -501,6 +508,12 @@ def _call(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any,
             _into_python(trace, numbers, found, args)
         else:
             _unknown(numbers, function, args if type(function) is _OF_NUMPY else (function, *args))
+
+
+def _draw_of(function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Draw | None:
+    """What a call draws, if it is known to draw numbers."""
+    count = len(args) - len(names)
+    return Draw.of(function, args[:count], dict(zip(names, args[count:], strict=True)))
 
 
 def _is_unit(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...]) -> bool:
