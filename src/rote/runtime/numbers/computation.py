@@ -18,6 +18,7 @@ from typing import Any
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
+from .arrays import ArrayKind, kind_of
 from .draws import Draw, drawn_from, put_state, state_of
 from .expressions import FUNCTIONS, OF_NUMPY, STRICT, Expression, Fixed, GivenNumber, is_of_numpy
 from .times import TIME
@@ -119,7 +120,7 @@ class FollowedCall:
 
     Attributes:
         places: Where numbers are found; those of known calls come first.
-        kinds: The types of those that it was given, by the number of their place.
+        kinds: What those are that it was given, by the number of their place.
         reads: The numbers that it has read, in order.
         outcomes: What expressions have given.
         cells: What expressions are computed for.
@@ -128,7 +129,7 @@ class FollowedCall:
     """
 
     places: tuple[NumberSource, ...]
-    kinds: Mapping[int, type]
+    kinds: Mapping[int, Any]
     reads: tuple[NumberRead, ...]
     outcomes: Mapping[Expression, Fixed]
     cells: Mapping[Expression, NumberCell]
@@ -278,7 +279,7 @@ class _Stage:
     """What is computed and asked at once."""
 
     def __init__(self) -> None:
-        self._kinds: dict[int, type] = {}
+        self._kinds: dict[int, Any] = {}
         self._outcomes: dict[Expression, Fixed] = {}
         self._cells: dict[Expression, NumberCell] = {}
         self._steps: dict[Expression, None] = {}
@@ -286,7 +287,7 @@ class _Stage:
 
     def learn(
         self,
-        kinds: Mapping[int, type],
+        kinds: Mapping[int, Any],
         outcomes: Mapping[Expression, Fixed],
         cells: Mapping[Expression, NumberCell],
         steps: Iterable[Expression],
@@ -331,15 +332,17 @@ class _Text:
 
 
 def _compiled(
-    kinds: Mapping[int, type],
+    kinds: Mapping[int, Any],
     outcomes: Mapping[Expression, Fixed],
     cells: Mapping[Expression, NumberCell],
     steps: Iterable[Expression],
 ) -> Callable[[Sequence[Any]], bool]:
     text = _Text()
-    same, right, of = text.constant(_is_same), text.constant(_is_operand), text.constant(type)
+    same, right = text.constant(_is_same), text.constant(_is_operand)
+    of_number, of_array = text.constant(type), text.constant(kind_of)
     for place, kind in kinds.items():
-        text.lines.append(f"if {of}(given[{place}]) is not {text.constant(kind)}: return False")
+        differs = f"{of_array}(given[{place}]) !=" if type(kind) is ArrayKind else f"{of_number}(given[{place}]) is not"
+        text.lines.append(f"if {differs} {text.constant(kind)}: return False")
     for expression, expected in outcomes.items():
         name = text.name(expression)
         text.lines.append(f"if not {same}({name}, {text.constant(expected)}): return False")
@@ -348,9 +351,10 @@ def _compiled(
     filled: list[str] = []
     for expression, cell in cells.items():
         name = text.name(expression)
-        text.lines.append(f"if not {right}({name}, {text.constant(type(cell.value))}): return False")
+        text.lines.append(f"if not {right}({name}, {text.constant(kind_of(cell.value))}): return False")
         filled.append(f"{text.constant(cell.fill)}({name})")
-    numpys = OF_NUMPY.intersection(kinds.values()) or any(map(is_of_numpy, (*outcomes, *cells, *steps)))
+    arrays = ArrayKind in map(type, kinds.values())
+    numpys = arrays or OF_NUMPY.intersection(kinds.values()) or any(map(is_of_numpy, (*outcomes, *cells, *steps)))
     begin = f"with {text.constant(STRICT)}():" if numpys else "if True:"
     body = "\n   ".join([*text.lines, *filled, "return True"])
     scope = dict(text.constants)
@@ -363,6 +367,6 @@ def _is_same(value: Any, expected: Fixed) -> bool:
     return Fixed.of(value) == expected
 
 
-def _is_operand(value: Any, kind: type) -> bool:
+def _is_operand(value: Any, kind: Any) -> bool:
     """Whether a number has the type of the one that was recorded, and an operation takes it."""
-    return type(value) is kind and (kind is not int or _LEAST <= value <= _MOST)
+    return kind_of(value) == kind and (kind is not int or _LEAST <= value <= _MOST)

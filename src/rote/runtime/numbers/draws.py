@@ -22,6 +22,7 @@ import torch
 
 from ...base import identity
 from ..objects import mark
+from .arrays import is_array
 from .expressions import KINDS
 from .iterators import can_go_back, has_next, set_back, standing
 
@@ -38,11 +39,12 @@ _DRAWING: Mapping[type, tuple[str, ...]] = {
     numpy.random.RandomState: (
         "random", "random_sample", "rand", "randn", "randint", "uniform", "normal", "standard_normal", "beta",
         "exponential", "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace",
-        "lognormal", "choice",
+        "lognormal", "choice", "permutation",
     ),
     numpy.random.Generator: (
         "random", "integers", "uniform", "normal", "standard_normal", "beta", "exponential",
         "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace", "lognormal", "choice",
+        "permutation",
     ),
 }  # fmt: skip
 """Methods that draw numbers, where they are given numbers; by the very class of the generator."""
@@ -50,7 +52,7 @@ _FUNCTIONS: Mapping[type, Mapping[str, Any]] = {
     kind: {name: getattr(kind, name) for name in names if hasattr(kind, name)}
     for kind, names in _DRAWING.items()
 }
-_PLAIN = frozenset({int, float, bool, type(None), range})
+_PLAIN = frozenset({int, float, bool, type(None), range, str})
 _SEQUENCES = frozenset({list, tuple})
 _MOST = 512
 """Numbers in what a draw gives."""
@@ -145,7 +147,9 @@ class DrawnNumber:
 
 
 def numbers_in(value: Any) -> Sequence[Any]:
-    """The numbers in what a draw has given; none if that is something else."""
+    """The numbers in what a draw has given, or the array of them; none if that is something else."""
+    if is_array(value):
+        return (value,)
     several = type(value) in _SEQUENCES and len(value) <= _MOST
     found = value if several else (value,)
     return found if KINDS.issuperset(map(type, found)) else ()
@@ -155,7 +159,7 @@ def _is_plain(value: Any) -> bool:
     """Whether a replay may give a value again: a number, or a few of them."""
     if type(value) in _SEQUENCES:
         return all([type(each) in _PLAIN for each in value])
-    return type(value) in _PLAIN
+    return type(value) in _PLAIN or isinstance(value, (numpy.dtype, type))
 
 
 def _fixed(value: Any) -> Any:

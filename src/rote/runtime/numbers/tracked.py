@@ -22,8 +22,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
+
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
+from ..objects import base_of, pointer_of
 from .computation import (
     DRAWN,
     NO_LINES,
@@ -35,6 +38,7 @@ from .computation import (
     Path,
     ReadingLines,
 )
+from .arrays import MEMBERS, is_array, kind_of
 from .draws import Draw, DrawnValues, DrawnNumber, numbers_in
 from .expressions import (
     FUNCTIONS,
@@ -47,6 +51,7 @@ from .expressions import (
     Fixed,
     GivenNumber,
     tells,
+    value_of,
 )
 from .fresh import fresh
 from .parts import is_data, parts_of
@@ -60,6 +65,7 @@ _LARGEST_SUMMAND = 1 << 62
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_FOLLOWED = KINDS | {numpy.ndarray}
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
 
@@ -138,6 +144,7 @@ class TrackedNumbers:
         self.stopped: str | None = None
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
         self.draws, self.clock = draws, clock
+        self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
         self.ends = False  # the call is over: what follows is in what it leaves behind and returns
         self._draws: list[Draw] = []
@@ -178,17 +185,26 @@ class TrackedNumbers:
         if copy is None:
             self.stopped = self.stopped or f"no copy of {value!r} can be made"
             return value
-        number = self._numbers.setdefault(key, len(self.places))
+        self._given[key] = copy
+        self._know_given(place, copy, copy, value)
+        return copy
+
+    def _know_given(self, place: NumberSource, known: Any, value: Any, stands: Any) -> None:
+        number = self._numbers.setdefault(place.address, len(self.places))
         if number == len(self.places):
             self.places.append(place)
-        expression = GivenNumber(number)
-        self.values[number] = self._given[key] = copy
-        self._known[identity(copy)] = copy, expression, value
-        return copy
+        self.values[number] = value
+        self._known[identity(known)] = known, GivenNumber(number), stands
+
+    def take_array(self, place: NumberSource, array: Any) -> None:
+        """The call is given an array from a place."""
+        if self.stopped is None:
+            self.has_arrays = True
+            self._know_given(place, array, array.copy(), array)
 
     def expression(self, value: Any) -> Expression | None:
         """How a number was computed; None of what is not followed."""
-        found = self._known.get(identity(value)) if type(value) in KINDS else None
+        found = self._known.get(identity(value)) if type(value) in _FOLLOWED else None
         return found[1] if found is not None else None
 
     def original(self, value: Any) -> Any:
@@ -202,10 +218,9 @@ class TrackedNumbers:
         What cannot be computed again is known by its value; what gives another result than it did was noted
         in the wrong place, and nothing is followed any more.
         """
-        parts = [self.expression(each) for each in operands]
-        if self.stopped is not None or not any([each is not None for each in parts]):
+        found = [self._part(each) for each in operands]
+        if self.stopped is not None or not any([each.given for each in found]):
             return result
-        found = [Fixed.of(each) if part is None else part for each, part in zip(operands, parts, strict=True)]
         try:
             with STRICT():
                 again = FUNCTIONS[function](*operands)
@@ -215,10 +230,14 @@ class TrackedNumbers:
             self.stop(f"{function} gave {result!r} and gives {again!r}")
             return result
         made = Applied.to(function, *found)
-        if made.size > LARGEST or type(result) not in KINDS | TRUTHS:
-            self.pin(*operands)
+        if made.size > LARGEST or not (type(result) in KINDS | TRUTHS or is_array(result)):
+            self.pin_inside(*operands)
             return result
         self._steps[made] = None
+        if type(result) is numpy.ndarray:
+            self.has_arrays = True
+            self._known[identity(result)] = result, made, result
+            return result
         if type(result) in TRUTHS:
             self.outcomes.setdefault(made, Fixed.of(result))
             return result
@@ -229,9 +248,41 @@ class TrackedNumbers:
         self._known[identity(copy)] = copy, made, result
         return copy
 
+    def _part(self, value: Any) -> Expression:
+        """How an operand was computed, which may be a few of them."""
+        known = self.expression(value)
+        if known is not None:
+            return known
+        parts = [self._part(each) for each in value] if type(value) in (list, tuple) else []
+        if any([each.given for each in parts]):
+            return Applied.to(MEMBERS, *parts)
+        return Fixed.of(value)
+
+    def holds_array(self, operands: Iterable[Any]) -> bool:
+        """Whether an array that is followed is among operands."""
+        for each in operands:
+            if type(each) in (list, tuple):
+                if self.holds_array(each):
+                    return True
+            elif type(each) is numpy.ndarray and self.expression(each) is not None:
+                return True
+        return False
+
+    def arrays_over(self, pointer: int) -> list[Any]:
+        """The arrays that are followed, in whose memory an address lies."""
+        arrays = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
+        return [each for each in arrays if 0 <= pointer - pointer_of(base_of(each)) <= base_of(each).nbytes]
+
+    def _is_as_computed(self, array: Any, expression: Expression) -> bool:
+        """Whether an array holds what was computed, and nobody has written to it."""
+        return Fixed.of(value_of(expression, self.values.__getitem__)) == Fixed.of(array)
+
     def computed(self, value: Any) -> Computed | None:
         """A followed number as a replay computes it."""
         expression = self.expression(value)
+        known = expression is not None and type(value) is numpy.ndarray and self.stopped is None
+        if known and not self._is_as_computed(value, expression):
+            self.stop("an array was written that is followed")
         return self._computed(expression, value) if expression is not None and self.stopped is None else None
 
     def converted(self, value: Any, kind: type, *, less: bool = False) -> Computed | None:
@@ -318,15 +369,15 @@ class TrackedNumbers:
         return any([self.places[number].kind == TIME for number in expression.given])
 
     def computes_apart(self, function: str, operands: tuple[Any, ...], frame: Any) -> None:
-        """A function of numbers is called whose code is its own."""
-        if any([self.expression(each) is not None for each in operands]):
+        """A function of numbers or arrays is called whose code is its own."""
+        if any([self._part(each).given for each in operands]):
             self.drawing = (function, operands), frame
 
     def leave_apart(self) -> None:
         """Such a function has given something else than a number, or has raised."""
         drawing, self.drawing = self.drawing, None
         if drawing is not None and isinstance(drawing[0], tuple):
-            self.pin(*drawing[0][1])
+            self.pin_inside(*drawing[0][1])
 
     def take_drawn(self, value: Any) -> Any:
         """The function has given a number, or several: the object for it, or what holds those for them."""
@@ -353,6 +404,9 @@ class TrackedNumbers:
         if not found:
             return value
         self._draws.append(draw)
+        if type(value) is numpy.ndarray:
+            self.take_array(NumberSource(DRAWN, DrawnNumber(drawn, 0), (order, 0), f"{draw.name}()"), value)
+            return value
         taken = [
             self.take(NumberSource(DRAWN, DrawnNumber(drawn, index), (order, index), f"{draw.name}()"), each)
             for index, each in enumerate(found)
@@ -457,7 +511,7 @@ class TrackedNumbers:
         while left:
             value = left.pop()
             kind = type(value)
-            if kind in KINDS:
+            if kind in KINDS or (kind is numpy.ndarray and self.expression(value) is not None):
                 found.append(value)
                 continue
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
@@ -476,7 +530,7 @@ class TrackedNumbers:
 
     def owe(self, *values: Any) -> None:
         """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
-        plain = [value for value in values if type(value) in KINDS or type(value) in _CONTAINERS]
+        plain = [value for value in values if type(value) in _FOLLOWED or type(value) in _CONTAINERS]
         for value in self._inside(plain)[0]:
             if self.expression(value) is not None:
                 self.owed[identity(value)] = value
@@ -503,7 +557,7 @@ class TrackedNumbers:
 
     def finish(self) -> Computation:
         """What a replay has to compute and to ask, on this way and on those of earlier calls."""
-        kinds = {number: type(value) for number, value in self.values.items()}
+        kinds = {number: kind_of(value) for number, value in self.values.items()}
         self._computation.learn(
             FollowedCall(
                 tuple(self.places),
