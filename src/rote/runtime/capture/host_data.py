@@ -304,6 +304,8 @@ class HostDataMode(TorchFunctionMode):
         if numbers is None or numbers.expression(array) is None or array.dtype != numpy.int64:
             return array
         host = self._tracer.host
+        if form_of(array) is not None and host.under(array) is not None:
+            return array
         with below_transforms() as wrap:
             made = host.aside(lambda: torch.from_numpy(array))
             found = host.array_tensor(array, made, "from_numpy", torch.from_numpy)

@@ -245,9 +245,7 @@ class HostTensors:
         if built.device is None and self._cursor.mode is Mode.OBSERVE:
             with unseen_functions():
                 self._lent.append(Lent(tensor, self.aside(tensor.clone), user_site()))
-        return self.computed_tensor(
-            tensor, name, built.data(tensor), lambda: make(built.array.value), None
-        )
+        return self.computed_tensor(tensor, name, built.data(tensor), lambda: make(built.array.value), None)
 
     def _of_followed(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """A tensor over the memory of an array that is followed, made again at each replay."""

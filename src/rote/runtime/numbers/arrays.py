@@ -49,9 +49,22 @@ class ArrayKind(NamedTuple):
 
 def kind_of(value: Any) -> Any:
     """What has to be the same of a number or an array in each call."""
-    if type(value) is numpy.ndarray:
-        return ArrayKind(value.dtype, value.shape, value.strides)
-    return type(value)
+    if type(value) is not numpy.ndarray:
+        return type(value)
+    pairs = zip(value.shape, value.strides, strict=True)  # along one element they may be any
+    return ArrayKind(value.dtype, value.shape, tuple([stride if size > 1 else 0 for size, stride in pairs]))
+
+
+def copied(array: Any) -> Any:
+    """An equal array with the same strides, as functions may add in the order of the memory."""
+    size, strides = array.itemsize, array.strides
+    if array.flags.c_contiguous or any([stride < 0 or stride % size for stride in strides]):
+        return array.copy()
+    last = [(count - 1) * stride // size for count, stride in zip(array.shape, strides, strict=True)]
+    memory = numpy.empty(1 + sum(last) if array.size else 0, array.dtype)
+    found = numpy.lib.stride_tricks.as_strided(memory, array.shape, strides)
+    found[...] = array
+    return found
 
 
 def is_array(value: Any) -> bool:

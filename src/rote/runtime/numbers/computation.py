@@ -25,6 +25,8 @@ from .times import TIME
 
 READ = "read"
 """The kind of a place that is a read of a tensor's value."""
+ARRAY = "array"
+"""The kind of a place that is an array among the arguments."""
 DRAWN = "drawn"
 """The kind of a place that is a draw from a generator of the host."""
 _DIRECT = frozenset({dict, list})
@@ -39,7 +41,8 @@ class NumberSource:
     """Where a call finds a number.
 
     Attributes:
-        kind: The kind of a slot of Python state; empty for an argument, :data:`READ` for a tensor's value.
+        kind: The kind of a slot of Python state; empty for an argument that is a number, :data:`ARRAY` for one
+            that is an array, :data:`READ` for a tensor's value.
         container: What it lies in; what is drawn.
         key: Under which key; the number of an argument leaf; how many numbers were read or drawn before.
         name: What the user would write.
@@ -64,6 +67,8 @@ class NumberSource:
             return leaves[self.key]
         if self.kind in (DRAWN, TIME):
             return self.container.now()
+        if self.kind == ARRAY:
+            return leaves[self.key].numpy()
         try:
             if self.kind == ITEM and type(self.container) in _DIRECT:
                 return self.container[self.key]
@@ -235,6 +240,11 @@ class Computation:
         return self._given[number]
 
     @property
+    def reads_arrays(self) -> bool:
+        """Whether replays compute with numbers of arrays among the arguments."""
+        return any([place.kind == ARRAY for place in self.places])
+
+    @property
     def reads_clock(self) -> bool:
         """Whether replays read the clock."""
         return any([place.kind == TIME for place in self.places])
@@ -341,7 +351,11 @@ def _compiled(
     same, right = text.constant(_is_same), text.constant(_is_operand)
     of_number, of_array = text.constant(type), text.constant(kind_of)
     for place, kind in kinds.items():
-        differs = f"{of_array}(given[{place}]) !=" if type(kind) is ArrayKind else f"{of_number}(given[{place}]) is not"
+        differs = (
+            f"{of_array}(given[{place}]) !="
+            if type(kind) is ArrayKind
+            else f"{of_number}(given[{place}]) is not"
+        )
         text.lines.append(f"if {differs} {text.constant(kind)}: return False")
     for expression, expected in outcomes.items():
         name = text.name(expression)
@@ -354,7 +368,9 @@ def _compiled(
         text.lines.append(f"if not {right}({name}, {text.constant(kind_of(cell.value))}): return False")
         filled.append(f"{text.constant(cell.fill)}({name})")
     arrays = ArrayKind in map(type, kinds.values())
-    numpys = arrays or OF_NUMPY.intersection(kinds.values()) or any(map(is_of_numpy, (*outcomes, *cells, *steps)))
+    numpys = (
+        arrays or OF_NUMPY.intersection(kinds.values()) or any(map(is_of_numpy, (*outcomes, *cells, *steps)))
+    )
     begin = f"with {text.constant(STRICT)}():" if numpys else "if True:"
     body = "\n   ".join([*text.lines, *filled, "return True"])
     scope = dict(text.constants)

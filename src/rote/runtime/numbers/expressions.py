@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 from ...base import float_bits
-from .arrays import APPLIED_TO_ARRAYS
+from .arrays import APPLIED_TO_ARRAYS, copied, kind_of
 
 OF_NUMPY: frozenset[type] = frozenset({numpy.float64, numpy.float32, numpy.int64, numpy.int32})
 KINDS: frozenset[type] = frozenset({int, float}) | OF_NUMPY
@@ -143,7 +143,7 @@ class Fixed:
     @classmethod
     def of(cls, value: Any) -> Fixed:
         """A number as it is now."""
-        kept = value.copy() if type(value) is numpy.ndarray else value
+        kept = copied(value) if type(value) is numpy.ndarray else value
         return cls(type(value), _bits(value), kept)
 
     @property
@@ -161,7 +161,7 @@ def _bits(value: Any) -> Any:
     if isinstance(value, numpy.generic):
         return value.tobytes()
     if isinstance(value, numpy.ndarray):
-        return value.dtype, value.shape, value.tobytes()
+        return kind_of(value), value.tobytes()
     if type(value) in (list, tuple):
         return tuple([(type(each), _bits(each)) for each in value])
     return value

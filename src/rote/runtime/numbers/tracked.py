@@ -27,6 +27,7 @@ import numpy
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
+from .arrays import MEMBERS, copied, is_array, kind_of
 from .computation import (
     DRAWN,
     NO_LINES,
@@ -38,8 +39,7 @@ from .computation import (
     Path,
     ReadingLines,
 )
-from .arrays import MEMBERS, is_array, kind_of
-from .draws import Draw, DrawnValues, DrawnNumber, numbers_in
+from .draws import Draw, DrawnNumber, DrawnValues, numbers_in
 from .expressions import (
     FUNCTIONS,
     KINDS,
@@ -107,6 +107,7 @@ class TrackedNumbers:
             slots are left out of what the call reads all the same.
         draws: Numbers that are drawn from the host's generators are followed, too.
         clock: So are those that are read from the clock.
+        arrays: So are arrays among the arguments.
 
     Attributes:
         places: Where numbers come from, in this call and in earlier ones.
@@ -126,6 +127,7 @@ class TrackedNumbers:
         follows: bool = True,
         draws: bool = False,
         clock: bool = False,
+        arrays: bool = False,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
         self.containers = frozenset([container for _, container, _ in wanted])  # in which those lie
@@ -143,7 +145,7 @@ class TrackedNumbers:
         self.cells: dict[Expression, NumberCell] = {}
         self.stopped: str | None = None
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
-        self.draws, self.clock = draws, clock
+        self.draws, self.clock, self.arrays = draws, clock, arrays
         self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
         self.ends = False  # the call is over: what follows is in what it leaves behind and returns
@@ -200,7 +202,7 @@ class TrackedNumbers:
         """The call is given an array from a place."""
         if self.stopped is None:
             self.has_arrays = True
-            self._know_given(place, array, array.copy(), array)
+            self._know_given(place, array, copied(array), array)
 
     def expression(self, value: Any) -> Expression | None:
         """How a number was computed; None of what is not followed."""
@@ -256,6 +258,8 @@ class TrackedNumbers:
         parts = [self._part(each) for each in value] if type(value) in (list, tuple) else []
         if any([each.given for each in parts]):
             return Applied.to(MEMBERS, *parts)
+        if self.has_arrays and type(value) is numpy.ndarray and self.arrays_over(pointer_of(value)):
+            self.stop("part of an array is read that is followed, in a way that is not")
         return Fixed.of(value)
 
     def holds_array(self, operands: Iterable[Any]) -> bool:

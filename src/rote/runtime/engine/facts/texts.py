@@ -211,7 +211,12 @@ class _OperationTexts:
         if isinstance(operand, (tuple, list)):
             parts: Iterable[Any] = operand
             return f"[{', '.join([self._operand(each) for each in parts])}]"
-        known = {Computed: "a computed number", HostBytes: "a computed array", Drawn: "a generator", Opaque: "an object"}
+        known = {
+            Computed: "a computed number",
+            HostBytes: "a computed array",
+            Drawn: "a generator",
+            Opaque: "an object",
+        }
         return known.get(type(operand), type(operand).__name__)
 
     def _token(self, token: Token) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....base import Site, identity
 from ...arguments import Laid, Target, can_be_laid
-from ...numbers import KINDS, TELL_TIME, DrawnFrom, NumberSource, TrackedNumbers, can_draw
+from ...numbers import ARRAY, KINDS, TELL_TIME, DrawnFrom, NumberSource, TrackedNumbers, can_draw
 from ...state import ITEM, address_of
 from ..table import lookup
 from .running import RunningCode
@@ -92,6 +92,19 @@ class FollowedNumbers:
     def is_drawn_from(self, value: Any) -> bool:
         """Whether replays draw from a random generator: which one it is matters, not where it is."""
         return self.numbers is not None and self.numbers.draws and can_draw(value)
+
+    @property
+    def follows_arrays(self) -> bool:
+        """Whether it is told what is computed from arrays among the arguments, or it was in an earlier call."""
+        numbers = self.numbers
+        return numbers is not None and numbers.arrays and numbers.stopped is None
+
+    def take_arrays(self, places: Iterable[tuple[int, str, Any]]) -> None:
+        """The call is given arrays: the numbers of their leaves, their names, and the arrays."""
+        numbers = self.numbers
+        if numbers is not None and numbers.arrays and numbers.follows:
+            for leaf, name, array in places:
+                numbers.take_array(NumberSource(ARRAY, None, leaf, name), array)
 
     def draw(self, generator: Any) -> None:
         """The call draws from a generator, or sets it."""

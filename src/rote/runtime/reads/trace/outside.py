@@ -123,6 +123,7 @@ class Outside(dict[int, Any]):
         self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
         # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
         self.lent: dict[int, tuple[Any, Callable[[], None]]] = {}
+        self.reads_arrays = False  # Python or C reads numbers of arrays among the arguments, or writes some
         self.tells_tensors = False  # it was asked whether an argument is another tensor
         # arguments that are known by their identity, and whose death is noticed
         self.anchored: set[int] = set()
@@ -251,8 +252,10 @@ class Outside(dict[int, Any]):
         if lent is not None:
             lent[1]()
             return
+        if self.followed.follows_arrays:
+            return
+        self.reads_arrays = True
         name = self.given.name_of(lender) or ""
-        self.given.close(lender, "reads its numbers")
         self.running.refuse(name, f"reads numbers of {name}, an array, in Python or in numpy")
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:
