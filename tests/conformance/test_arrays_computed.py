@@ -111,6 +111,12 @@ def written_by_the_tensor(s: Any, obs: Any) -> Any:
     return torch.from_numpy(found + 1).to(s.device)
 
 
+def shaped(s: Any, obs: Any) -> Any:
+    tensor = torch.from_numpy(obs + 1).to(s.device)
+    obs.shape = (3, 1)
+    return tensor
+
+
 def filled(s: Any, obs: Any) -> Any:
     found = np.empty(3)
     np.multiply(obs, 2, out=found)
@@ -160,7 +166,7 @@ def undefined(s: Any, obs: Any) -> Any:
 
 
 OTHERS = (
-    written, written_by_index, written_through_a_view, written_after, written_by_the_tensor, filled,
+    written, written_by_index, written_through_a_view, written_after, written_by_the_tensor, filled, shaped,
     copied_into, turned, listed, of_a_library, kept, averaged, in_a_table, by_mask, undefined,
 )  # fmt: skip
 
@@ -209,6 +215,7 @@ def test_it_is_replayed(program: Program, device: torch.device) -> None:
     assert _run(program, device) >= CALLS // 2
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape")
 @pytest.mark.parametrize("program", OTHERS, ids=lambda each: each.__name__)
 def test_it_is_right(program: Program, device: torch.device) -> None:
     _run(program, device)

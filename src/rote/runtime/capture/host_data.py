@@ -480,7 +480,7 @@ class HostDataMode(TorchFunctionMode):
     def _from_followed(
         self, numbers: TrackedNumbers, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> torch.Tensor | None:
-        """Make a tensor of an array that is followed, at each replay again; None if that is not understood."""
+        """Make a tensor of an array that is followed, at each replay; None if that is not understood."""
         place = 1 if func is _Tensor.new_tensor else 0
         if kwargs.get("requires_grad") or len(args) <= place or args[place] is not data:
             numbers.pin(data)

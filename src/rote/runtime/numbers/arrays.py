@@ -15,14 +15,15 @@ import numpy
 LARGEST_ARRAY = 1 << 20
 """Bytes of an array that is followed."""
 OF_ARRAYS = frozenset({
-    "concatenate", "stack", "hstack", "vstack", "clip", "mean", "sum", "min", "max", "amin", "amax", "std", "var",
-    "prod", "median", "argmax", "argmin", "cumsum", "round", "reshape", "squeeze", "expand_dims", "transpose",
-    "tile", "repeat", "where", "dot", "array", "asarray", "ascontiguousarray", "copy", "argsort", "sort", "diff",
+    "amax", "amin", "argmax", "argmin", "argsort", "array", "asarray", "ascontiguousarray", "clip",
+    "concatenate", "copy", "cumsum", "diff", "dot", "expand_dims", "hstack", "max", "mean", "median", "min",
+    "prod", "repeat", "reshape", "round", "sort", "squeeze", "stack", "std", "sum", "tile", "transpose",
+    "var", "vstack", "where",
 })  # fmt: skip
 """Functions of numpy's that look at nothing but their operands, and write none."""
 METHODS = frozenset({
-    "astype", "reshape", "clip", "copy", "flatten", "ravel", "mean", "sum", "max", "min", "std", "var", "prod",
-    "squeeze", "transpose", "round", "argmax", "argmin", "cumsum", "dot", "repeat", "argsort",
+    "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumsum", "dot", "flatten", "max", "mean", "min",
+    "prod", "ravel", "repeat", "reshape", "round", "squeeze", "std", "sum", "transpose", "var",
 })  # fmt: skip
 """Methods of arrays that do the same."""
 _UFUNCS: Mapping[str, Any] = {

@@ -41,8 +41,8 @@ class NumberSource:
     """Where a call finds a number.
 
     Attributes:
-        kind: The kind of a slot of Python state; empty for an argument that is a number, :data:`ARRAY` for one
-            that is an array, :data:`READ` for a tensor's value.
+        kind: The kind of a slot of Python state; empty for a number among the arguments, :data:`ARRAY` for an
+            array there, :data:`READ` for a tensor's value.
         container: What it lies in; what is drawn.
         key: Under which key; the number of an argument leaf; how many numbers were read or drawn before.
         name: What the user would write.

@@ -284,10 +284,12 @@ class TrackedNumbers:
     def computed(self, value: Any) -> Computed | None:
         """A followed number as a replay computes it."""
         expression = self.expression(value)
-        known = expression is not None and type(value) is numpy.ndarray and self.stopped is None
-        if known and not self._is_as_computed(value, expression):
+        if expression is None or self.stopped is not None:
+            return None
+        if type(value) is numpy.ndarray and not self._is_as_computed(value, expression):
             self.stop("an array was written that is followed")
-        return self._computed(expression, value) if expression is not None and self.stopped is None else None
+            return None
+        return self._computed(expression, value)
 
     def converted(self, value: Any, kind: type, *, less: bool = False) -> Computed | None:
         """The same, as C makes a float of an integer; ``less`` one, as derivatives have it."""

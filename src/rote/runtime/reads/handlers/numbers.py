@@ -381,6 +381,8 @@ def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key
 
 def _store_attribute(trace: Trace, numbers: TrackedNumbers, name: str, new: Any, owner: Any) -> None:
     if isinstance(lookup.find(type(owner), name).value, GetSetDescriptorType):
+        if type(owner) is numpy.ndarray:
+            _written(numbers, owner)
         numbers.pin_inside(new)
 
 

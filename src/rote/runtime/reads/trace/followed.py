@@ -95,7 +95,7 @@ class FollowedNumbers:
 
     @property
     def follows_arrays(self) -> bool:
-        """Whether it is told what is computed from arrays among the arguments, or it was in an earlier call."""
+        """Whether it is told what is computed from arrays among the arguments, or was in an earlier call."""
         numbers = self.numbers
         return numbers is not None and numbers.arrays and numbers.stopped is None
 
