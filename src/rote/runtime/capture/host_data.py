@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy
 import torch
@@ -127,6 +127,18 @@ _PLAIN = frozenset({
 })  # fmt: skip
 
 
+class LentTensor(NamedTuple):
+    """A tensor over whose memory the call has made an array, and its version then."""
+
+    tensor: torch.Tensor
+    version: int
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it was written since."""
+        return self.tensor._version != self.version
+
+
 class HostDataMode(TorchFunctionMode):
     """The function mode beside a tracer."""
 
@@ -137,7 +149,7 @@ class HostDataMode(TorchFunctionMode):
         given: Mapping[int, bool],
         is_shown: Callable[[], bool],
         numbers: TrackedNumbers | None = None,
-        lend: Callable[[Any, Callable[[], None]], None] = lambda array, stray: None,
+        lend: Callable[[Any, Callable[[], bool]], None] = lambda array, stray: None,
     ) -> None:
         super().__init__()
         self._lend = lend
@@ -151,6 +163,7 @@ class HostDataMode(TorchFunctionMode):
         self._is_shown = is_shown
         self._replaced = replaced_kernels()
         self.roots: list[torch.Tensor] = []
+        self.lent: list[LentTensor] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -524,8 +537,18 @@ class HostDataMode(TorchFunctionMode):
         for why in cursor.quietly(lambda: tracer.unwritten.reasons("numpy", [plain], user_site())):
             cursor.block(why)
         tracer.host.lend(plain, array)
-        site = user_site()
-        self._lend(array, lambda: cursor.block(reason(rules.MEMORY_ESCAPE, _READ, site)))
+        site, numbers = user_site(), self._places
+        follows = numbers is not None and numbers.lend(array)
+        if follows:
+            self.lent.append(LentTensor(plain, plain._version))
+
+        def stray() -> bool:
+            known = follows and numbers is not None and numbers.stopped is None
+            if not known:
+                cursor.block(reason(rules.MEMORY_ESCAPE, _READ, site))
+            return known
+
+        self._lend(array, stray)
         return array
 
     def _to_list(self, tensor: torch.Tensor) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...base import Lines, Site
-from ..numbers import ARRAY, FEW, NO_LINES, Fixed, NumberSource, ReadingLines, TrackedNumbers
+from ..numbers import ARRAY, FEW, LENT, NO_LINES, Fixed, NumberSource, ReadingLines, TrackedNumbers
 from ..state import Address
 from .guards import Guard
 
@@ -147,7 +147,7 @@ class ChangingNumbers:
         for place in places:
             if not place.kind:
                 self.fixed_leaves.add(place.key)
-            if place.kind == ARRAY:
+            if place.kind in (ARRAY, LENT):
                 self._arrays = False
             if place.lines is not None:
                 self._fixed_lines.add(place.lines)

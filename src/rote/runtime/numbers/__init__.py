@@ -1,7 +1,7 @@
 """Numbers of Python's that change from call to call: where they come from, and what is computed from them."""
 
-from .arrays import FUNCTION, ITEM, METHOD, METHODS, NAME_OF, index_form, is_array, takes_names
-from .computation import ARRAY, NO_LINES, Computation, NumberRead, NumberSource, Path, ReadingLines
+from .arrays import FUNCTION, ITEM, METHOD, METHODS, NAME_OF, array_token, index_form, is_array, takes_names
+from .computation import ARRAY, LENT, NO_LINES, Computation, NumberRead, NumberSource, Path, ReadingLines
 from .draws import GLOBAL_GENERATORS, Draw, DrawnFrom, HostRandom, can_draw, is_drawing
 from .expressions import (
     BINARY,
@@ -34,6 +34,7 @@ __all__ = [
     "GLOBAL_GENERATORS",
     "ITEM",
     "KINDS",
+    "LENT",
     "METHOD",
     "METHODS",
     "NAME_OF",
@@ -60,6 +61,7 @@ __all__ = [
     "Path",
     "ReadingLines",
     "TrackedNumbers",
+    "array_token",
     "can_draw",
     "index_form",
     "is_array",

@@ -68,6 +68,11 @@ def copied(array: Any) -> Any:
     return found
 
 
+def array_token(array: Any) -> Any:
+    """An array in a form that can be compared."""
+    return kind_of(array), array.tobytes()
+
+
 def is_array(value: Any) -> bool:
     """Whether it is an array of numbers that is not large."""
     return type(value) is numpy.ndarray and value.dtype.kind in "biuf" and value.nbytes <= LARGEST_ARRAY

@@ -18,7 +18,7 @@ from typing import Any
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
-from .arrays import ArrayKind, kind_of
+from .arrays import ArrayKind, copied, kind_of
 from .draws import Draw, drawn_from, put_state, state_of
 from .expressions import FUNCTIONS, OF_NUMPY, STRICT, Expression, Fixed, GivenNumber, is_of_numpy
 from .times import TIME
@@ -27,6 +27,10 @@ READ = "read"
 """The kind of a place that is a read of a tensor's value."""
 ARRAY = "array"
 """The kind of a place that is an array among the arguments."""
+LENT = "lent"
+"""The kind of a place that is an array which the call makes of a tensor."""
+LATE = frozenset({TIME, LENT})
+"""Kinds of places of which a replay knows nothing when it begins."""
 DRAWN = "drawn"
 """The kind of a place that is a draw from a generator of the host."""
 _DIRECT = frozenset({dict, list})
@@ -42,7 +46,7 @@ class NumberSource:
 
     Attributes:
         kind: The kind of a slot of Python state; empty for a number among the arguments, :data:`ARRAY` for an
-            array there, :data:`READ` for a tensor's value.
+            array there, :data:`LENT` for one of a tensor, :data:`READ` for a tensor's value.
         container: What it lies in; what is drawn.
         key: Under which key; the number of an argument leaf; how many numbers were read or drawn before.
         name: What the user would write.
@@ -179,9 +183,11 @@ class Computation:
         numbered = list(enumerate(call.places))
         self._late = [(n, place) for n, place in numbered if place.kind == TIME and not place.container.early]
         self._found = [
-            (n, place) for n, place in numbered if place.kind != READ and (n, place) not in self._late
+            (n, place)
+            for n, place in numbered
+            if place.kind not in (READ, LENT) and (n, place) not in self._late
         ]
-        times = {n for n, place in numbered if place.kind == TIME}
+        late = {n for n, place in numbered if place.kind in LATE}
         self._places_read = {place.key: n for n, place in enumerate(call.places) if place.kind == READ}
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
@@ -204,10 +210,10 @@ class Computation:
 
             def here(expression: Expression, number: int = number) -> bool:
                 order = max([orders.get(each, 0) for each in expression.given], default=0)
-                return order == number and times.isdisjoint(expression.given)
+                return order == number and late.isdisjoint(expression.given)
 
             stage.learn(
-                {n: kind for n, kind in call.kinds.items() if orders.get(n, 0) == number and n not in times},
+                {n: kind for n, kind in call.kinds.items() if orders.get(n, 0) == number and n not in late},
                 {each: value for each, value in call.outcomes.items() if here(each)},
                 {each: cell for each, cell in call.cells.items() if here(each)},
                 [each for each in call.steps if here(each)],
@@ -241,13 +247,19 @@ class Computation:
 
     @property
     def reads_arrays(self) -> bool:
-        """Whether replays compute with numbers of arrays among the arguments."""
-        return any([place.kind == ARRAY for place in self.places])
+        """Whether replays compute with arrays among the arguments, or with those of tensors."""
+        return any([place.kind in (ARRAY, LENT) for place in self.places])
 
     @property
     def reads_clock(self) -> bool:
         """Whether replays read the clock."""
         return any([place.kind == TIME for place in self.places])
+
+    def lend(self, order: int, array: Any) -> None:
+        """The present call has made an array of a tensor, behind so many others."""
+        for number, place in enumerate(self.places):
+            if place.kind == LENT and place.key == order:
+                self._given[number] = copied(array)
 
     def put_back(self) -> None:
         """What was drawn last is drawn again."""

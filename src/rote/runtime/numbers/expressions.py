@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 from ...base import float_bits
-from .arrays import APPLIED_TO_ARRAYS, copied, kind_of
+from .arrays import APPLIED_TO_ARRAYS, array_token, copied
 
 OF_NUMPY: frozenset[type] = frozenset({numpy.float64, numpy.float32, numpy.int64, numpy.int32})
 KINDS: frozenset[type] = frozenset({int, float}) | OF_NUMPY
@@ -161,7 +161,7 @@ def _bits(value: Any) -> Any:
     if isinstance(value, numpy.generic):
         return value.tobytes()
     if isinstance(value, numpy.ndarray):
-        return kind_of(value), value.tobytes()
+        return array_token(value)
     if type(value) in (list, tuple):
         return tuple([(type(each), _bits(each)) for each in value])
     return value

@@ -18,11 +18,12 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
+from typing_extensions import override
 
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
@@ -30,6 +31,7 @@ from ..objects import base_of, pointer_of
 from .arrays import MEMBERS, copied, is_array, kind_of
 from .computation import (
     DRAWN,
+    LENT,
     NO_LINES,
     READ,
     Computation,
@@ -91,8 +93,59 @@ class Computed:
         """Whether it is computed from what the clock says."""
         return type(self.cell) is LateCell
 
+    @property
+    def orders(self) -> frozenset[int]:
+        """The arrays of tensors from which it is computed, by their order."""
+        return self.cell.orders if type(self.cell) is LentCell else frozenset()
+
+    def made(self, lent: Mapping[int, Any]) -> Any:
+        """What a replay hands out, with the arrays of its tensors: an array is the caller's own."""
+        value = self.cell.made(lent) if type(self.cell) is LentCell else self.value
+        return copied(value) if type(value) is numpy.ndarray else value
+
     def __repr__(self) -> str:
         return f"{self.value!r}, which is computed"
+
+
+class LentCell(NumberCell):
+    """What a call leaves behind that is computed from arrays of its tensors: when that is handed out.
+
+    Args:
+        expression: How.
+        given: The numbers that the present call was given.
+        orders: Which of those are arrays of tensors: how many others were made before.
+    """
+
+    __slots__ = ("_expression", "_given", "_orders")
+
+    def __init__(
+        self, expression: Expression, given: Callable[[int], Any], orders: Mapping[int, int]
+    ) -> None:
+        self._expression, self._given, self._orders = expression, given, orders
+
+    @property
+    @override
+    def value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the present call has computed, if that was one that is not followed."""
+        return value_of(self._expression, self._given)
+
+    @property
+    def orders(self) -> frozenset[int]:
+        """The arrays of tensors from which it is computed, by their order."""
+        return frozenset(self._orders.values())
+
+    @override
+    def fill(self, value: Any) -> None:
+        pass
+
+    def made(self, lent: Mapping[int, Any]) -> Any:
+        """The same of a replay, with the arrays of its tensors by their order."""
+
+        def given(number: int) -> Any:
+            order = self._orders.get(number)
+            return self._given(number) if order is None else lent[order]
+
+        return value_of(self._expression, given)
 
 
 class TrackedNumbers:
@@ -155,6 +208,7 @@ class TrackedNumbers:
         self.drawing: tuple[Draw | TimeRead | tuple[str, tuple[Any, ...]], Any] | None = None
         self._filled: list[Any] | None = None  # into which it is drawn
         self._branched = False
+        self._lent = 0  # arrays that it has made of tensors
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
@@ -330,6 +384,10 @@ class TrackedNumbers:
             cell = cell or LateCell(expression, computation.now, computation.given)
             if not self.ends or not self._is_defined(expression):
                 self.stop("a time becomes an operand, or what is computed from one may be undefined")
+        elif orders := self._lent_in(expression):
+            cell = cell or LentCell(expression, self._computation.given, orders)
+            if not self.ends:
+                self.stop("what numpy has made of a tensor becomes an operand")
         cell = cell or NumberCell(value)
         cell.fill(self.original(value))
         self.cells[expression] = cell
@@ -367,12 +425,34 @@ class TrackedNumbers:
 
     def settle_times(self) -> None:
         """No two calls read the same time, so nothing may depend on one."""
-        if any(map(self.is_time, self.outcomes)):
-            self.stop("the call depends on the time")
+        if any([self.is_time(each) or self._lent_in(each) for each in self.outcomes]):
+            self.stop("the call depends on the time, or on what numpy has made of a tensor")
 
     def is_time(self, expression: Expression) -> bool:
         """Whether something is computed from what the clock said."""
         return any([self.places[number].kind == TIME for number in expression.given])
+
+    def _lent_in(self, expression: Expression) -> dict[int, int]:
+        """The arrays of tensors from which something is computed: their order, by their place."""
+        places = {number: self.places[number] for number in expression.given}
+        return {number: place.key for number, place in places.items() if place.kind == LENT}
+
+    def lend(self, array: Any) -> bool:
+        """The call makes an array of a tensor; whether it is told what is computed from that."""
+        if not self.arrays or self.stopped is not None or self._branched:
+            return False
+        order, self._lent = self._lent, self._lent + 1
+        if self.follows:
+            self.take_array(NumberSource(LENT, None, order, ".numpy()"), array)
+        else:
+            self._computation.lend(order, array)
+        return True
+
+    def hands_out(self, value: Any) -> bool:
+        """Whether an array may be part of a result, or is kept, and replays make it."""
+        if type(value) is not numpy.ndarray or not self.arrays or self.stopped is not None:
+            return False
+        return not self.follows or self.expression(value) is not None
 
     def computes_apart(self, function: str, operands: tuple[Any, ...], frame: Any) -> None:
         """A function of numbers or arrays is called whose code is its own."""
@@ -459,7 +539,7 @@ class TrackedNumbers:
 
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
-        self._taken, self._branched, self.drawing = 0, False, None
+        self._taken, self._branched, self.drawing, self._lent = 0, False, None, 0
         self._reads.clear()
         self._draws.clear()
         self._times.clear()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -12,7 +13,8 @@ from ...base import Site, is_instance
 from ...hazards.rules import Reason
 from ..arguments import GivenBranch, UnderArray, flatten, paths, repeated
 from ..autograd.graph import related
-from ..objects import exact
+from ..numbers import array_token
+from ..objects import base_of, exact, pointer_of
 from ..program import (
     AGAIN,
     EXTERNAL,
@@ -31,7 +33,7 @@ from ..program import (
     history_of,
     operand_of,
 )
-from ..pytorch import is_lazy_zero, is_wrapped, stands_for_others
+from ..pytorch import has_memory, is_lazy_zero, is_wrapped, stands_for_others
 from .opaque import opaque_object, opaque_tensor
 from .taken_views import looked_at, opaque_view
 
@@ -47,6 +49,7 @@ def make_template(
     site: Site,
     given: Sequence[Any] = (),
     lent: UnderArray | None = None,
+    computes: Callable[[Any], bool] | None = None,
 ) -> tuple[Template, list[Reason]]:
     """Take a result apart.
 
@@ -55,6 +58,7 @@ def make_template(
         spent: Identities of tensors whose graph was consumed inside the call.
         given: The argument leaves as the callable has them.
         lent: Gives a tensor over the memory of an array that the call has made of a tensor.
+        computes: Says of an array whether replays compute it.
 
     Returns:
         The template, and the reasons why the result cannot be handed out from a recording.
@@ -79,11 +83,34 @@ def make_template(
             found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
+        elif computes is not None and computes(leaf):
+            found.append(OutputLeaf(VALUE, array_token(leaf), value=leaf))
+            if lies_in_another(leaf, [each for each in leaves if each is not leaf]):
+                blockers.append(opaque_object(name, leaf, site))
         else:
             if not is_instance(leaf, (*_VALUES, *_SCALARS)) and not callable(leaf):
                 blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, storages), value=leaf))
     return related(Template(spec, tuple(found), repeated(spec, value)), leaves), blockers
+
+
+def lies_in_another(array: Any, others: Iterable[Any]) -> bool:
+    """Whether an array shares its memory with something else in a result, as a replay would not have it."""
+    start = pointer_of(base := base_of(array))
+    for each in others:
+        if isinstance(each, numpy.ndarray) and base_of(each) is base:
+            return True
+        if is_instance(each, torch.Tensor) and each.is_cpu and has_memory(each):
+            if start <= each.untyped_storage().data_ptr() < start + max(base.nbytes, 1):
+                return True
+    return False
+
+
+def with_lent(template: Template, lent: Sequence[torch.Tensor], storages: StorageTable) -> Template:
+    """A result, and behind it the tensors that the call has made, and over whose memory it has made arrays."""
+    made = [_tensor_leaf(each, storages, {}, False, ()) for each in lent]
+    kept = [replace(leaf, hidden=True, lent=order) for order, leaf in enumerate(made) if leaf.kind == OWN]
+    return replace(template, leaves=(*template.leaves, *kept))
 
 
 def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> torch.Tensor | None:
