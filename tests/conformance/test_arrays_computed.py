@@ -1,4 +1,4 @@
-"""What numpy computes from arrays among the arguments, or from what it draws: replays compute it again."""
+"""What numpy computes from arrays among the arguments, of tensors, or drawn: replays compute it again."""
 
 from __future__ import annotations
 
@@ -74,9 +74,42 @@ def noise(s: Any, obs: Any) -> Any:
     return torch.as_tensor(obs + s.rng.normal(size=3), device=s.device) * 2
 
 
+def _action(s: Any, obs: Any) -> Any:
+    return (torch.as_tensor(obs, device=s.device) @ s.weight).cpu().numpy()
+
+
+def a_clipped_action(s: Any, obs: Any) -> Any:
+    return _action(s, obs).clip(-1, 1)
+
+
+def a_scaled_action(s: Any, obs: Any) -> Any:
+    return {"action": _action(s, (obs - s.mean) / s.std) * s.std + s.mean, "steps": obs.size}
+
+
+def a_number_of_an_action(s: Any, obs: Any) -> Any:
+    action = _action(s, obs)
+    return action[0], float(action.sum()), action.shape
+
+
+def an_action_and_more(s: Any, obs: Any) -> Any:
+    action = _action(s, obs)
+    return action * 2, action, action * 2, obs + 1
+
+
+def a_kept_action(s: Any, obs: Any) -> Any:
+    s.last = np.tanh(_action(s, obs))
+    return torch.as_tensor(obs, device=s.device) + 1
+
+
+def what_is_drawn(s: Any, obs: Any) -> Any:
+    chosen = s.rng.integers(0, 8, size=3)
+    return s.memory[chosen], chosen, torch.as_tensor(obs, device=s.device) * 2
+
+
 REPLAYED = (
-    normalized, in_single_precision, clipped, joined, stacked, by_method, a_number_of_it, a_branch, padded,
-    a_step, drawn_indices, an_order, noise,
+    a_clipped_action, a_scaled_action, a_number_of_an_action, an_action_and_more, a_kept_action,
+    what_is_drawn, normalized, in_single_precision, clipped, joined, stacked, by_method, a_number_of_it,
+    a_branch, padded, a_step, drawn_indices, an_order, noise,
 )  # fmt: skip
 
 
@@ -165,9 +198,65 @@ def undefined(s: Any, obs: Any) -> Any:
         return torch.from_numpy(np.log(obs)).to(s.device)
 
 
+def an_action_written_later(s: Any, obs: Any) -> Any:
+    tensor = torch.as_tensor(obs, device=s.device) * 2
+    action = tensor.cpu().numpy()
+    doubled = action * 2
+    tensor.add_(1)
+    return doubled, tensor
+
+
+def an_action_fed_back(s: Any, obs: Any) -> Any:
+    return torch.from_numpy(_action(s, obs) * 2).to(s.device) + 1
+
+
+def an_action_that_decides(s: Any, obs: Any) -> Any:
+    action = _action(s, obs)
+    return action * 2 if action[0] > 0 else action
+
+
+def parts_of_an_action(s: Any, obs: Any) -> Any:
+    action = _action(s, obs) * 2
+    return action, action[1:]
+
+
+def an_action_twice(s: Any, obs: Any) -> Any:
+    action = _action(s, obs) * 2
+    return action, action
+
+
+def an_action_and_its_tensor(s: Any, obs: Any) -> Any:
+    action = _action(s, obs) * 2
+    return action, torch.from_numpy(action)
+
+
+def an_action_in_place(s: Any, obs: Any) -> Any:
+    action = _action(s, obs)
+    action *= 2
+    return action
+
+
+def an_action_of_an_argument(s: Any, obs: Any) -> Any:
+    return torch.from_numpy(obs).numpy() * 2, torch.as_tensor(obs, device=s.device) + 1
+
+
+def an_action_of_state(s: Any, obs: Any) -> Any:
+    return s.weight.cpu().numpy() * 2 + obs, torch.as_tensor(obs, device=s.device) + 1
+
+
+def an_action_behind_a_read(s: Any, obs: Any) -> Any:
+    tensor = torch.as_tensor(obs, device=s.device)
+    if tensor.sum().item() > 0:
+        return tensor.cpu().numpy() * 2
+    return (tensor + 1).cpu().numpy() + (tensor + 2).cpu().numpy()
+
+
 OTHERS = (
-    written, written_by_index, written_through_a_view, written_after, written_by_the_tensor, filled, shaped,
-    copied_into, turned, listed, of_a_library, kept, averaged, in_a_table, by_mask, undefined,
+    an_action_written_later, an_action_fed_back, an_action_that_decides, parts_of_an_action, an_action_twice,
+    an_action_and_its_tensor, an_action_in_place, an_action_of_an_argument, an_action_of_state,
+    an_action_behind_a_read, written, written_by_index, written_through_a_view, written_after,
+    written_by_the_tensor, filled, shaped, copied_into, turned, listed, of_a_library, kept, averaged,
+    in_a_table, by_mask, undefined,
 )  # fmt: skip
 
 
@@ -181,6 +270,8 @@ def _state(device: torch.device) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return list(one) == list(other) and _same(tuple(one.values()), tuple(other.values()))
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, torch.Tensor):
@@ -188,6 +279,17 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
     return repr(one) == repr(other)
+
+
+def _spoil(value: Any) -> None:
+    """Write to all arrays and tensors in a result, as their owner may."""
+    if isinstance(value, tuple):
+        for each in value:
+            _spoil(each)
+    elif isinstance(value, dict):
+        _spoil(tuple(value.values()))
+    elif isinstance(value, (np.ndarray, torch.Tensor)):
+        value += 1
 
 
 def _same_state(one: Any, other: Any) -> bool:
@@ -207,6 +309,9 @@ def _run(program: Program, device: torch.device, *, calls: int = CALLS, seed: in
         expected, found = program(plain, obs), act(given)
         assert _same(found, expected), call
         assert _same(given, obs) and _same_state(plain, graphed), call
+        for each in (expected, found):
+            _spoil(each)
+        assert _same(found, expected) and _same(given, obs) and _same_state(plain, graphed), call
     return act.report().replayed
 
 
@@ -307,7 +412,8 @@ STEPS: tuple[Step, ...] = tuple(
 
 def _random_program(dice: random.Random) -> Program:
     steps = [dice.choice(STEPS)(dice) for _ in range(dice.randrange(1, 7))]
-    between = dice.randrange(8)
+    after = [dice.choice(STEPS)(dice) for _ in range(dice.randrange(4))]
+    between, gives, keeps = dice.randrange(8), dice.randrange(1, 3), dice.random() < 0.2
 
     def program(s: Any, obs: Any) -> Any:
         arrays, tensors = [obs, s.mean], list[Any]()
@@ -318,7 +424,14 @@ def _random_program(dice: random.Random) -> Program:
             if number == between:
                 tensors.append(torch.from_numpy(np.ascontiguousarray(arrays[-1])).to(s.device) * 2)
         tensors.append(torch.as_tensor(np.ascontiguousarray(arrays[-1]), device=s.device) + 1)
-        return tuple(tensors)
+        arrays.append(tensors[-1].cpu().numpy())
+        for step in after:
+            found = step(s, arrays)
+            if isinstance(found, np.ndarray):
+                arrays.append(found)
+        if keeps:
+            s.last = arrays[-1]
+        return *tensors, *arrays[-gives:]
 
     return program
 

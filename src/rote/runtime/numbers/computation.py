@@ -72,7 +72,7 @@ class NumberSource:
         if self.kind in (DRAWN, TIME):
             return self.container.now()
         if self.kind == ARRAY:
-            return leaves[self.key].numpy()
+            return copied(leaves[self.key].numpy())  # the recording keeps no argument
         try:
             if self.kind == ITEM and type(self.container) in _DIRECT:
                 return self.container[self.key]

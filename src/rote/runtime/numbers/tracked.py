@@ -199,6 +199,7 @@ class TrackedNumbers:
         self.stopped: str | None = None
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
         self.draws, self.clock, self.arrays = draws, clock, arrays
+        self._under: dict[int, Any] = {}  # memory of arguments and tensors, by the identity of its array
         self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
         self.ends = False  # the call is over: what follows is in what it leaves behind and returns
@@ -256,6 +257,8 @@ class TrackedNumbers:
         """The call is given an array from a place."""
         if self.stopped is None:
             self.has_arrays = True
+            if place.kind != DRAWN:
+                self._under[identity(base_of(array))] = base_of(array)
             self._know_given(place, array, copied(array), array)
 
     def expression(self, value: Any) -> Expression | None:
@@ -450,9 +453,11 @@ class TrackedNumbers:
 
     def hands_out(self, value: Any) -> bool:
         """Whether an array may be part of a result, or is kept, and replays make it."""
-        if type(value) is not numpy.ndarray or not self.arrays or self.stopped is not None:
+        if type(value) is not numpy.ndarray or self.stopped is not None:
             return False
-        return not self.follows or self.expression(value) is not None
+        if not self.follows:
+            return True
+        return self.expression(value) is not None and identity(base_of(value)) not in self._under
 
     def computes_apart(self, function: str, operands: tuple[Any, ...], frame: Any) -> None:
         """A function of numbers or arrays is called whose code is its own."""

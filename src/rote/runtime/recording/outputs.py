@@ -85,7 +85,7 @@ def make_template(
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         elif computes is not None and computes(leaf):
             found.append(OutputLeaf(VALUE, array_token(leaf), value=leaf))
-            if lies_in_another(leaf, [each for each in leaves if each is not leaf]):
+            if lies_in_another(leaf, [*leaves[:position], *leaves[position + 1 :]]):
                 blockers.append(opaque_object(name, leaf, site))
         else:
             if not is_instance(leaf, (*_VALUES, *_SCALARS)) and not callable(leaf):
@@ -97,17 +97,15 @@ def make_template(
 def lies_in_another(array: Any, others: Iterable[Any]) -> bool:
     """Whether an array shares its memory with something else in a result, as a replay would not have it."""
     start = pointer_of(base := base_of(array))
-    for each in others:
-        if isinstance(each, numpy.ndarray) and base_of(each) is base:
-            return True
-        if is_instance(each, torch.Tensor) and each.is_cpu and has_memory(each):
-            if start <= each.untyped_storage().data_ptr() < start + max(base.nbytes, 1):
-                return True
-    return False
+    arrays = [each for each in others if isinstance(each, numpy.ndarray)]
+    tensors = [each for each in others if is_instance(each, torch.Tensor) and each.is_cpu]
+    pointers = [each.untyped_storage().data_ptr() for each in tensors if has_memory(each)]
+    within = [start <= each < start + max(base.nbytes, 1) for each in pointers]
+    return any(within) or any([base_of(each) is base for each in arrays])
 
 
 def with_lent(template: Template, lent: Sequence[torch.Tensor], storages: StorageTable) -> Template:
-    """A result, and behind it the tensors that the call has made, and over whose memory it has made arrays."""
+    """A result, and behind it the tensors over whose memory the call has made arrays, if they are its own."""
     made = [_tensor_leaf(each, storages, {}, False, ()) for each in lent]
     kept = [replace(leaf, hidden=True, lent=order) for order, leaf in enumerate(made) if leaf.kind == OWN]
     return replace(template, leaves=(*template.leaves, *kept))
