@@ -372,7 +372,8 @@ def _set(array: Any, key: Any, value: Any) -> None:
 
 
 def _add(array: Any, value: Any) -> None:
-    array += value
+    if array.dtype.kind == "f":
+        array += value
 
 
 STEPS: tuple[Step, ...] = tuple(
