@@ -106,8 +106,36 @@ def what_is_drawn(s: Any, obs: Any) -> Any:
     return s.memory[chosen], chosen, torch.as_tensor(obs, device=s.device) * 2
 
 
+def kept(s: Any, obs: Any) -> Any:
+    s.last = obs * 2
+    return torch.from_numpy(s.last).to(s.device) + 1
+
+
+def averaged(s: Any, obs: Any) -> Any:
+    s.mean = 0.9 * s.mean + 0.1 * obs
+    return torch.from_numpy(obs - s.mean).to(s.device)
+
+
+def smoothed(s: Any, obs: Any) -> Any:
+    s.mean = 0.9 * s.mean + 0.1 * _action(s, obs)
+    return s.mean
+
+
+def normalized_by_what_came(s: Any, obs: Any) -> Any:
+    s.step += 1
+    delta = obs - s.mean
+    s.mean = s.mean + delta / s.step
+    s.std = s.std + delta * (obs - s.mean)
+    return torch.as_tensor(delta / np.sqrt(s.std / s.step + 1e-8), device=s.device) * 2
+
+
+def an_action_twice(s: Any, obs: Any) -> Any:
+    action = _action(s, obs) * 2
+    return action, action
+
+
 REPLAYED = (
-    a_clipped_action, a_scaled_action, a_number_of_an_action, an_action_and_more, a_kept_action,
+    kept, averaged, smoothed, normalized_by_what_came, an_action_twice, a_clipped_action, a_scaled_action, a_number_of_an_action, an_action_and_more, a_kept_action,
     what_is_drawn, normalized, in_single_precision, clipped, joined, stacked, by_method, a_number_of_it,
     a_branch, padded, a_step, drawn_indices, an_order, noise,
 )  # fmt: skip
@@ -175,16 +203,6 @@ def of_a_library(s: Any, obs: Any) -> Any:
     return torch.from_numpy(obs / np.linalg.norm(obs)).to(s.device)
 
 
-def kept(s: Any, obs: Any) -> Any:
-    s.last = obs * 2
-    return torch.from_numpy(s.last).to(s.device) + 1
-
-
-def averaged(s: Any, obs: Any) -> Any:
-    s.mean = 0.9 * s.mean + 0.1 * obs
-    return torch.from_numpy(obs - s.mean).to(s.device)
-
-
 def in_a_table(s: Any, obs: Any) -> Any:
     return torch.from_numpy(s.table[(obs * 2 + 3).astype(int)]).to(s.device)
 
@@ -220,9 +238,25 @@ def parts_of_an_action(s: Any, obs: Any) -> Any:
     return action, action[1:]
 
 
-def an_action_twice(s: Any, obs: Any) -> Any:
-    action = _action(s, obs) * 2
-    return action, action
+def averaged_in_place(s: Any, obs: Any) -> Any:
+    s.mean *= 0.9
+    s.mean += 0.1 * obs
+    return torch.from_numpy(obs - s.mean).to(s.device)
+
+
+def kept_and_returned_in_part(s: Any, obs: Any) -> Any:
+    s.last = obs * 2
+    return s.last[1:], torch.from_numpy(obs).to(s.device) + 1
+
+
+def moved_on(s: Any, obs: Any) -> Any:
+    s.last, s.mean = s.mean, obs * 2
+    return torch.from_numpy(obs + s.last).to(s.device)
+
+
+def the_argument_is_kept(s: Any, obs: Any) -> Any:
+    s.mean, last = obs, s.mean
+    return torch.from_numpy(obs + last).to(s.device)
 
 
 def an_action_and_its_tensor(s: Any, obs: Any) -> Any:
@@ -252,10 +286,10 @@ def an_action_behind_a_read(s: Any, obs: Any) -> Any:
 
 
 OTHERS = (
-    an_action_written_later, an_action_fed_back, an_action_that_decides, parts_of_an_action, an_action_twice,
-    an_action_and_its_tensor, an_action_in_place, an_action_of_an_argument, an_action_of_state,
+    an_action_written_later, an_action_fed_back, an_action_that_decides, parts_of_an_action, averaged_in_place,
+    kept_and_returned_in_part, moved_on, the_argument_is_kept, an_action_and_its_tensor, an_action_in_place, an_action_of_an_argument, an_action_of_state,
     an_action_behind_a_read, written, written_by_index, written_through_a_view, written_after,
-    written_by_the_tensor, filled, shaped, copied_into, turned, listed, of_a_library, kept, averaged,
+    written_by_the_tensor, filled, shaped, copied_into, turned, listed, of_a_library,
     in_a_table, by_mask, undefined,
 )  # fmt: skip
 
@@ -414,7 +448,7 @@ STEPS: tuple[Step, ...] = tuple(
 def _random_program(dice: random.Random) -> Program:
     steps = [dice.choice(STEPS)(dice) for _ in range(dice.randrange(1, 7))]
     after = [dice.choice(STEPS)(dice) for _ in range(dice.randrange(4))]
-    between, gives, keeps = dice.randrange(8), dice.randrange(1, 3), dice.random() < 0.2
+    between, gives, keeps = dice.randrange(8), dice.randrange(1, 3), dice.random() < 0.3
 
     def program(s: Any, obs: Any) -> Any:
         arrays, tensors = [obs, s.mean], list[Any]()
@@ -431,7 +465,7 @@ def _random_program(dice: random.Random) -> Program:
             if isinstance(found, np.ndarray):
                 arrays.append(found)
         if keeps:
-            s.last = arrays[-1]
+            s.last, s.mean = arrays[-1], (arrays[-gives] * 0.5 + s.mean).clip(-9, 9)
         return *tensors, *arrays[-gives:]
 
     return program

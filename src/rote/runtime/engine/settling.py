@@ -231,10 +231,10 @@ class Settling:
             # It may have looked at numbers, which says nothing of the next call: that may follow it.
             text = "the call ran code that was not followed, so it is not known what becomes of numbers"
             return [] if blocked else [reason(rules.NOT_YET, text, self._site)]
-        numbers.settle_times()
-        fixed = numbers.by_value()
         if blocked and numbers.stopped is None:
             return []
+        numbers.settle_times()
+        fixed = numbers.by_value()
         changing.fix(fixed)
         if ARRAY in [each.kind for each in fixed]:
             self._close_arrays()

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy
+
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
@@ -75,8 +77,10 @@ class NumberSource:
             return copied(leaves[self.key].numpy())  # the recording keeps no argument
         try:
             if self.kind == ITEM and type(self.container) in _DIRECT:
-                return self.container[self.key]
-            return lying_in(self.kind, self.container, self.key)
+                found = self.container[self.key]
+            else:
+                found = lying_in(self.kind, self.container, self.key)
+            return copied(found) if type(found) is numpy.ndarray else found
         except (KeyError, IndexError, ValueError, AttributeError):
             return None
 

@@ -69,7 +69,8 @@ def make_template(
     blockers: list[Reason] = []
     first: dict[int, int] = {}
     for position, (name, leaf) in enumerate(zip(paths(spec, "result"), leaves, strict=True)):
-        if is_instance(leaf, torch.Tensor) and id(leaf) in first:
+        computed = computes is not None and computes(leaf)
+        if (computed or is_instance(leaf, torch.Tensor)) and id(leaf) in first:
             found.append(OutputLeaf(AGAIN, (AGAIN, first[id(leaf)]), index=first[id(leaf)]))
         elif is_instance(leaf, torch.Tensor):
             first[id(leaf)] = position
@@ -83,9 +84,10 @@ def make_template(
             found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
-        elif computes is not None and computes(leaf):
+        elif computed:
+            first[id(leaf)] = position
             found.append(OutputLeaf(VALUE, array_token(leaf), value=leaf))
-            if lies_in_another(leaf, [*leaves[:position], *leaves[position + 1 :]]):
+            if lies_in_another(leaf, [each for each in leaves if each is not leaf]):
                 blockers.append(opaque_object(name, leaf, site))
         else:
             if not is_instance(leaf, (*_VALUES, *_SCALARS)) and not callable(leaf):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....base import Site, identity
 from ...arguments import Laid, Target, can_be_laid
-from ...numbers import ARRAY, KINDS, TELL_TIME, DrawnFrom, NumberSource, TrackedNumbers, can_draw
+from ...numbers import ARRAY, KINDS, TELL_TIME, DrawnFrom, NumberSource, TrackedNumbers, can_draw, is_array
 from ...state import ITEM, address_of
 from ..table import lookup
 from .running import RunningCode
@@ -49,10 +49,14 @@ class FollowedNumbers:
         or C, has it. An equal number is as good, and the slot gets its own again.
         """
         numbers = self.numbers
-        if numbers is None or type(value) not in KINDS:
+        if numbers is None or not (type(value) in KINDS or is_array(value)):
             return False
         if not numbers.follows and numbers.stopped is not None:
             return False
+        if is_array(value):  # it is followed where it lies, as it is put anew to be changed
+            if numbers.follows:
+                numbers.take_array(NumberSource(kind, container, key, name), value)
+            return numbers.stopped is None
         target = target_of(kind, container, key, owner, name)
         standing = self._laid.standing(target.address)
         if standing is not None:
