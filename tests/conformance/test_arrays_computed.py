@@ -134,8 +134,14 @@ def an_action_twice(s: Any, obs: Any) -> Any:
     return action, action
 
 
+def logged(s: Any, obs: Any) -> Any:
+    s.history.append(obs * 2)
+    s.history.append(_action(s, obs).copy())
+    return torch.as_tensor(obs, device=s.device) + 1
+
+
 REPLAYED = (
-    kept, averaged, smoothed, normalized_by_what_came, an_action_twice, a_clipped_action, a_scaled_action, a_number_of_an_action, an_action_and_more, a_kept_action,
+    logged, kept, averaged, smoothed, normalized_by_what_came, an_action_twice, a_clipped_action, a_scaled_action, a_number_of_an_action, an_action_and_more, a_kept_action,
     what_is_drawn, normalized, in_single_precision, clipped, joined, stacked, by_method, a_number_of_it,
     a_branch, padded, a_step, drawn_indices, an_order, noise,
 )  # fmt: skip
@@ -278,6 +284,24 @@ def an_action_of_state(s: Any, obs: Any) -> Any:
     return s.weight.cpu().numpy() * 2 + obs, torch.as_tensor(obs, device=s.device) + 1
 
 
+def an_array_behind_a_read(s: Any, obs: Any) -> Any:
+    tensor = torch.from_numpy(obs * 2).to(s.device)
+    if tensor.sum().item() > 0:
+        return tensor + 1
+    return obs * 3, np.zeros(2), s.mean
+
+
+def a_constant_beside_it(s: Any, obs: Any) -> Any:
+    return torch.from_numpy(obs * 2).to(s.device), np.zeros(2)
+
+
+def drawn_behind_a_read(s: Any, obs: Any) -> Any:
+    scale = s.rng.random()
+    if torch.as_tensor(obs, device=s.device).sum().item() > 0:
+        return obs * scale
+    return s.rng.random(3)
+
+
 def an_action_behind_a_read(s: Any, obs: Any) -> Any:
     tensor = torch.as_tensor(obs, device=s.device)
     if tensor.sum().item() > 0:
@@ -288,7 +312,7 @@ def an_action_behind_a_read(s: Any, obs: Any) -> Any:
 OTHERS = (
     an_action_written_later, an_action_fed_back, an_action_that_decides, parts_of_an_action, averaged_in_place,
     kept_and_returned_in_part, moved_on, the_argument_is_kept, an_action_and_its_tensor, an_action_in_place, an_action_of_an_argument, an_action_of_state,
-    an_action_behind_a_read, written, written_by_index, written_through_a_view, written_after,
+    an_action_behind_a_read, an_array_behind_a_read, a_constant_beside_it, drawn_behind_a_read, written, written_by_index, written_through_a_view, written_after,
     written_by_the_tensor, filled, shaped, copied_into, turned, listed, of_a_library,
     in_a_table, by_mask, undefined,
 )  # fmt: skip
@@ -299,7 +323,7 @@ def _state(device: torch.device) -> Any:
     return SimpleNamespace(
         mean=np.arange(3.0), std=np.arange(3.0) + 1, weight=weight, device=device, step=0, buffer=np.ones(3),
         rng=np.random.default_rng(5), memory=torch.arange(16.0, device=device).reshape(8, 2),
-        last=None, table=np.arange(8.0),
+        last=None, history=[], table=np.arange(8.0),
     )  # fmt: skip
 
 
@@ -330,6 +354,7 @@ def _same_state(one: Any, other: Any) -> bool:
     arrays = all(
         [_same(getattr(one, name), getattr(other, name)) for name in ("mean", "std", "buffer", "last")]
     )
+    arrays = arrays and _same(tuple(one.history), tuple(other.history))
     return arrays and one.step == other.step and one.rng.bit_generator.state == other.rng.bit_generator.state
 
 
