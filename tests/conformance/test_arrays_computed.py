@@ -51,6 +51,11 @@ def a_branch(s: Any, obs: Any) -> Any:
     return scaled + 1 if obs.sum() > 0 else scaled
 
 
+def a_branch_on_all(s: Any, obs: Any) -> Any:
+    scale = obs[:1].item() if (obs > -0.9).all() else 2
+    return torch.from_numpy(obs + 1).to(s.device) * scale
+
+
 def padded(s: Any, obs: Any) -> Any:
     whole = np.concatenate([obs, np.zeros(2)])
     return torch.from_numpy(whole).to(s.device) * 2
@@ -141,9 +146,10 @@ def logged(s: Any, obs: Any) -> Any:
 
 
 REPLAYED = (
-    logged, kept, averaged, smoothed, normalized_by_what_came, an_action_twice, a_clipped_action, a_scaled_action, a_number_of_an_action, an_action_and_more, a_kept_action,
-    what_is_drawn, normalized, in_single_precision, clipped, joined, stacked, by_method, a_number_of_it,
-    a_branch, padded, a_step, drawn_indices, an_order, noise,
+    logged, kept, averaged, smoothed, normalized_by_what_came, an_action_twice, a_clipped_action,
+    a_scaled_action, a_number_of_an_action, an_action_and_more, a_kept_action, what_is_drawn,
+    normalized, in_single_precision, clipped, joined, stacked, by_method, a_number_of_it, a_branch,
+    a_branch_on_all, padded, a_step, drawn_indices, an_order, noise,
 )  # fmt: skip
 
 
@@ -188,6 +194,11 @@ def filled(s: Any, obs: Any) -> Any:
     found = np.empty(3)
     np.multiply(obs, 2, out=found)
     return torch.from_numpy(found).to(s.device)
+
+
+def filled_by_place(s: Any, obs: Any) -> Any:
+    np.add(obs, 1, s.buffer)
+    return torch.from_numpy(obs.clip(0, 1, s.buffer) + np.mean([obs], 0)).to(s.device)
 
 
 def copied_into(s: Any, obs: Any) -> Any:
@@ -310,11 +321,13 @@ def an_action_behind_a_read(s: Any, obs: Any) -> Any:
 
 
 OTHERS = (
-    an_action_written_later, an_action_fed_back, an_action_that_decides, parts_of_an_action, averaged_in_place,
-    kept_and_returned_in_part, moved_on, the_argument_is_kept, an_action_and_its_tensor, an_action_in_place, an_action_of_an_argument, an_action_of_state,
-    an_action_behind_a_read, an_array_behind_a_read, a_constant_beside_it, drawn_behind_a_read, written, written_by_index, written_through_a_view, written_after,
-    written_by_the_tensor, filled, shaped, copied_into, turned, listed, of_a_library,
-    in_a_table, by_mask, undefined,
+    an_action_written_later, an_action_fed_back, an_action_that_decides, parts_of_an_action,
+    averaged_in_place, kept_and_returned_in_part, moved_on, the_argument_is_kept,
+    an_action_and_its_tensor, an_action_in_place, an_action_of_an_argument, an_action_of_state,
+    an_action_behind_a_read, an_array_behind_a_read, a_constant_beside_it, drawn_behind_a_read,
+    written, written_by_index, written_through_a_view, written_after, written_by_the_tensor, filled,
+    filled_by_place, shaped, copied_into, turned, listed, of_a_library, in_a_table, by_mask,
+    undefined,
 )  # fmt: skip
 
 

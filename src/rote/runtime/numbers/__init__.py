@@ -20,6 +20,7 @@ from .expressions import (
     Fixed,
     GivenNumber,
 )
+from .iterators import ITERATORS
 from .times import TELL_TIME, TIME
 from .tracked import FEW, Computed, TrackedNumbers, is_data
 
@@ -32,7 +33,7 @@ __all__ = [
     "FROM_TABLE",
     "FUNCTION",
     "GLOBAL_GENERATORS",
-    "ITEM",
+    "ITEM", "ITERATORS",
     "KINDS",
     "LENT",
     "METHOD",

@@ -12,18 +12,19 @@ from typing import Any, NamedTuple
 
 import numpy
 
-LARGEST_ARRAY = 1 << 20
+LARGEST_ARRAY = 1 << 24
 """Bytes of an array that is followed."""
 OF_ARRAYS = frozenset({
-    "amax", "amin", "argmax", "argmin", "argsort", "array", "asarray", "ascontiguousarray", "clip",
-    "concatenate", "copy", "cumsum", "diff", "dot", "expand_dims", "hstack", "max", "mean", "median", "min",
-    "prod", "repeat", "reshape", "round", "sort", "squeeze", "stack", "std", "sum", "tile", "transpose",
-    "var", "vstack", "where",
+    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "asarray",
+    "ascontiguousarray", "clip", "concatenate", "copy", "cumsum", "diff", "dot", "expand_dims",
+    "hstack", "max", "mean", "median", "min", "prod", "repeat", "reshape", "round", "sort",
+    "squeeze", "stack", "std", "sum", "tile", "transpose", "var", "vstack", "where",
 })  # fmt: skip
 """Functions of numpy's that look at nothing but their operands, and write none."""
 METHODS = frozenset({
-    "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumsum", "dot", "flatten", "max", "mean", "min",
-    "prod", "ravel", "repeat", "reshape", "round", "squeeze", "std", "sum", "transpose", "var",
+    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumsum", "dot",
+    "flatten", "item", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round",
+    "squeeze", "std", "sum", "transpose", "var",
 })  # fmt: skip
 """Methods of arrays that do the same."""
 _UFUNCS: Mapping[str, Any] = {
@@ -34,10 +35,14 @@ _UFUNCS: Mapping[str, Any] = {
 _FUNCTIONS: Mapping[str, Any] = {
     **_UFUNCS, **{name: getattr(numpy, name) for name in OF_ARRAYS if hasattr(numpy, name)},
 }  # fmt: skip
+SAME = frozenset({"asarray", "ascontiguousarray", "astype"})
+"""Functions that may give an array that they are given; others have written it then."""
 NAME_OF: Mapping[Any, str] = {each: name for name, each in _FUNCTIONS.items()}
 _WRITING = frozenset({"out", "where", "casting", "subok", "order", "mode", "initial", "like"})
 """Names of operands that make more of a function than what it gives for arrays."""
 FUNCTION, METHOD, ITEM, MEMBERS = "function of arrays", "method of an array", "item of an array", "members"
+NAMED = frozenset({FUNCTION, METHOD})
+"""Functions whose first operand is a name."""
 
 
 class ArrayKind(NamedTuple):

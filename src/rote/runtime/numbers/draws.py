@@ -126,7 +126,7 @@ class DrawnValues:
             found = value if self._form is not None else (value,)
             known = self._form is None or (type(value) is self._form and len(value) == self._count)
             self._numbers = found if known else (None,) * self._count
-        return self._numbers[index]
+        return self._numbers[index] if index < len(self._numbers) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,8 @@ from typing import Any
 from ...base import identity
 
 _OVER = frozenset({type(iter([])), type(iter(()))})
+ITERATORS = _OVER | {itertools.count, itertools.cycle, zip, enumerate}
+"""Types of those that may go back."""
 _LONGEST = 64
 """Items of a cycle; to look where it is takes a turn."""
 _LARGEST = 1 << 60

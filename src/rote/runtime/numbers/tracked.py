@@ -28,7 +28,7 @@ from typing_extensions import override
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
-from .arrays import MEMBERS, copied, is_array, kind_of
+from .arrays import MEMBERS, NAMED, SAME, copied, is_array, kind_of
 from .computation import (
     DRAWN,
     LENT,
@@ -287,6 +287,10 @@ class TrackedNumbers:
             again = self
         if Fixed.of(again) != Fixed.of(result):
             self.stop(f"{function} gave {result!r} and gives {again!r}")
+            return result
+        may_be_same = function in NAMED and operands[0] in SAME
+        if type(result) is numpy.ndarray and not may_be_same and any([result is each for each in operands]):
+            self.stop("an array is written by a function of numpy's")
             return result
         made = Applied.to(function, *found)
         if made.size > LARGEST or not (type(result) in KINDS | TRUTHS or is_array(result)):

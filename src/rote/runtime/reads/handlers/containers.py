@@ -413,8 +413,8 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterab
         if issubclass(type(value), dict):
             return [part for pair in members.items(value) for part in pair]
         return members.keys(value)
-    by_identity = compared or (handed and type(value) is not numpy.ndarray)  # of that its numbers are read
-    if by_identity and identity(value) in trace.outside.given.objects:
+    by_numbers = handed and type(value) is numpy.ndarray
+    if (handed or compared) and not by_numbers and identity(value) in trace.outside.given.objects:
         trace.outside.identify(value, "hands it to a function in C, or compares it")
     return _object(trace, value, handed)
 

@@ -25,7 +25,7 @@ import itertools
 import operator
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, partial
 from inspect import CO_GENERATOR
@@ -132,6 +132,8 @@ _PLACES = {bisect.bisect_right: ("<=", "<"), bisect.bisect_left: ("<", "<=")}
 
 _OF_NUMPY: type = type(numpy.clip)
 """The type of numpy's functions in Python that others may replace for their own arrays."""
+_IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType})
+"""Types of numpy's functions."""
 _NOTHING: frozenset[int] = frozenset()
 _ABSTRACT: Any = abc.ABCMeta.__instancecheck__
 """Asks a function in C, which has no public name."""
@@ -550,7 +552,7 @@ def _on_arrays(
         if function.__name__ not in METHODS:
             return None
         how, name, args = METHOD, function.__name__, (owner, *args)
-    elif isinstance(function, Hashable) and function in NAME_OF:
+    elif type(function) in _IN_NUMPY and function in NAME_OF:
         how, name = FUNCTION, NAME_OF[function]
     else:
         return None

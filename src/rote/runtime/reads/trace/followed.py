@@ -8,7 +8,17 @@ from typing import Any
 
 from ....base import Site, identity
 from ...arguments import Laid, Target, can_be_laid
-from ...numbers import ARRAY, KINDS, TELL_TIME, DrawnFrom, NumberSource, TrackedNumbers, can_draw, is_array
+from ...numbers import (
+    ARRAY,
+    ITERATORS,
+    KINDS,
+    TELL_TIME,
+    DrawnFrom,
+    NumberSource,
+    TrackedNumbers,
+    can_draw,
+    is_array,
+)
 from ...state import ITEM, address_of
 from ..table import lookup
 from .running import RunningCode
@@ -24,13 +34,14 @@ class FollowedNumbers:
     Attributes:
         numbers: What changes, if anything does.
         drawn: Generators outside from which the call draws, by identity.
-        draws: The line that drew first.
+        draws: The line that drew first from a generator, or from an iterator if none did.
     """
 
     def __init__(self, numbers: TrackedNumbers | None, running: RunningCode) -> None:
         self.numbers = numbers
         self.drawn: dict[int, DrawnFrom] = {}
         self.draws: Site | None = None
+        self._advances = False  # that line has advanced an iterator
         self._running = running
         self._laid = Laid()
         self._times = 0  # reads of the clock
@@ -112,7 +123,9 @@ class FollowedNumbers:
 
     def draw(self, generator: Any) -> None:
         """The call draws from a generator, or sets it."""
-        self.draws = self.draws or self._running.site()
+        turns = type(generator) in ITERATORS
+        if self.draws is None or (self._advances and not turns):
+            self.draws, self._advances = self._running.site(), turns
         if identity(generator) not in self.drawn and can_draw(generator):
             self.drawn[identity(generator)] = DrawnFrom.of(generator)
 
