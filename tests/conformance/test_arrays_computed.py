@@ -158,6 +158,14 @@ def written(s: Any, obs: Any) -> Any:
     return torch.from_numpy(obs / s.std).to(s.device)
 
 
+def decided_behind_a_write(s: Any, obs: Any) -> Any:
+    tensor = torch.from_numpy(obs)
+    if s.device.type == "cpu":
+        tensor.mul_(-2)
+    scale = 3 if obs.sum() > -1 else 2
+    return torch.as_tensor(obs, device=s.device) * scale
+
+
 def written_by_index(s: Any, obs: Any) -> Any:
     found = obs * 2
     found[0] = 7
@@ -325,9 +333,9 @@ OTHERS = (
     averaged_in_place, kept_and_returned_in_part, moved_on, the_argument_is_kept,
     an_action_and_its_tensor, an_action_in_place, an_action_of_an_argument, an_action_of_state,
     an_action_behind_a_read, an_array_behind_a_read, a_constant_beside_it, drawn_behind_a_read,
-    written, written_by_index, written_through_a_view, written_after, written_by_the_tensor, filled,
-    filled_by_place, shaped, copied_into, turned, listed, of_a_library, in_a_table, by_mask,
-    undefined,
+    written, decided_behind_a_write, written_by_index, written_through_a_view, written_after,
+    written_by_the_tensor, filled, filled_by_place, shaped, copied_into, turned, listed,
+    of_a_library, in_a_table, by_mask, undefined,
 )  # fmt: skip
 
 

@@ -297,6 +297,9 @@ class TrackedNumbers:
             self.pin_inside(*operands)
             return result
         self._steps[made] = None
+        if self.has_arrays and not self._is_as_computed(result, made):
+            self.stop("an array was written that is followed")
+            return result
         if type(result) is numpy.ndarray:
             self.has_arrays = True
             self._known[identity(result)] = result, made, result
@@ -338,9 +341,9 @@ class TrackedNumbers:
         arrays = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
         return [each for each in arrays if 0 <= pointer - pointer_of(base_of(each)) <= base_of(each).nbytes]
 
-    def _is_as_computed(self, array: Any, expression: Expression) -> bool:
-        """Whether an array holds what was computed, and nobody has written to it."""
-        return Fixed.of(value_of(expression, self.values.__getitem__)) == Fixed.of(array)
+    def _is_as_computed(self, value: Any, expression: Expression) -> bool:
+        """Whether something is what was computed, and nobody has written to an array on the way."""
+        return Fixed.of(value_of(expression, self.values.__getitem__)) == Fixed.of(value)
 
     def computed(self, value: Any) -> Computed | None:
         """A followed number as a replay computes it."""
