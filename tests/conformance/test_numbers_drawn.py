@@ -92,6 +92,32 @@ def in_order(s: Any, x: Tensor) -> Tensor:
     return x[torch.tensor(order, device=x.device)]
 
 
+def a_sample(s: Any, x: Tensor) -> Tensor:
+    return s.memory[torch.as_tensor(random.sample(range(20), 4))].sum(0) * x
+
+
+def a_sample_of_numbers(s: Any, x: Tensor) -> tuple[Tensor, list[int]]:
+    chosen = s.dice.sample([3, 5, 7, 11], k=2)
+    return s.memory[chosen].sum(0) * x * chosen[0], chosen
+
+
+def with_replacement(s: Any, x: Tensor) -> Tensor:
+    return s.memory[random.choices(range(20), k=8)].sum(0) * x
+
+
+def by_weight(s: Any, x: Tensor) -> Tensor:
+    return x * sum(random.choices([0.5, 1.5], weights=[1, 3], k=3))
+
+
+def kept_in_order(s: Any, x: Tensor) -> Tensor:
+    s.dice.shuffle(s.order)
+    return s.memory[s.order[0]] * x
+
+
+def of_tensors(s: Any, x: Tensor) -> Tensor:
+    return torch.stack(random.sample([x, x + 1, x + 2], 2))
+
+
 def seeded(s: Any, x: Tensor) -> Tensor:
     random.seed(s.share)
     return x * random.random()
@@ -107,15 +133,21 @@ def looked_at(s: Any, x: Tensor) -> Tensor:
 
 REPLAYED = (
     a_factor, between, an_integer, several, of_numpy, a_coin, a_coin_and_more, a_falling_share, a_result,
-    kept, before_a_read, a_choice, a_second_number, own_generator,
+    kept, before_a_read, a_choice, a_second_number, own_generator, in_order, a_sample, a_sample_of_numbers,
+    with_replacement, by_weight,
 )  # fmt: skip
-OTHERS = (behind_a_read, an_array, in_order, seeded, looked_at)
+OTHERS = (behind_a_read, an_array, seeded, looked_at, kept_in_order, of_tensors)
 
 
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, tuple):
         return torch.equal(one[0], other[0]) and one[1:] == other[1:]
     return torch.equal(one, other)
+
+
+def _state(device: torch.device) -> Any:
+    memory = torch.arange(60.0, device=device).reshape(20, 3)
+    return SimpleNamespace(share=0.9, last=0.0, dice=random.Random(1), memory=memory, order=[0, 1, 2])
 
 
 def _states() -> tuple[Any, Any]:
@@ -129,7 +161,7 @@ def _set(states: tuple[Any, Any]) -> None:
 
 def _run(program: Callable[[Any, Tensor], Any], device: torch.device) -> int:
     """Call a program plain and graphed; how many of the last calls were replayed."""
-    plain, graphed = (SimpleNamespace(share=0.9, last=0.0, dice=random.Random(1)) for _ in range(2))
+    plain, graphed = (_state(device) for _ in range(2))
     act = rote.graph(lambda x: program(graphed, x), keep=True)
     outside, dice, early = _states(), random.Random(3), 0
     try:
@@ -142,6 +174,7 @@ def _run(program: Callable[[Any, Tensor], Any], device: torch.device) -> int:
             assert _equal(act(x), expected), call
             assert repr(_states()) == repr(left), call
             assert (plain.share, plain.last) == (graphed.share, graphed.last)
+            assert plain.order == graphed.order
             assert plain.dice.getstate() == graphed.dice.getstate()
             early = act.report().replayed if call == CALLS // 2 else early
     finally:

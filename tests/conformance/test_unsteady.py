@@ -138,7 +138,7 @@ def test_python_random(device, reason):
 
 
 def test_numpy_random(device, reason):
-    g = rote.graph(lambda x: x * float(numpy.random.rand(2)[0]))
+    g = rote.graph(lambda x: x * float(numpy.random.dirichlet((1, 1))[0]))
     run(g, torch.ones(2, device=device))
     assert reason(g, "RT204").message == "the call drew from numpy.random"
 

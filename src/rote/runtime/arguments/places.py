@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import CellType
 from typing import Any, NamedTuple
@@ -145,7 +145,7 @@ def _members_of(value: Any, kind: type) -> list[Any] | tuple[Any, ...] | deque[A
     """What is in a container or in an instance of a dataclass; None for anything else."""
     if kind is list or kind is tuple or kind is deque:
         return value
-    if kind is dict:
+    if kind is dict or kind is OrderedDict:
         return value if len(value) <= _LEAVES and all([type(key) in _PLAIN for key in value]) else None
     if issubclass(kind, tuple):
         return tuple.__getitem__(value, slice(None))  # a class may have other ways to iterate

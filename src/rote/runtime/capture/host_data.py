@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy
 import torch
@@ -110,6 +110,9 @@ _ESCAPES = frozenset({
 _READ = "numpy() hands the memory of a tensor to code that reads or writes it past PyTorch"
 _LENDS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
+_INDEXING = frozenset({list, numpy.ndarray})
+_INDEXING_ALONE = _INDEXING | {tuple}
+"""Types of indices of which PyTorch makes tensors."""
 _INDEXES = frozenset({_Tensor.__getitem__, _Tensor.__setitem__})
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
@@ -124,6 +127,18 @@ _PLAIN = frozenset({
 })  # fmt: skip
 
 
+class LentTensor(NamedTuple):
+    """A tensor over whose memory the call has made an array, and its version then."""
+
+    tensor: torch.Tensor
+    version: int
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it was written since."""
+        return self.tensor._version != self.version
+
+
 class HostDataMode(TorchFunctionMode):
     """The function mode beside a tracer."""
 
@@ -134,7 +149,7 @@ class HostDataMode(TorchFunctionMode):
         given: Mapping[int, bool],
         is_shown: Callable[[], bool],
         numbers: TrackedNumbers | None = None,
-        lend: Callable[[Any, Callable[[], None]], None] = lambda array, stray: None,
+        lend: Callable[[Any, Callable[[], bool]], None] = lambda array, stray: None,
     ) -> None:
         super().__init__()
         self._lend = lend
@@ -148,6 +163,7 @@ class HostDataMode(TorchFunctionMode):
         self._is_shown = is_shown
         self._replaced = replaced_kernels()
         self.roots: list[torch.Tensor] = []
+        self.lent: list[LentTensor] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -156,7 +172,7 @@ class HostDataMode(TorchFunctionMode):
             self._tracer.generators.meet(generator)
         if func in _GIVES_NUMBER and self._numbers is not None:
             return self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
-        if func in _INDEXES and (type(args[1]) is list or type(args[1]) is tuple):
+        if func in _INDEXES and type(args[1]) in _INDEXING_ALONE:
             args = args[0], self._without_lists(args[0], args[1]), *args[2:]
         if self._places is not None and func in _READS_PLACE:
             if func is _Tensor.__getitem__ and (index := number_in(args[1])) is not None:
@@ -278,13 +294,15 @@ class HostDataMode(TorchFunctionMode):
         PyTorch would make the same tensors below the dispatcher, where nobody sees the copy to a GPU that
         fails in a capture.
         """
-        if type(key) is list:
+        if type(key) is not tuple:
             return self._index_of(tensor, key)
-        if list not in map(type, key):
+        if _INDEXING.isdisjoint(map(type, key)):
             return key
-        return tuple([self._index_of(tensor, each) if type(each) is list else each for each in key])
+        return tuple([self._index_of(tensor, each) if type(each) in _INDEXING else each for each in key])
 
-    def _index_of(self, tensor: torch.Tensor, numbers: list[Any]) -> Any:
+    def _index_of(self, tensor: torch.Tensor, numbers: Any) -> Any:
+        if type(numbers) is numpy.ndarray:
+            return self._index_of_array(tensor, numbers)
         kinds = {type(each) for each in numbers}
         if kinds != {int} and kinds != {bool}:
             return numbers
@@ -292,6 +310,22 @@ class HostDataMode(TorchFunctionMode):
         if self._numbers is not None and built_of(self._numbers, numbers) is not None:
             return self._build_with_numbers(self._numbers, torch.tensor, (numbers,), data)
         return self._build(torch.tensor, (numbers,), data)
+
+    def _index_of_array(self, tensor: torch.Tensor, array: Any) -> Any:
+        """An index for an array of indices that is followed."""
+        numbers = self._numbers
+        if numbers is None or numbers.expression(array) is None or array.dtype != numpy.int64:
+            return array
+        host = self._tracer.host
+        if form_of(array) is not None and host.under(array) is not None:
+            return array
+        with below_transforms() as wrap:
+            made = host.aside(lambda: torch.from_numpy(array))
+            found = host.array_tensor(array, made, "from_numpy", torch.from_numpy)
+            if found is None:
+                return array
+            numbers.owed.pop(identity(array), None)
+            return wrap(found)
 
     def _take(
         self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -392,6 +426,9 @@ class HostDataMode(TorchFunctionMode):
         """
         position, name = (1, "data") if func is _Tensor.new_tensor else (0, "data")
         data = args[position] if len(args) > position else kwargs.get(name)
+        if type(data) is numpy.ndarray and set(numbers.owed) == {identity(data)}:
+            numbers.take_owed()
+            return self._build(func, args, kwargs)
         followed = built_of(numbers, data)
         plain = not any([numbers.expression(each) for each in (*args, *kwargs.values()) if each is not data])
         if followed is None or not plain or kwargs.get("requires_grad"):
@@ -438,6 +475,10 @@ class HostDataMode(TorchFunctionMode):
         if under is not None:
             return self._converted(func, under, args, kwargs)
         made = tracer.host.is_made(pointer_of(data)) and not kwargs.get("requires_grad")
+        if self._numbers is not None and self._numbers.expression(data) is not None:
+            computed = self._from_followed(self._numbers, func, data, args, kwargs)
+            if computed is not None:
+                return computed
         if made or (func is not torch.tensor and func is not _Tensor.new_tensor):
             tensor = tracer.host.aside(lambda: func(*args, **kwargs))
             if tensor.is_cpu and tensor.data_ptr() == pointer_of(data):
@@ -448,6 +489,21 @@ class HostDataMode(TorchFunctionMode):
         memory = operand_of(data, tracer.cursor.storages.token)
         operation = Operation.called(ops.HOST, name, (memory,), (), user_site())
         return tracer.host.copy_array(operation, pointer_of(data), lambda: func(*args, **kwargs))
+
+    def _from_followed(
+        self, numbers: TrackedNumbers, func: Any, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.Tensor | None:
+        """Make a tensor of an array that is followed, at each replay; None if that is not understood."""
+        place = 1 if func is _Tensor.new_tensor else 0
+        if kwargs.get("requires_grad") or len(args) <= place or args[place] is not data:
+            numbers.pin(data)
+            return None
+        host = self._tracer.host
+
+        def make(array: Any) -> torch.Tensor:
+            return func(*args[:place], array, *args[place + 1 :], **kwargs)
+
+        return host.array_tensor(data, host.aside(lambda: make(data)), func.__name__, make)
 
     def _converted(
         self, func: Any, under: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -481,8 +537,18 @@ class HostDataMode(TorchFunctionMode):
         for why in cursor.quietly(lambda: tracer.unwritten.reasons("numpy", [plain], user_site())):
             cursor.block(why)
         tracer.host.lend(plain, array)
-        site = user_site()
-        self._lend(array, lambda: cursor.block(reason(rules.MEMORY_ESCAPE, _READ, site)))
+        site, numbers = user_site(), self._places
+        follows = numbers is not None and numbers.lend(array)
+        if follows:
+            self.lent.append(LentTensor(plain, plain._version))
+
+        def stray() -> bool:
+            known = follows and numbers is not None and numbers.stopped is None
+            if not known:
+                cursor.block(reason(rules.MEMORY_ESCAPE, _READ, site))
+            return known
+
+        self._lend(array, stray)
         return array
 
     def _to_list(self, tensor: torch.Tensor) -> Any:

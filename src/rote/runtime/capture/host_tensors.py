@@ -17,11 +17,12 @@ import torch
 from ...base import Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..objects import form_of, tensor_over
+from ..numbers import TrackedNumbers
+from ..objects import form_of, pointer_of, tensor_over
 from ..program import ArrayMemory, Operand, Operation, address_range, content_of
 from ..program import operations as ops
 from ..pytorch import unseen_functions
-from .path import CHANGED, PUT, Cursor, Follower, Mode, Writes
+from .path import CHANGED, PUT, BuiltArray, Cursor, Follower, Mode, Writes
 
 
 class Lent(NamedTuple):
@@ -45,6 +46,7 @@ class HostTensors:
 
     Args:
         given: The tensors over the memory of arrays among the arguments.
+        numbers: The numbers and arrays that are followed.
 
     Attributes:
         arrays: Addresses of arrays from outside that become tensors, each with the line.
@@ -57,7 +59,9 @@ class HostTensors:
         writes: Writes,
         has_made: Callable[[int], bool] | None,
         given: Sequence[torch.Tensor] = (),
+        numbers: TrackedNumbers | None = None,
     ) -> None:
+        self._numbers = numbers if numbers is not None and numbers.follows else None
         self.arrays: dict[int, Site] = {}
         self._under_arrays = list(given)
         self._made_of = dict[int, tuple[Any, torch.Tensor]]()  # arrays of the call's tensors, by identity
@@ -133,7 +137,9 @@ class HostTensors:
         if self._has_made is not None:
             return self._has_made(pointer)
         known = cursor.node.operations  # nothing is noted: it is as in the earlier call
-        return cursor.index < len(known) and known[cursor.index].kind == ops.CONST
+        if cursor.index >= len(known):
+            return False
+        return known[cursor.index].kind == ops.CONST or known[cursor.index].computes
 
     def lend_array(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A tensor over the memory of an array that the call has made."""
@@ -225,6 +231,35 @@ class HostTensors:
         cursor.meet(operation.ended("one", (token,)))
         return tensor
 
+    def array_tensor(
+        self, array: Any, tensor: torch.Tensor, name: str, make: Callable[[Any], torch.Tensor]
+    ) -> torch.Tensor | None:
+        """A tensor made of an array that is followed: made again at each replay. None if it is a constant.
+
+        It may lie in the array's memory, or be over part of it.
+        """
+        numbers = self._numbers
+        built = BuiltArray.of(numbers, array, tensor) if numbers is not None else None
+        if numbers is None or built is None:
+            return None
+        if built.device is None and self._cursor.mode is Mode.OBSERVE:
+            with unseen_functions():
+                self._lent.append(Lent(tensor, self.aside(tensor.clone), user_site()))
+        return self.computed_tensor(tensor, name, built.data(tensor), lambda: make(built.array.value), None)
+
+    def _of_followed(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """A tensor over the memory of an array that is followed, made again at each replay."""
+        numbers = self._numbers
+        if numbers is None or not numbers.has_arrays:
+            return None
+        strides = tuple([each * tensor.itemsize for each in tensor.stride()])
+        for array in (found := numbers.arrays_over(tensor.data_ptr())):
+            same = (array.shape, array.strides) == (tuple(tensor.shape), strides)
+            if same and pointer_of(array) == tensor.data_ptr() and array.itemsize == tensor.itemsize:
+                return self.array_tensor(array, tensor, "from_numpy", torch.from_numpy)
+        numbers.pin(*found)
+        return None
+
     def _copied(self, constant: torch.Tensor) -> torch.Tensor:
         cursor, clone = self._cursor, torch.ops.aten.clone.default
         return cursor.quietly(lambda: cursor.recorder.capture(cursor, clone, (constant,), {}))
@@ -240,6 +275,9 @@ class HostTensors:
             under = self.under_array(tensor)
             if under is not None:
                 return under
+            computed = self._of_followed(tensor)
+            if computed is not None:
+                return computed
             made = self.is_made(tensor.data_ptr())
             return self.lend_array(tensor, "from_numpy") if made else self.alias_array(tensor)
         return self.host_tensor(tensor, "torch.tensor")

@@ -51,7 +51,7 @@ from ..program import (
 )
 from ..pytorch import GroupCall, plain_functions, seeing_compiled
 from ..reads.trace import Noted, Setting
-from ..recording import Node, Own, StaticInputs, hand_out, make_template
+from ..recording import Node, Own, StaticInputs, hand_out, make_template, with_lent
 from . import blame
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
@@ -59,6 +59,7 @@ from .path import Cursor, Mode, RestartError, SegmentTape, ShardedTensors, Stop,
 from .tracer import Tracer
 
 MAX_RESTARTS = 64
+_LENT = "numpy computes with the memory of a tensor that is no result of the call, or that is written later"
 
 Taking = Callable[[Call, GivenParts, Mapping[int, torch.Tensor]], None]
 
@@ -159,7 +160,7 @@ class TraceHooks:
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
     collective: Callable[[], GroupCall | None] = lambda: None
-    lend: Callable[[Any, Callable[[], None]], None] = lambda array, stray: None
+    lend: Callable[[Any, Callable[[], bool]], None] = lambda array, stray: None
     leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False
     knows_spread: Callable[[torch.Tensor], bool] = lambda tensor: True
     ask_sharding: Callable[[], None] = lambda: None
@@ -404,6 +405,7 @@ class TracedCall:
         cursor, tensors = tracer.cursor, _tensors(value)
         spent = consumed(host.roots, tensors)
         host.roots.clear()
+        numbers = self._plan.numbers
         template, blockers = make_template(
             value,
             tracer.cursor.storages,
@@ -413,6 +415,7 @@ class TracedCall:
             self._leaves,
             tracer.host.under_made,
             self._hooks.is_held,
+            numbers.hands_out if numbers is not None else None,
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
             if any([leaf.tracked for leaf in template.leaves]):
@@ -420,6 +423,11 @@ class TracedCall:
             self._plan.numbers.settle_owed()
             self._plan.numbers.ends = True
             template = template.computed(self._plan.numbers)
+        if host.lent:
+            template = with_lent(template, [each.tensor for each in host.lent], tracer.cursor.storages)
+            written = {order for order, each in enumerate(host.lent) if each.is_written}
+            if template.orders - {leaf.lent for leaf in template.leaves} or template.orders & written:
+                blockers.append(reason(rules.MEMORY_ESCAPE, _LENT, self._site))
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         strayed = tracer.taken.end()
         if strayed and self._plan.numbers is not None:

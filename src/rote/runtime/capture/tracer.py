@@ -147,7 +147,7 @@ class Tracer(DispatchMode):
         self.sharded = sharded
         self.follower = Follower(cursor, path, stop)
         self.reads = HostReads(cursor, self.follower, self.generators, numbers)
-        self.host = HostTensors(cursor, self.follower, self.writes, has_made, under_arrays)
+        self.host = HostTensors(cursor, self.follower, self.writes, has_made, under_arrays, numbers)
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor)
         self.transfers = Transfers(cursor, self.follower, collective, leads)

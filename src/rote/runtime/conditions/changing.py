@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...base import Lines, Site
-from ..numbers import FEW, NO_LINES, Fixed, NumberSource, ReadingLines, TrackedNumbers
+from ..numbers import ARRAY, FEW, LENT, NO_LINES, Fixed, NumberSource, ReadingLines, TrackedNumbers
 from ..state import Address
 from .guards import Guard
 
@@ -37,6 +37,7 @@ class ChangingNumbers:
         self._lines: dict[Site, None] = {}
         self._fixed_lines: set[Lines] = set()
         self._draws = self._clock = False
+        self._arrays: bool | None = None  # those among the arguments; False if that came to nothing
         self._before: tuple[Any, ...] | None = None  # what was known before something was supposed
 
     def note(self, guard: Guard) -> None:
@@ -110,17 +111,28 @@ class ChangingNumbers:
             self._clock, self._tries = True, 0
             self.news += 1
 
+    def follow_arrays(self) -> bool:
+        """Calls compute with arrays among the arguments; returns whether that is followed from now on."""
+        if self._arrays is None:
+            self._arrays, self._tries = True, 0
+            self.news += 1
+            return True
+        return False
+
     def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
         """What is followed in the next call; None if nothing is."""
         if self._tries >= TRIES:
             self._take_back()
-        if self._tries >= TRIES or not (self._slots or leaves or self._lines or self._draws or self._clock):
+        known = self._slots or leaves or self._lines or self._draws or self._clock or self._arrays
+        if self._tries >= TRIES or not known:
             self.fixed_leaves.update(leaves)
             return None
         self._tries += 1
         reading = ReadingLines(frozenset(self._lines), frozenset(self._fixed_lines))
         slots = frozenset(self._slots)
-        return TrackedNumbers(slots, leaves, reading, draws=self._draws, clock=self._clock)
+        return TrackedNumbers(
+            slots, leaves, reading, draws=self._draws, clock=self._clock, arrays=bool(self._arrays)
+        )
 
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""
@@ -135,6 +147,8 @@ class ChangingNumbers:
         for place in places:
             if not place.kind:
                 self.fixed_leaves.add(place.key)
+            if place.kind in (ARRAY, LENT):
+                self._arrays = False
             if place.lines is not None:
                 self._fixed_lines.add(place.lines)
                 continue

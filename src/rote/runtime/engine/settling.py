@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from ...base import Site
@@ -17,7 +18,7 @@ from ..arguments import APPENDED, CONTENTS, Call, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in, tensors_by_memory
-from ..numbers import FEW, NO_LINES, TELL_TIME, Computation, HostRandom
+from ..numbers import ARRAY, FEW, NO_LINES, TELL_TIME, Computation, HostRandom
 from ..program import (
     AGAIN,
     EAGER,
@@ -189,6 +190,10 @@ class Settling:
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
         if found and self._noted.draws is not None:
             changing.follow_draws()
+        if self._noted.reads_arrays and not changing.follow_arrays():
+            self._close_arrays()
+        if self._noted.reads_lent:
+            changing.follow_arrays()
         if any([each.name in TELL_TIME.values() for each in self._noted.unseen]):
             changing.follow_clock()
         unseen = self._observed.unseen
@@ -200,6 +205,12 @@ class Settling:
         )
         if counted or often:
             changing.read(self._observed.lines, numbers.reading if numbers is not None else NO_LINES)
+
+    def _close_arrays(self) -> None:
+        """What the call does with numbers of arrays is not followed: these are known by their identity."""
+        openings = self._call.openings
+        if openings is not None and openings.may_open(numpy.ndarray):
+            openings.close(numpy.ndarray, "reads its numbers")
 
     def _judge_numbers(self, *, blocked: bool, difference: Reason | None) -> list[Reason]:
         """Numbers that change were followed: why a recording cannot compute what the call did with them."""
@@ -222,11 +233,13 @@ class Settling:
             # It may have looked at numbers, which says nothing of the next call: that may follow it.
             text = "the call ran code that was not followed, so it is not known what becomes of numbers"
             return [] if blocked else [reason(rules.NOT_YET, text, self._site)]
-        numbers.settle_times()
-        fixed = numbers.by_value()
         if blocked and numbers.stopped is None:
             return []
+        numbers.settle_times()
+        fixed = numbers.by_value()
         changing.fix(fixed)
+        if ARRAY in [each.kind for each in fixed]:
+            self._close_arrays()
         if not numbers.values and numbers.stopped is None:
             return []  # it has met none of them, and is a call like any other
         if fixed or numbers.stopped is not None or difference is not None:

@@ -1,6 +1,7 @@
 """Numbers of Python's that change from call to call: where they come from, and what is computed from them."""
 
-from .computation import NO_LINES, Computation, NumberRead, NumberSource, Path, ReadingLines
+from .arrays import FUNCTION, ITEM, METHOD, METHODS, NAME_OF, array_token, index_form, is_array, takes_names
+from .computation import ARRAY, LENT, NO_LINES, Computation, NumberRead, NumberSource, Path, ReadingLines
 from .draws import GLOBAL_GENERATORS, Draw, DrawnFrom, HostRandom, can_draw, is_drawing
 from .expressions import (
     BINARY,
@@ -19,13 +20,53 @@ from .expressions import (
     Fixed,
     GivenNumber,
 )
+from .iterators import ITERATORS
 from .times import TELL_TIME, TIME
 from .tracked import FEW, Computed, TrackedNumbers, is_data
 
 __all__ = [
-    "BINARY", "CALLED", "COMPARED", "FEW", "FROM_TABLE", "GLOBAL_GENERATORS", "KINDS", "NO_LINES",
-    "OF_MEMBERS", "OF_NUMPY", "TELL_TIME", "TIME", "TRUTHS", "UNARY", "UNITS", "UNITS_OF_MEMBERS",
-    "Applied", "Computation", "Computed", "Draw", "DrawnFrom", "Expression", "Fixed", "GivenNumber",
-    "HostRandom", "NumberRead", "NumberSource", "Path", "ReadingLines", "TrackedNumbers", "can_draw",
-    "is_data", "is_drawing",
+    "ARRAY",
+    "BINARY",
+    "CALLED",
+    "COMPARED",
+    "FEW",
+    "FROM_TABLE",
+    "FUNCTION",
+    "GLOBAL_GENERATORS",
+    "ITEM", "ITERATORS",
+    "KINDS",
+    "LENT",
+    "METHOD",
+    "METHODS",
+    "NAME_OF",
+    "NO_LINES",
+    "OF_MEMBERS",
+    "OF_NUMPY",
+    "TELL_TIME",
+    "TIME",
+    "TRUTHS",
+    "UNARY",
+    "UNITS",
+    "UNITS_OF_MEMBERS",
+    "Applied",
+    "Computation",
+    "Computed",
+    "Draw",
+    "DrawnFrom",
+    "Expression",
+    "Fixed",
+    "GivenNumber",
+    "HostRandom",
+    "NumberRead",
+    "NumberSource",
+    "Path",
+    "ReadingLines",
+    "TrackedNumbers",
+    "array_token",
+    "can_draw",
+    "index_form",
+    "is_array",
+    "is_data",
+    "is_drawing",
+    "takes_names",
 ]  # fmt: skip

@@ -15,15 +15,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy
+
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
+from .arrays import ArrayKind, copied, kind_of
 from .draws import Draw, drawn_from, put_state, state_of
 from .expressions import FUNCTIONS, OF_NUMPY, STRICT, Expression, Fixed, GivenNumber, is_of_numpy
 from .times import TIME
 
 READ = "read"
 """The kind of a place that is a read of a tensor's value."""
+ARRAY = "array"
+"""The kind of a place that is an array among the arguments."""
+LENT = "lent"
+"""The kind of a place that is an array which the call makes of a tensor."""
+LATE = frozenset({TIME, LENT})
+"""Kinds of places of which a replay knows nothing when it begins."""
 DRAWN = "drawn"
 """The kind of a place that is a draw from a generator of the host."""
 _DIRECT = frozenset({dict, list})
@@ -38,7 +47,8 @@ class NumberSource:
     """Where a call finds a number.
 
     Attributes:
-        kind: The kind of a slot of Python state; empty for an argument, :data:`READ` for a tensor's value.
+        kind: The kind of a slot of Python state; empty for a number among the arguments, :data:`ARRAY` for an
+            array there, :data:`LENT` for one of a tensor, :data:`READ` for a tensor's value.
         container: What it lies in; what is drawn.
         key: Under which key; the number of an argument leaf; how many numbers were read or drawn before.
         name: What the user would write.
@@ -63,10 +73,14 @@ class NumberSource:
             return leaves[self.key]
         if self.kind in (DRAWN, TIME):
             return self.container.now()
+        if self.kind == ARRAY:
+            return copied(leaves[self.key].numpy())  # the recording keeps no argument
         try:
             if self.kind == ITEM and type(self.container) in _DIRECT:
-                return self.container[self.key]
-            return lying_in(self.kind, self.container, self.key)
+                found = self.container[self.key]
+            else:
+                found = lying_in(self.kind, self.container, self.key)
+            return copied(found) if type(found) is numpy.ndarray else found
         except (KeyError, IndexError, ValueError, AttributeError):
             return None
 
@@ -119,7 +133,7 @@ class FollowedCall:
 
     Attributes:
         places: Where numbers are found; those of known calls come first.
-        kinds: The types of those that it was given, by the number of their place.
+        kinds: What those are that it was given, by the number of their place.
         reads: The numbers that it has read, in order.
         outcomes: What expressions have given.
         cells: What expressions are computed for.
@@ -128,7 +142,7 @@ class FollowedCall:
     """
 
     places: tuple[NumberSource, ...]
-    kinds: Mapping[int, type]
+    kinds: Mapping[int, Any]
     reads: tuple[NumberRead, ...]
     outcomes: Mapping[Expression, Fixed]
     cells: Mapping[Expression, NumberCell]
@@ -173,14 +187,17 @@ class Computation:
         numbered = list(enumerate(call.places))
         self._late = [(n, place) for n, place in numbered if place.kind == TIME and not place.container.early]
         self._found = [
-            (n, place) for n, place in numbered if place.kind != READ and (n, place) not in self._late
+            (n, place)
+            for n, place in numbered
+            if place.kind not in (READ, LENT) and (n, place) not in self._late
         ]
-        times = {n for n, place in numbered if place.kind == TIME}
+        late = {n for n, place in numbered if place.kind in LATE}
         self._places_read = {place.key: n for n, place in enumerate(call.places) if place.kind == READ}
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
         self.taken |= call.taken
-        self.draws = tuple([place.container for place in call.places if place.kind == DRAWN])
+        drawn = [place.container for place in call.places if place.kind == DRAWN]
+        self.draws = tuple([each.drawn.draw for each in drawn if not each.index])
         self._generators = drawn_from(self.draws)
         stages = [self._start]
         for read in call.reads:
@@ -197,10 +214,10 @@ class Computation:
 
             def here(expression: Expression, number: int = number) -> bool:
                 order = max([orders.get(each, 0) for each in expression.given], default=0)
-                return order == number and times.isdisjoint(expression.given)
+                return order == number and late.isdisjoint(expression.given)
 
             stage.learn(
-                {n: kind for n, kind in call.kinds.items() if orders.get(n, 0) == number and n not in times},
+                {n: kind for n, kind in call.kinds.items() if orders.get(n, 0) == number and n not in late},
                 {each: value for each, value in call.outcomes.items() if here(each)},
                 {each: cell for each, cell in call.cells.items() if here(each)},
                 [each for each in call.steps if here(each)],
@@ -233,9 +250,20 @@ class Computation:
         return self._given[number]
 
     @property
+    def reads_arrays(self) -> bool:
+        """Whether replays compute with arrays among the arguments, or with those of tensors."""
+        return any([place.kind in (ARRAY, LENT) for place in self.places])
+
+    @property
     def reads_clock(self) -> bool:
         """Whether replays read the clock."""
         return any([place.kind == TIME for place in self.places])
+
+    def lend(self, order: int, array: Any) -> None:
+        """The present call has made an array of a tensor, behind so many others."""
+        for number, place in enumerate(self.places):
+            if place.kind == LENT and place.key == order:
+                self._given[number] = copied(array)
 
     def put_back(self) -> None:
         """What was drawn last is drawn again."""
@@ -277,7 +305,7 @@ class _Stage:
     """What is computed and asked at once."""
 
     def __init__(self) -> None:
-        self._kinds: dict[int, type] = {}
+        self._kinds: dict[int, Any] = {}
         self._outcomes: dict[Expression, Fixed] = {}
         self._cells: dict[Expression, NumberCell] = {}
         self._steps: dict[Expression, None] = {}
@@ -285,7 +313,7 @@ class _Stage:
 
     def learn(
         self,
-        kinds: Mapping[int, type],
+        kinds: Mapping[int, Any],
         outcomes: Mapping[Expression, Fixed],
         cells: Mapping[Expression, NumberCell],
         steps: Iterable[Expression],
@@ -330,15 +358,21 @@ class _Text:
 
 
 def _compiled(
-    kinds: Mapping[int, type],
+    kinds: Mapping[int, Any],
     outcomes: Mapping[Expression, Fixed],
     cells: Mapping[Expression, NumberCell],
     steps: Iterable[Expression],
 ) -> Callable[[Sequence[Any]], bool]:
     text = _Text()
-    same, right, of = text.constant(_is_same), text.constant(_is_operand), text.constant(type)
+    same, right = text.constant(_is_same), text.constant(_is_operand)
+    of_number, of_array = text.constant(type), text.constant(kind_of)
     for place, kind in kinds.items():
-        text.lines.append(f"if {of}(given[{place}]) is not {text.constant(kind)}: return False")
+        differs = (
+            f"{of_array}(given[{place}]) !="
+            if type(kind) is ArrayKind
+            else f"{of_number}(given[{place}]) is not"
+        )
+        text.lines.append(f"if {differs} {text.constant(kind)}: return False")
     for expression, expected in outcomes.items():
         name = text.name(expression)
         text.lines.append(f"if not {same}({name}, {text.constant(expected)}): return False")
@@ -347,9 +381,12 @@ def _compiled(
     filled: list[str] = []
     for expression, cell in cells.items():
         name = text.name(expression)
-        text.lines.append(f"if not {right}({name}, {text.constant(type(cell.value))}): return False")
+        text.lines.append(f"if not {right}({name}, {text.constant(kind_of(cell.value))}): return False")
         filled.append(f"{text.constant(cell.fill)}({name})")
-    numpys = OF_NUMPY.intersection(kinds.values()) or any(map(is_of_numpy, (*outcomes, *cells, *steps)))
+    arrays = ArrayKind in map(type, kinds.values())
+    numpys = (
+        arrays or OF_NUMPY.intersection(kinds.values()) or any(map(is_of_numpy, (*outcomes, *cells, *steps)))
+    )
     begin = f"with {text.constant(STRICT)}():" if numpys else "if True:"
     body = "\n   ".join([*text.lines, *filled, "return True"])
     scope = dict(text.constants)
@@ -362,6 +399,6 @@ def _is_same(value: Any, expected: Fixed) -> bool:
     return Fixed.of(value) == expected
 
 
-def _is_operand(value: Any, kind: type) -> bool:
+def _is_operand(value: Any, kind: Any) -> bool:
     """Whether a number has the type of the one that was recorded, and an operation takes it."""
-    return type(value) is kind and (kind is not int or _LEAST <= value <= _MOST)
+    return kind_of(value) == kind and (kind is not int or _LEAST <= value <= _MOST)

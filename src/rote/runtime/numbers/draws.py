@@ -11,10 +11,9 @@ generators of classes of one's own, which may draw as they like.
 
 from __future__ import annotations
 
-import copy
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import BuiltinFunctionType, MethodType
 from typing import Any
 
@@ -23,6 +22,9 @@ import torch
 
 from ...base import identity
 from ..objects import mark
+from .arrays import is_array
+from .expressions import KINDS
+from .iterators import can_go_back, has_next, set_back, standing
 
 _OF_PYTHON: Any = getattr(random, "_inst", None)
 _OF_NUMPY: Any = getattr(numpy.random.mtrand, "_rand", None)
@@ -32,62 +34,132 @@ _DRAWING: Mapping[type, tuple[str, ...]] = {
     random.Random: (
         "random", "uniform", "randint", "randrange", "normalvariate", "lognormvariate", "expovariate",
         "betavariate", "gammavariate", "triangular", "vonmisesvariate", "paretovariate", "weibullvariate",
-        "getrandbits", "gauss", "choice",
+        "getrandbits", "gauss", "choice", "sample", "choices", "shuffle",
     ),
     numpy.random.RandomState: (
         "random", "random_sample", "rand", "randn", "randint", "uniform", "normal", "standard_normal", "beta",
         "exponential", "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace",
-        "lognormal", "choice",
+        "lognormal", "choice", "permutation",
     ),
     numpy.random.Generator: (
         "random", "integers", "uniform", "normal", "standard_normal", "beta", "exponential",
         "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace", "lognormal", "choice",
+        "permutation",
     ),
 }  # fmt: skip
-"""Methods that draw one number, where they are given numbers; by the very class of the generator."""
+"""Methods that draw numbers, where they are given numbers; by the very class of the generator."""
 _FUNCTIONS: Mapping[type, Mapping[str, Any]] = {
     kind: {name: getattr(kind, name) for name in names if hasattr(kind, name)}
     for kind, names in _DRAWING.items()
 }
-_PLAIN = frozenset({int, float, bool, type(None)})
+_PLAIN = frozenset({int, float, bool, type(None), range, str})
 _SEQUENCES = frozenset({list, tuple})
+_MOST = 512
+"""Numbers in what a draw gives."""
+_NEXT, _SHUFFLE = "next", "shuffle"
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """A call of a function that draws a number.
+    """A call of a function that draws numbers, or takes an item from an iterator.
 
     Attributes:
         generator: What it draws from.
         name: The function.
         args: What it is given.
+        named: What it is given by name.
     """
 
     generator: Any
     name: str
-    args: tuple[Any, ...]
+    args: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
-    def of(cls, function: Any, args: tuple[Any, ...]) -> Draw | None:
-        """What a call draws; None if it is not known to draw a number."""
+    def of(cls, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Draw | None:
+        """What a call draws; None if it is not known to draw numbers."""
+        if function is next:
+            return cls(args[0], _NEXT) if len(args) in (1, 2) and can_go_back(args[0]) else None
         if type(function) not in (MethodType, BuiltinFunctionType):
             return None
         owner, name = function.__self__, function.__name__
         known = _FUNCTIONS.get(type(owner), {}).get(name)
         if known is None or known.__get__(owner) != function or getattr(owner, name) != function:
             return None
-        return cls(owner, name, tuple(map(_fixed, args))) if all(map(_is_plain, args)) else None
+        if not all(map(_is_plain, (*args, *named.values()))):
+            return None
+        return cls(owner, name, tuple(map(_fixed, args)), {key: _fixed(each) for key, each in named.items()})
 
     def now(self) -> Any:
-        """The next number."""
-        return getattr(self.generator, self.name)(*self.args)
+        """The next number, or the next ones; None behind the last item."""
+        return self.by(self.generator)
+
+    def by(self, generator: Any) -> Any:
+        """The same, drawn from another generator."""
+        if self.name == _NEXT:
+            return next(generator) if has_next(generator) else None
+        if self.name != _SHUFFLE:
+            return getattr(generator, self.name)(*self.args, **self.named)
+        members = list(self.args[0])
+        generator.shuffle(members)
+        return members
+
+    @property
+    def fills(self) -> bool:
+        """Whether the numbers are in the list that it is given, not in what it returns."""
+        return self.name == _SHUFFLE
+
+
+class DrawnValues:
+    """What a draw has given in the present call: a number, or a list or a tuple of some."""
+
+    def __init__(self, draw: Draw, value: Any) -> None:
+        self.draw = draw
+        self._form = type(value) if type(value) in _SEQUENCES else None
+        self._count = len(value) if self._form is not None else 1
+        self._numbers: Sequence[Any] = ()
+
+    def number(self, index: int) -> Any:
+        """One of the numbers, of which the first is asked first; None if it has given something else."""
+        if not index:
+            value = self.draw.now()
+            found = value if self._form is not None else (value,)
+            known = self._form is None or (type(value) is self._form and len(value) == self._count)
+            self._numbers = found if known else (None,) * self._count
+        return self._numbers[index] if index < len(self._numbers) else None
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnNumber:
+    """One of the numbers that a draw gives.
+
+    Attributes:
+        drawn: What it gives.
+        index: Which of them.
+    """
+
+    drawn: DrawnValues
+    index: int
+
+    def now(self) -> Any:
+        """The number of the present call."""
+        return self.drawn.number(self.index)
+
+
+def numbers_in(value: Any) -> Sequence[Any]:
+    """The numbers in what a draw has given, or the array of them; none if that is something else."""
+    if is_array(value):
+        return (value,)
+    several = type(value) in _SEQUENCES and len(value) <= _MOST
+    found = value if several else (value,)
+    return found if KINDS.issuperset(map(type, found)) else ()
 
 
 def _is_plain(value: Any) -> bool:
     """Whether a replay may give a value again: a number, or a few of them."""
     if type(value) in _SEQUENCES:
         return all([type(each) in _PLAIN for each in value])
-    return type(value) in _PLAIN
+    return type(value) in _PLAIN or isinstance(value, (numpy.dtype, type))
 
 
 def _fixed(value: Any) -> Any:
@@ -96,7 +168,7 @@ def _fixed(value: Any) -> Any:
 
 def can_draw(generator: Any) -> bool:
     """Whether replays may draw from it."""
-    return type(generator) in _FUNCTIONS
+    return type(generator) in _FUNCTIONS or can_go_back(generator)
 
 
 def is_drawing(generator: Any, name: str) -> bool:
@@ -106,6 +178,8 @@ def is_drawing(generator: Any, name: str) -> bool:
 
 def state_of(generator: Any) -> Any:
     """What sets it back to where it is."""
+    if type(generator) not in _FUNCTIONS:
+        return standing(generator)
     if type(generator) is random.Random:
         return generator.getstate()
     if type(generator) is numpy.random.RandomState:
@@ -115,7 +189,9 @@ def state_of(generator: Any) -> Any:
 
 def put_state(generator: Any, state: Any) -> None:
     """Set it back to where it was."""
-    if type(generator) is random.Random:
+    if type(generator) not in _FUNCTIONS:
+        set_back(generator, state)
+    elif type(generator) is random.Random:
         generator.setstate(state)
     elif type(generator) is numpy.random.RandomState:
         generator.set_state(state)
@@ -130,11 +206,11 @@ def drawn_from(draws: Iterable[Draw]) -> list[Any]:
 
 @dataclass(frozen=True)
 class DrawnFrom:
-    """A generator that a call draws from, and one that is where it was before.
+    """A generator that a call draws from, and where it was before.
 
     Attributes:
         generator: The generator.
-        before: An equal one.
+        before: Its state then.
     """
 
     generator: Any
@@ -143,18 +219,28 @@ class DrawnFrom:
     @classmethod
     def of(cls, generator: Any) -> DrawnFrom:
         """A generator as it is now."""
-        return cls(generator, copy.deepcopy(generator))
+        return cls(generator, state_of(generator))
 
     def put_back(self) -> None:
         """The call begins again."""
-        put_state(self.generator, state_of(self.before))
+        put_state(self.generator, self.before)
 
     def is_behind(self, draws: Iterable[Draw]) -> bool:
-        """Whether it is behind some draws from where it was; this is asked once."""
+        """Whether it is behind some draws from where it was."""
+        generator, left = self.generator, state_of(self.generator)
+        now = _form(generator)
+        self.put_back()
         for each in draws:
-            if each.generator is self.generator:
-                getattr(self.before, each.name)(*each.args)
-        return mark(self.before) == mark(self.generator)
+            if each.generator is generator:
+                each.now()
+        behind = _form(generator)
+        put_state(generator, left)
+        return behind == now
+
+
+def _form(generator: Any) -> Any:
+    """Where a generator is, so that it can be compared."""
+    return mark(generator) if type(generator) in _FUNCTIONS else standing(generator)
 
 
 @dataclass(frozen=True)
@@ -186,7 +272,7 @@ class HostRandom:
         stand = {identity(_OF_PYTHON): python, identity(_OF_NUMPY): array}
         for each in draws:
             if (generator := stand.get(identity(each.generator))) is not None:
-                getattr(generator, each.name)(*each.args)
+                each.by(generator)
         return HostRandom(python.getstate(), _told(array.get_state(legacy=True)), self.torch)
 
 

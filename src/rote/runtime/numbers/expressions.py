@@ -17,6 +17,7 @@ from typing import Any
 import numpy
 
 from ...base import float_bits
+from .arrays import APPLIED_TO_ARRAYS, array_token, copied
 
 OF_NUMPY: frozenset[type] = frozenset({numpy.float64, numpy.float32, numpy.int64, numpy.int32})
 KINDS: frozenset[type] = frozenset({int, float}) | OF_NUMPY
@@ -92,6 +93,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **BINARY, **UNARY, **COMPARED, **{name: function for function, name in CALLED.items()},
     **{name: function for function, name in UNITS.items()},
     **{name: _of_members(function) for function, name in {**OF_MEMBERS, **UNITS_OF_MEMBERS}.items()},
+    **APPLIED_TO_ARRAYS,
 }  # fmt: skip
 """All functions of expressions."""
 
@@ -141,7 +143,8 @@ class Fixed:
     @classmethod
     def of(cls, value: Any) -> Fixed:
         """A number as it is now."""
-        return cls(type(value), _bits(value), value)
+        kept = copied(value) if type(value) is numpy.ndarray else value
+        return cls(type(value), _bits(value), kept)
 
     @property
     def size(self) -> int:
@@ -158,7 +161,7 @@ def _bits(value: Any) -> Any:
     if isinstance(value, numpy.generic):
         return value.tobytes()
     if isinstance(value, numpy.ndarray):
-        return value.dtype, value.shape, value.tobytes()
+        return array_token(value)
     if type(value) in (list, tuple):
         return tuple([(type(each), _bits(each)) for each in value])
     return value
@@ -194,8 +197,19 @@ Expression = GivenNumber | Fixed | Applied
 """How a number was computed."""
 
 
+def value_of(expression: Expression, given: Callable[[int], Any]) -> Any:
+    """What it gives for some numbers."""
+    if isinstance(expression, GivenNumber):
+        return given(expression.index)
+    if isinstance(expression, Fixed):
+        return expression.value
+    return FUNCTIONS[expression.function](*[value_of(each, given) for each in expression.operands])
+
+
 def is_of_numpy(expression: Expression) -> bool:
     """Whether numpy computes something in it."""
+    if isinstance(expression, Fixed):
+        return expression.kind is numpy.ndarray
     if not isinstance(expression, Applied):
         return False
     return expression.function.startswith(_NUMPY) or any(map(is_of_numpy, expression.operands))

@@ -17,7 +17,7 @@ from typing import Any
 from typing_extensions import override
 
 from ..backends.protocol import NumberCell
-from .expressions import FUNCTIONS, Applied, Expression, Fixed, GivenNumber
+from .expressions import Applied, Expression, value_of
 
 TIME = "time"
 """The kind of a place that is a read of the clock."""
@@ -93,16 +93,9 @@ class LateCell(NumberCell):
     def value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The number."""
         if self._at != self._turn():
-            self.fill(self._computed(self._expression))
+            self.fill(value_of(self._expression, self._given))
         return self._value
 
     @override
     def fill(self, value: Any) -> None:
         self._at, self._value = self._turn(), value
-
-    def _computed(self, expression: Expression) -> Any:
-        if isinstance(expression, GivenNumber):
-            return self._given(expression.index)
-        if isinstance(expression, Fixed):
-            return expression.value
-        return FUNCTIONS[expression.function](*map(self._computed, expression.operands))

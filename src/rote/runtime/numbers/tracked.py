@@ -18,14 +18,20 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
+from typing_extensions import override
+
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
+from ..objects import base_of, pointer_of
+from .arrays import MEMBERS, NAMED, SAME, copied, is_array, kind_of
 from .computation import (
     DRAWN,
+    LENT,
     NO_LINES,
     READ,
     Computation,
@@ -35,7 +41,7 @@ from .computation import (
     Path,
     ReadingLines,
 )
-from .draws import Draw
+from .draws import Draw, DrawnNumber, DrawnValues, numbers_in
 from .expressions import (
     FUNCTIONS,
     KINDS,
@@ -47,6 +53,7 @@ from .expressions import (
     Fixed,
     GivenNumber,
     tells,
+    value_of,
 )
 from .fresh import fresh
 from .parts import is_data, parts_of
@@ -60,6 +67,7 @@ _LARGEST_SUMMAND = 1 << 62
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_FOLLOWED = KINDS | {numpy.ndarray}
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
 
@@ -85,8 +93,59 @@ class Computed:
         """Whether it is computed from what the clock says."""
         return type(self.cell) is LateCell
 
+    @property
+    def orders(self) -> frozenset[int]:
+        """The arrays of tensors from which it is computed, by their order."""
+        return self.cell.orders if type(self.cell) is LentCell else frozenset()
+
+    def made(self, lent: Mapping[int, Any]) -> Any:
+        """What a replay hands out, with the arrays of its tensors: an array is the caller's own."""
+        value = self.cell.made(lent) if type(self.cell) is LentCell else self.value
+        return copied(value) if type(value) is numpy.ndarray else value
+
     def __repr__(self) -> str:
         return f"{self.value!r}, which is computed"
+
+
+class LentCell(NumberCell):
+    """What a call leaves behind that is computed from arrays of its tensors: when that is handed out.
+
+    Args:
+        expression: How.
+        given: The numbers that the present call was given.
+        orders: Which of those are arrays of tensors: how many others were made before.
+    """
+
+    __slots__ = ("_expression", "_given", "_orders")
+
+    def __init__(
+        self, expression: Expression, given: Callable[[int], Any], orders: Mapping[int, int]
+    ) -> None:
+        self._expression, self._given, self._orders = expression, given, orders
+
+    @property
+    @override
+    def value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the present call has computed, if that was one that is not followed."""
+        return value_of(self._expression, self._given)
+
+    @property
+    def orders(self) -> frozenset[int]:
+        """The arrays of tensors from which it is computed, by their order."""
+        return frozenset(self._orders.values())
+
+    @override
+    def fill(self, value: Any) -> None:
+        pass
+
+    def made(self, lent: Mapping[int, Any]) -> Any:
+        """The same of a replay, with the arrays of its tensors by their order."""
+
+        def given(number: int) -> Any:
+            order = self._orders.get(number)
+            return self._given(number) if order is None else lent[order]
+
+        return value_of(self._expression, given)
 
 
 class TrackedNumbers:
@@ -101,6 +160,7 @@ class TrackedNumbers:
             slots are left out of what the call reads all the same.
         draws: Numbers that are drawn from the host's generators are followed, too.
         clock: So are those that are read from the clock.
+        arrays: So are arrays among the arguments.
 
     Attributes:
         places: Where numbers come from, in this call and in earlier ones.
@@ -120,6 +180,7 @@ class TrackedNumbers:
         follows: bool = True,
         draws: bool = False,
         clock: bool = False,
+        arrays: bool = False,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
         self.containers = frozenset([container for _, container, _ in wanted])  # in which those lie
@@ -137,14 +198,18 @@ class TrackedNumbers:
         self.cells: dict[Expression, NumberCell] = {}
         self.stopped: str | None = None
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
-        self.draws, self.clock = draws, clock
+        self.draws, self.clock, self.arrays = draws, clock, arrays
+        self._under: dict[int, Any] = {}  # memory of arguments and tensors, by the identity of its array
+        self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
         self.ends = False  # the call is over: what follows is in what it leaves behind and returns
         self._draws: list[Draw] = []
         self._times: list[TimeRead] = []
         # what is drawn or computed now by code that is none of the call's, and the frame that has called it
         self.drawing: tuple[Draw | TimeRead | tuple[str, tuple[Any, ...]], Any] | None = None
+        self._filled: list[Any] | None = None  # into which it is drawn
         self._branched = False
+        self._lent = 0  # arrays that it has made of tensors
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
@@ -177,17 +242,28 @@ class TrackedNumbers:
         if copy is None:
             self.stopped = self.stopped or f"no copy of {value!r} can be made"
             return value
-        number = self._numbers.setdefault(key, len(self.places))
+        self._given[key] = copy
+        self._know_given(place, copy, copy, value)
+        return copy
+
+    def _know_given(self, place: NumberSource, known: Any, value: Any, stands: Any) -> None:
+        number = self._numbers.setdefault(place.address, len(self.places))
         if number == len(self.places):
             self.places.append(place)
-        expression = GivenNumber(number)
-        self.values[number] = self._given[key] = copy
-        self._known[identity(copy)] = copy, expression, value
-        return copy
+        self.values[number] = value
+        self._known[identity(known)] = known, GivenNumber(number), stands
+
+    def take_array(self, place: NumberSource, array: Any) -> None:
+        """The call is given an array from a place."""
+        if self.stopped is None:
+            self.has_arrays = True
+            if place.kind != DRAWN:
+                self._under[identity(base_of(array))] = base_of(array)
+            self._know_given(place, array, copied(array), array)
 
     def expression(self, value: Any) -> Expression | None:
         """How a number was computed; None of what is not followed."""
-        found = self._known.get(identity(value)) if type(value) in KINDS else None
+        found = self._known.get(identity(value)) if type(value) in _FOLLOWED else None
         return found[1] if found is not None else None
 
     def original(self, value: Any) -> Any:
@@ -201,10 +277,9 @@ class TrackedNumbers:
         What cannot be computed again is known by its value; what gives another result than it did was noted
         in the wrong place, and nothing is followed any more.
         """
-        parts = [self.expression(each) for each in operands]
-        if self.stopped is not None or not any([each is not None for each in parts]):
+        found = [self._part(each) for each in operands]
+        if self.stopped is not None or not any([each.given for each in found]):
             return result
-        found = [Fixed.of(each) if part is None else part for each, part in zip(operands, parts, strict=True)]
         try:
             with STRICT():
                 again = FUNCTIONS[function](*operands)
@@ -213,11 +288,22 @@ class TrackedNumbers:
         if Fixed.of(again) != Fixed.of(result):
             self.stop(f"{function} gave {result!r} and gives {again!r}")
             return result
+        may_be_same = function in NAMED and operands[0] in SAME
+        if type(result) is numpy.ndarray and not may_be_same and any([result is each for each in operands]):
+            self.stop("an array is written by a function of numpy's")
+            return result
         made = Applied.to(function, *found)
-        if made.size > LARGEST or type(result) not in KINDS | TRUTHS:
-            self.pin(*operands)
+        if made.size > LARGEST or not (type(result) in KINDS | TRUTHS or is_array(result)):
+            self.pin_inside(*operands)
             return result
         self._steps[made] = None
+        if self.has_arrays and not self._is_as_computed(result, made):
+            self.stop("an array was written that is followed")
+            return result
+        if type(result) is numpy.ndarray:
+            self.has_arrays = True
+            self._known[identity(result)] = result, made, result
+            return result
         if type(result) in TRUTHS:
             self.outcomes.setdefault(made, Fixed.of(result))
             return result
@@ -228,10 +314,46 @@ class TrackedNumbers:
         self._known[identity(copy)] = copy, made, result
         return copy
 
+    def _part(self, value: Any) -> Expression:
+        """How an operand was computed, which may be a few of them."""
+        known = self.expression(value)
+        if known is not None:
+            return known
+        parts = [self._part(each) for each in value] if type(value) in (list, tuple) else []
+        if any([each.given for each in parts]):
+            return Applied.to(MEMBERS, *parts)
+        if self.has_arrays and type(value) is numpy.ndarray and self.arrays_over(pointer_of(value)):
+            self.stop("part of an array is read that is followed, in a way that is not")
+        return Fixed.of(value)
+
+    def holds_array(self, operands: Iterable[Any]) -> bool:
+        """Whether an array that is followed is among operands."""
+        for each in operands:
+            if type(each) in (list, tuple):
+                if self.holds_array(each):
+                    return True
+            elif type(each) is numpy.ndarray and self.expression(each) is not None:
+                return True
+        return False
+
+    def arrays_over(self, pointer: int) -> list[Any]:
+        """The arrays that are followed, in whose memory an address lies."""
+        arrays = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
+        return [each for each in arrays if 0 <= pointer - pointer_of(base_of(each)) <= base_of(each).nbytes]
+
+    def _is_as_computed(self, value: Any, expression: Expression) -> bool:
+        """Whether something is what was computed, and nobody has written to an array on the way."""
+        return Fixed.of(value_of(expression, self.values.__getitem__)) == Fixed.of(value)
+
     def computed(self, value: Any) -> Computed | None:
         """A followed number as a replay computes it."""
         expression = self.expression(value)
-        return self._computed(expression, value) if expression is not None and self.stopped is None else None
+        if expression is None or self.stopped is not None:
+            return None
+        if type(value) is numpy.ndarray and not self._is_as_computed(value, expression):
+            self.stop("an array was written that is followed")
+            return None
+        return self._computed(expression, value)
 
     def converted(self, value: Any, kind: type, *, less: bool = False) -> Computed | None:
         """The same, as C makes a float of an integer; ``less`` one, as derivatives have it."""
@@ -272,6 +394,10 @@ class TrackedNumbers:
             cell = cell or LateCell(expression, computation.now, computation.given)
             if not self.ends or not self._is_defined(expression):
                 self.stop("a time becomes an operand, or what is computed from one may be undefined")
+        elif orders := self._lent_in(expression):
+            cell = cell or LentCell(expression, self._computation.given, orders)
+            if not self.ends:
+                self.stop("what numpy has made of a tensor becomes an operand")
         cell = cell or NumberCell(value)
         cell.fill(self.original(value))
         self.cells[expression] = cell
@@ -292,10 +418,10 @@ class TrackedNumbers:
 
     # ------------------------------------------------------------------ numbers that are drawn
 
-    def draw_next(self, draw: Draw, frame: Any) -> None:
-        """A function is called that draws a number; what it runs is its own."""
+    def draw_next(self, draw: Draw, frame: Any, filled: list[Any] | None = None) -> None:
+        """A function is called that draws numbers, perhaps into a list; what it runs is its own."""
         if self.draws and not self._branched:
-            self.drawing = draw, frame
+            self.drawing, self._filled = (draw, frame), filled
 
     def read_clock(self, function: Any, frame: Any) -> None:
         """A function is called that reads the clock."""
@@ -309,41 +435,84 @@ class TrackedNumbers:
 
     def settle_times(self) -> None:
         """No two calls read the same time, so nothing may depend on one."""
-        if any(map(self.is_time, self.outcomes)):
-            self.stop("the call depends on the time")
+        if any([self.is_time(each) or self._lent_in(each) for each in self.outcomes]):
+            self.stop("the call depends on the time, or on what numpy has made of a tensor")
 
     def is_time(self, expression: Expression) -> bool:
         """Whether something is computed from what the clock said."""
         return any([self.places[number].kind == TIME for number in expression.given])
 
+    def _lent_in(self, expression: Expression) -> dict[int, int]:
+        """The arrays of tensors from which something is computed: their order, by their place."""
+        places = {number: self.places[number] for number in expression.given}
+        return {number: place.key for number, place in places.items() if place.kind == LENT}
+
+    def lend(self, array: Any) -> bool:
+        """The call makes an array of a tensor; whether it is told what is computed from that."""
+        if not self.arrays or self.stopped is not None or self._branched:
+            return False
+        order, self._lent = self._lent, self._lent + 1
+        if self.follows:
+            self.take_array(NumberSource(LENT, None, order, ".numpy()"), array)
+        else:
+            self._computation.lend(order, array)
+        return True
+
+    def hands_out(self, value: Any) -> bool:
+        """Whether an array may be part of a result, or is kept, and replays make it."""
+        if type(value) is not numpy.ndarray or self.stopped is not None:
+            return False
+        if not self.follows:
+            return True
+        return self.expression(value) is not None and identity(base_of(value)) not in self._under
+
     def computes_apart(self, function: str, operands: tuple[Any, ...], frame: Any) -> None:
-        """A function of numbers is called whose code is its own."""
-        if any([self.expression(each) is not None for each in operands]):
+        """A function of numbers or arrays is called whose code is its own."""
+        if any([self._part(each).given for each in operands]):
             self.drawing = (function, operands), frame
 
     def leave_apart(self) -> None:
         """Such a function has given something else than a number, or has raised."""
         drawing, self.drawing = self.drawing, None
         if drawing is not None and isinstance(drawing[0], tuple):
-            self.pin(*drawing[0][1])
+            self.pin_inside(*drawing[0][1])
 
     def take_drawn(self, value: Any) -> Any:
-        """The function has given a number: the object for it."""
+        """The function has given a number, or several: the object for it, or what holds those for them."""
         drawing, self.drawing = self.drawing, None
         if drawing is None or self.stopped is not None:
             return value
         if isinstance(drawing[0], tuple):
             return self.compute(*drawing[0], value)
-        if type(value) not in KINDS:
-            return value
         if isinstance(drawing[0], TimeRead):
+            if type(value) not in KINDS:
+                return value
             order, name = len(self._times), f"{drawing[0].function.__name__}()"
             self._times.append(drawing[0])
             key = (order, drawing[0].function, drawing[0].early)
             return self.take(NumberSource(TIME, drawing[0], key, name), value)
-        order = len(self._draws)
-        self._draws.append(drawing[0])
-        return self.take(NumberSource(DRAWN, drawing[0], order, f"{drawing[0].name}()"), value)
+        if self._filled is None:
+            return self._take_drawn(drawing[0], value)
+        self._take_drawn(drawing[0], self._filled)
+        self._filled = None
+        return value
+
+    def _take_drawn(self, draw: Draw, value: Any) -> Any:
+        found, drawn, order = numbers_in(value), DrawnValues(draw, value), len(self._draws)
+        if not found:
+            return value
+        self._draws.append(draw)
+        if type(value) is numpy.ndarray:
+            self.take_array(NumberSource(DRAWN, DrawnNumber(drawn, 0), (order, 0), f"{draw.name}()"), value)
+            return value
+        taken = [
+            self.take(NumberSource(DRAWN, DrawnNumber(drawn, index), (order, index), f"{draw.name}()"), each)
+            for index, each in enumerate(found)
+        ]
+        if type(value) is list:
+            value[:] = taken
+            return value
+        return tuple(taken) if type(value) is tuple else taken[0]
 
     @property
     def drawn(self) -> Sequence[Draw]:
@@ -382,7 +551,7 @@ class TrackedNumbers:
 
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
-        self._taken, self._branched, self.drawing = 0, False, None
+        self._taken, self._branched, self.drawing, self._lent = 0, False, None, 0
         self._reads.clear()
         self._draws.clear()
         self._times.clear()
@@ -440,7 +609,7 @@ class TrackedNumbers:
         while left:
             value = left.pop()
             kind = type(value)
-            if kind in KINDS:
+            if kind in KINDS or (kind is numpy.ndarray and self.expression(value) is not None):
                 found.append(value)
                 continue
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
@@ -459,7 +628,7 @@ class TrackedNumbers:
 
     def owe(self, *values: Any) -> None:
         """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
-        plain = [value for value in values if type(value) in KINDS or type(value) in _CONTAINERS]
+        plain = [value for value in values if type(value) in _FOLLOWED or type(value) in _CONTAINERS]
         for value in self._inside(plain)[0]:
             if self.expression(value) is not None:
                 self.owed[identity(value)] = value
@@ -486,7 +655,7 @@ class TrackedNumbers:
 
     def finish(self) -> Computation:
         """What a replay has to compute and to ask, on this way and on those of earlier calls."""
-        kinds = {number: type(value) for number, value in self.values.items()}
+        kinds = {number: kind_of(value) for number, value in self.values.items()}
         self._computation.learn(
             FollowedCall(
                 tuple(self.places),

@@ -359,21 +359,21 @@ def _tensor_of(operation: Operation, token: Token) -> torch.Tensor:
     data = operation.operands[0]
     if isinstance(data, HostValues):
         made = torch.tensor(_python(data.values, operation), dtype=data.dtype, device=data.device)
-    elif isinstance(data, HostBytes):
-        made = _content(data).to(data.device or "cpu", data.dtype)
+    elif isinstance(data, HostBytes) and isinstance(data.content, bytes):
+        made = _content(data, data.content).to(data.device or "cpu", data.dtype)
     else:
         raise ValueError(f"{operation.name} at {operation.site} was given {data!r}, which no graph can hold")
     kept = torch.empty_strided(token.shape, token.stride, dtype=token.dtype, device=made.device)
     return kept.copy_(made)
 
 
-def _content(data: HostBytes) -> torch.Tensor:
+def _content(data: HostBytes, content: bytes) -> torch.Tensor:
     if isinstance(data.source, str):
-        array = numpy.frombuffer(bytearray(data.content), data.source)
+        array = numpy.frombuffer(bytearray(content), data.source)
         return torch.from_numpy(array).view(data.shape)
-    if not data.content:
+    if not content:
         return torch.empty(data.shape, dtype=data.source)
-    return torch.frombuffer(bytearray(data.content), dtype=data.source).view(data.shape)
+    return torch.frombuffer(bytearray(content), dtype=data.source).view(data.shape)
 
 
 def _python(values: Operand, operation: Operation) -> Any:

@@ -10,7 +10,7 @@ import numpy
 import torch
 
 from ..arguments import APPENDED, GivenTarget, Spec, Target, paths
-from ..numbers import TrackedNumbers
+from ..numbers import TrackedNumbers, array_token
 from ..objects import exact
 from .operations import are_like, number_of
 
@@ -40,6 +40,7 @@ class OutputLeaf:
         follows: A view that gets a history where its base does (it was not made under ``no_grad``).
         creation: How a view of a tensor from outside was made, as autograd says.
         apart: Such a view counts its own versions (``.data``).
+        lent: No part of the result, but parts are computed from an array over its memory: which of those.
     """
 
     kind: str
@@ -54,6 +55,7 @@ class OutputLeaf:
     follows: bool = True
     creation: Any = None
     apart: bool = False
+    lent: int = -1
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,12 @@ class Template:
             tuple((leaf.token, leaf.tracked, leaf.creation, leaf.apart) for leaf in self.leaves),
             self.again,
         )
+
+    @property
+    def orders(self) -> frozenset[int]:
+        """The arrays of tensors from which parts of the result are computed, by their order."""
+        found = [leaf.value.orders for leaf in self.leaves if leaf.kind == COMPUTED]
+        return frozenset[int]().union(*found)
 
     def computed(self, numbers: TrackedNumbers) -> Template:
         """The template, where the numbers in it that are followed are computed by replays."""
@@ -191,6 +199,8 @@ def _resolved(leaf: OutputLeaf) -> OutputLeaf:
     if leaf.kind != COMPUTED or leaf.value.is_time:
         return leaf
     number = leaf.value.value
+    if type(number) is numpy.ndarray:
+        return OutputLeaf(VALUE, array_token(number), value=number)
     token = exact(number) if isinstance(number, numpy.number) else (type(number), number_of(number))
     return OutputLeaf(VALUE, token, value=number)
 

@@ -15,7 +15,7 @@ from .handing import (
     write_together,
 )
 from .inputs import RecordingMemory, StaticInputs
-from .outputs import make_template
+from .outputs import make_template, with_lent
 from .recording import Recording
 from .taken_views import input_view
 from .tiers import (

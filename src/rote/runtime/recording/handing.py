@@ -71,6 +71,12 @@ class Making:
     given: list[Any]
     parts: list[Any] = field(default_factory=list[Any])
 
+    @property
+    def lent(self) -> Mapping[int, Any]:
+        """Arrays over the copies of tensors of which the call has made arrays."""
+        places = [(leaf.lent, place) for place, leaf in enumerate(self.template.leaves) if leaf.lent >= 0]
+        return {order: self.copies[place].detach().numpy() for order, place in places}
+
 
 @dataclass(frozen=True)
 class Writing:
@@ -119,7 +125,7 @@ PARTS: Mapping[str, Part] = {
     ),
     EXTERNAL_SAME: _ITSELF,
     VALUE: _ITSELF,
-    COMPUTED: Part(lambda making, position, leaf: leaf.value.value),
+    COMPUTED: Part(lambda making, position, leaf: leaf.value.made(making.lent)),
     GIVEN: Part(lambda making, position, leaf: making.given[leaf.index]),
     AGAIN: Part(lambda making, position, leaf: making.parts[leaf.index]),
     VIEW: Part(lambda making, position, leaf: view_of(leaf, making.template, making.copies)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -13,7 +14,8 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import GivenBranch, UnderArray, flatten, paths, repeated
 from ..autograd.graph import related
-from ..objects import exact
+from ..numbers import array_token
+from ..objects import base_of, exact, pointer_of
 from ..program import (
     AGAIN,
     EXTERNAL,
@@ -32,7 +34,7 @@ from ..program import (
     history_of,
     operand_of,
 )
-from ..pytorch import is_lazy_zero, is_wrapped, stands_for_others
+from ..pytorch import has_memory, is_lazy_zero, is_wrapped, stands_for_others
 from .opaque import opaque_object, opaque_tensor
 from .taken_views import looked_at, opaque_view
 
@@ -49,6 +51,7 @@ def make_template(
     given: Sequence[Any] = (),
     lent: UnderArray | None = None,
     is_held: Callable[[torch.Tensor], bool] = lambda tensor: False,
+    computes: Callable[[Any], bool] | None = None,
 ) -> tuple[Template, list[Reason]]:
     """Take a result apart.
 
@@ -58,6 +61,7 @@ def make_template(
         given: The argument leaves as the callable has them.
         lent: Gives a tensor over the memory of an array that the call has made of a tensor.
         is_held: Whether a tensor is one that lies outside, where the call has found it.
+        computes: Says of an array whether replays compute it.
 
     Returns:
         The template, and the reasons why the result cannot be handed out from a recording.
@@ -68,7 +72,8 @@ def make_template(
     blockers: list[Reason] = []
     first: dict[int, int] = {}
     for position, (name, leaf) in enumerate(zip(paths(spec, "result"), leaves, strict=True)):
-        if is_instance(leaf, torch.Tensor) and id(leaf) in first:
+        computed = computes is not None and computes(leaf)
+        if (computed or is_instance(leaf, torch.Tensor)) and id(leaf) in first:
             found.append(OutputLeaf(AGAIN, (AGAIN, first[id(leaf)]), index=first[id(leaf)]))
         elif is_instance(leaf, torch.Tensor):
             first[id(leaf)] = position
@@ -84,11 +89,33 @@ def make_template(
             found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
+        elif computed:
+            first[id(leaf)] = position
+            found.append(OutputLeaf(VALUE, array_token(leaf), value=leaf))
+            if lies_in_another(leaf, [each for each in leaves if each is not leaf]):
+                blockers.append(opaque_object(name, leaf, site))
         else:
             if not is_instance(leaf, (*_VALUES, *_SCALARS)) and not callable(leaf):
                 blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, storages), value=leaf))
     return related(Template(spec, tuple(found), repeated(spec, value)), leaves), blockers
+
+
+def lies_in_another(array: Any, others: Iterable[Any]) -> bool:
+    """Whether an array shares its memory with something else in a result, as a replay would not have it."""
+    start = pointer_of(base := base_of(array))
+    arrays = [each for each in others if isinstance(each, numpy.ndarray)]
+    tensors = [each for each in others if is_instance(each, torch.Tensor) and each.is_cpu]
+    pointers = [each.untyped_storage().data_ptr() for each in tensors if has_memory(each)]
+    within = [start <= each < start + max(base.nbytes, 1) for each in pointers]
+    return any(within) or any([base_of(each) is base for each in arrays])
+
+
+def with_lent(template: Template, lent: Sequence[torch.Tensor], storages: StorageTable) -> Template:
+    """A result, and behind it the tensors over whose memory the call has made arrays, if they are its own."""
+    made = [_tensor_leaf(each, storages, {}, False, ()) for each in lent]
+    kept = [replace(leaf, hidden=True, lent=order) for order, leaf in enumerate(made) if leaf.kind == OWN]
+    return replace(template, leaves=(*template.leaves, *kept))
 
 
 def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> torch.Tensor | None:
@@ -112,7 +139,7 @@ def _tensor_leaf(
     inputs: dict[int, int],
     spent: bool,
     given: Sequence[Any],
-    is_held: Callable[[torch.Tensor], bool],
+    is_held: Callable[[torch.Tensor], bool] = lambda tensor: False,
 ) -> OutputLeaf:
     if leaf.layout is not torch.strided or is_wrapped(leaf) or stands_for_others(leaf):
         return OutputLeaf(VALUE, (leaf.layout, leaf.dtype, tuple(leaf.shape)))

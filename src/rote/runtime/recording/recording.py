@@ -242,7 +242,7 @@ class Recording:
         leaves = frozenset([each.key for each in places if not each.kind])
         return TrackedNumbers(
             slots, leaves, computation.reading, computation, follows=follows, draws=bool(computation.draws),
-            clock=computation.reads_clock,
+            clock=computation.reads_clock, arrays=computation.reads_arrays,
         )  # fmt: skip
 
     def answers(self, call: Call) -> bool:

@@ -1,6 +1,6 @@
 """The way of a traced call through the tree, and the tape of what it captures."""
 
-from .built import BuiltNumbers, built_of
+from .built import BuiltArray, BuiltNumbers, built_of
 from .cursor import Cursor, Mode, Stop
 from .derivatives import NumbersOfNodes
 from .follower import Follower

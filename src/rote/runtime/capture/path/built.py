@@ -8,6 +8,8 @@ from typing import Any, cast
 import torch
 
 from ...numbers import Computed, TrackedNumbers
+from ...objects import pointer_of
+from ...program import HostBytes
 
 _PLAIN = frozenset({int, float, bool})
 
@@ -38,6 +40,37 @@ class BuiltNumbers:
     def now(self) -> Any:
         """The numbers of this replay."""
         return _now(self.values)
+
+
+@dataclass(frozen=True)
+class BuiltArray:
+    """An array that replays compute, of which a tensor is made.
+
+    Attributes:
+        array: The array.
+        dtype: The type that the tensor has.
+        device: The type of its device; None where it lies in the memory of the array.
+    """
+
+    array: Computed
+    dtype: torch.dtype
+    device: str | None
+
+    @classmethod
+    def of(cls, numbers: TrackedNumbers, array: Any, tensor: torch.Tensor) -> BuiltArray | None:
+        """What a tensor was made of; None if that is not followed."""
+        computed = numbers.computed(array)
+        if computed is None:
+            return None
+        lent = tensor.is_cpu and tensor.data_ptr() == pointer_of(array)
+        return cls(computed, tensor.dtype, None if lent else tensor.device.type)
+
+    def data(self, tensor: torch.Tensor) -> HostBytes:
+        """The same as an operand."""
+        if self.device is None:
+            return HostBytes(tuple(tensor.shape), tensor.dtype, self.array, self.dtype)
+        value = self.array.value
+        return HostBytes(value.shape, value.dtype.str, self.array, self.dtype, self.device)
 
 
 def built_of(numbers: TrackedNumbers, data: Any) -> BuiltNumbers | None:

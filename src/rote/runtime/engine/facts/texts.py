@@ -200,7 +200,7 @@ class _OperationTexts:
         if isinstance(operand, Reference):
             changed = f" as {self._token(operand.token)}" if operand.token is not None else ""
             return f"operand {operand.operand}{changed}"
-        if isinstance(operand, (HostBytes, NumpyScalar)):
+        if isinstance(operand, (HostBytes, NumpyScalar)) and isinstance(operand.content, bytes):
             return self._hide(operand.content.hex())
         if isinstance(operand, HostValues):
             return f"values {self._operand(operand.values)} {_short(operand.dtype)}"
@@ -211,7 +211,12 @@ class _OperationTexts:
         if isinstance(operand, (tuple, list)):
             parts: Iterable[Any] = operand
             return f"[{', '.join([self._operand(each) for each in parts])}]"
-        known = {Computed: "a computed number", Drawn: "a generator", Opaque: "an object"}
+        known = {
+            Computed: "a computed number",
+            HostBytes: "a computed array",
+            Drawn: "a generator",
+            Opaque: "an object",
+        }
         return known.get(type(operand), type(operand).__name__)
 
     def _token(self, token: Token) -> str:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...numbers import Computed
 from .operands import Operand
 
 
@@ -31,14 +32,14 @@ class HostBytes(NamedTuple):
     Attributes:
         shape: Sizes.
         source: Type of the members, as numpy writes it, or as PyTorch does.
-        content: The bytes, in order.
+        content: The bytes, in order; or the array that replays compute.
         dtype: Type of the tensor.
         device: Type of its device; None for that of the memory.
     """
 
     shape: tuple[int, ...]
     source: Any
-    content: bytes
+    content: bytes | Computed
     dtype: torch.dtype
     device: str | None = None
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...numbers import Computed
 from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
 from ..storages import Token
-from .host_data import HostValues
+from .host_data import HostBytes, HostValues
 from .operands import Drawn, Number, Operand, number_of, numbers_in, rebuilt, tokens_in
 from .results import Structure
 
@@ -168,6 +168,8 @@ def _is_computed(operand: Operand) -> bool:
     kind = type(operand)
     if kind is HostValues:
         return _is_computed(operand.values)
+    if kind is HostBytes:
+        return _is_computed(operand.content)
     return kind is Computed or (kind is tuple and any([_is_computed(each) for each in operand]))
 
 
@@ -175,6 +177,9 @@ def _resolved(operand: Operand) -> Operand:
     kind = type(operand)
     if kind is HostValues:
         return operand._replace(values=_resolved(operand.values))
+    if kind is HostBytes:
+        known = type(operand.content) is Computed
+        return operand._replace(content=operand.content.value.tobytes()) if known else operand
     if kind is tuple:
         return tuple([_resolved(each) for each in operand])
     return number_of(operand.value) if kind is Computed else operand

@@ -16,7 +16,7 @@ import numpy
 import torch
 
 from ....base import identity, is_internal, is_own
-from ...numbers import GLOBAL_GENERATORS
+from ...numbers import GLOBAL_GENERATORS, can_draw
 from ...objects import Content, has_parts_in_c, is_python, is_view, members, said_module, said_name
 from ...state import BULK, ITEM, LENGTH, ORDER
 from ..table import NAMES, lookup, name_of
@@ -413,7 +413,8 @@ def _look_into(trace: Trace, value: Any, handed: bool, compared: bool) -> Iterab
         if issubclass(type(value), dict):
             return [part for pair in members.items(value) for part in pair]
         return members.keys(value)
-    if (handed or compared) and identity(value) in trace.outside.given.objects:
+    by_numbers = handed and type(value) is numpy.ndarray
+    if (handed or compared) and not by_numbers and identity(value) in trace.outside.given.objects:
         trace.outside.identify(value, "hands it to a function in C, or compares it")
     return _object(trace, value, handed)
 
@@ -601,7 +602,10 @@ def advance(trace: Trace, value: Any) -> None:
     if not is_in_c(found):
         special(trace, value, "__next__")
     elif trace.outside.has(value):
-        trace.writes.change(value)
+        if can_draw(value):
+            trace.draws(value, draws=True)
+        else:
+            trace.writes.change(value)
         find_held(trace, value, 3)
 
 

@@ -55,7 +55,12 @@ from ...numbers import (
     CALLED,
     COMPARED,
     FROM_TABLE,
+    FUNCTION,
+    ITEM,
     KINDS,
+    METHOD,
+    METHODS,
+    NAME_OF,
     OF_MEMBERS,
     TELL_TIME,
     TRUTHS,
@@ -64,9 +69,12 @@ from ...numbers import (
     UNITS_OF_MEMBERS,
     Draw,
     TrackedNumbers,
+    index_form,
+    is_array,
     is_data,
+    takes_names,
 )
-from ...objects import is_of_pybind
+from ...objects import ARRAY_FACTS, is_of_pybind, pointer_of
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
 from ..table import lookup
@@ -79,6 +87,8 @@ _KEEP_NUMBERS = frozenset({list, tuple, deque, type({}.values()), type(OrderedDi
 """Containers whose members are numbers as they are, in an order that is theirs."""
 _JOINED = frozenset({list, tuple})
 """Containers whose sum holds what they hold."""
+_GIVEN = _NUMBERS | {list, tuple, type(None), numpy.ndarray}
+"""Types of what is changed where a call has given it."""
 _MERGED = frozenset({dict, OrderedDict, defaultdict})
 """Containers that take over what another one holds."""
 _LARGEST_TABLE = 4096
@@ -122,6 +132,8 @@ _PLACES = {bisect.bisect_right: ("<=", "<"), bisect.bisect_left: ("<", "<=")}
 
 _OF_NUMPY: type = type(numpy.clip)
 """The type of numpy's functions in Python that others may replace for their own arrays."""
+_IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType})
+"""Types of numpy's functions."""
 _NOTHING: frozenset[int] = frozenset()
 _ABSTRACT: Any = abc.ABCMeta.__instancecheck__
 """Asks a function in C, which has no public name."""
@@ -195,7 +207,7 @@ class TrackingNotes:
         for name in names:
             told = _HANDLERS.get(name, _looked_at), getattr(notes, name)
             setattr(self, name, notes.write("*given", self._told, told))
-        self.around = Around(self._before, self._behind, changed=_NUMBERS)
+        self.around = Around(self._before, self._behind, changed=_GIVEN)
 
     def _numbers(self) -> TrackedNumbers | None:
         trace = self._trace()
@@ -268,7 +280,7 @@ class TrackingNotes:
         return self._computed("", value)
 
     def _computed(self, function: str, value: Any) -> Any:
-        if type(value) not in _NUMBERS:
+        if type(value) not in _NUMBERS and type(value) is not numpy.ndarray:
             return value
         profiler = get_profile()
         if type(profiler) is not MethodType or profiler.__func__ is not PROFILE:
@@ -319,13 +331,17 @@ def _iterates(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
 
 
 def _attribute(trace: Trace, numbers: TrackedNumbers, name: str, owner: Any) -> None:
-    if type(lookup.find(type(owner), name).value) is not MethodDescriptorType:  # of that, its call tells
-        numbers.pin(owner)
+    is_fact = type(owner) is numpy.ndarray and name in ARRAY_FACTS
+    if type(lookup.find(type(owner), name).value) is not MethodDescriptorType and not is_fact:
+        numbers.pin(owner)  # of a method its call tells
 
 
 def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, key)
+    elif type(owner) is numpy.ndarray and numbers.expression(owner) is not None:
+        form = index_form(key)
+        numbers.pin_inside(owner, key) if form is None else numbers.compute_next(ITEM, (owner, form))
     elif numbers.expression(key) is not None and _is_table(trace, numbers, owner):
         numbers.compute_next(FROM_TABLE, (owner.copy() if type(owner) is not tuple else owner, key))
     else:
@@ -355,6 +371,9 @@ def _store_slice(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, st
 def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key: Any) -> None:
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, new, key)
+    elif numbers.has_arrays and type(owner) is numpy.ndarray:
+        _written(numbers, owner)
+        numbers.pin_inside(key, new)
     else:
         numbers.pin_inside(key)
         stores = lookup.find(type(owner), "__setitem__").value
@@ -364,14 +383,26 @@ def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key
 
 def _store_attribute(trace: Trace, numbers: TrackedNumbers, name: str, new: Any, owner: Any) -> None:
     if isinstance(lookup.find(type(owner), name).value, GetSetDescriptorType):
+        if type(owner) is numpy.ndarray:
+            _written(numbers, owner)
         numbers.pin_inside(new)
 
 
 def _binary(trace: Trace, numbers: TrackedNumbers, operator: str, one: Any, other: Any) -> None:
+    if operator.startswith("INPLACE_") and type(one) is numpy.ndarray:
+        _written(numbers, one)
+        numbers.pin_inside(other)
+        return
     joined = operator.endswith("ADD") and type(one) in _JOINED and type(other) in _JOINED
     merged = operator.endswith("OR") and type(one) in _MERGED and type(other) in _MERGED
     if not joined and not merged:
         _operands(trace, numbers, (one, other))
+
+
+def _written(numbers: TrackedNumbers, array: Any) -> None:
+    """An array is written."""
+    if numbers.has_arrays and numbers.arrays_over(pointer_of(array)):
+        numbers.stop("an array is written that is followed")
 
 
 def _compare(trace: Trace, numbers: TrackedNumbers, one: Any, other: Any) -> None:
@@ -386,7 +417,7 @@ def _operands(trace: Trace, numbers: TrackedNumbers, operands: tuple[Any, ...]) 
     """Numbers are computed with; a tensor's operand may become one of an operation."""
     if any([isinstance(each, _TENSORS) for each in operands]):
         _owe(trace, numbers, *operands)
-    elif all([type(each) in _NUMBERS for each in operands]):
+    elif all([type(each) in _NUMBERS or is_array(each) for each in operands]):
         numbers.compute_next("", operands)
     elif any([numbers.expression(each) is not None for each in operands]):
         if not numbers.pin_inside(*operands):
@@ -433,7 +464,7 @@ def _pairs(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
 
 
 def _called(trace: Trace, numbers: TrackedNumbers, names: tuple[str, ...], function: Any, *args: Any) -> None:
-    _call(trace, numbers, function, args, len(names))
+    _call(trace, numbers, function, args, names)
 
 
 def _called_spread(
@@ -442,8 +473,8 @@ def _called_spread(
     if type(args) not in (tuple, list) or type(kwargs) not in (dict, type(None)):
         numbers.stop("a function is called with arguments that are not there yet")
         return
-    named = tuple((kwargs or {}).values())
-    _call(trace, numbers, function, (*args, *named), len(named))
+    named = kwargs or {}
+    _call(trace, numbers, function, (*args, *named.values()), tuple(named))
 
 
 _HANDLERS: dict[str, Handler] = {
@@ -462,25 +493,34 @@ _HANDLERS: dict[str, Handler] = {
 # ---------------------------------------------------------------------- what calls do
 
 
-def _call(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: int) -> None:
-    """Something is called; the last ones of the arguments are named."""
-    draw = Draw.of(function, args) if numbers.draws and not named else None
+def _call(
+    trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
+) -> None:
+    """Something is called; the last ones of the arguments have names."""
+    named = len(names)
+    draw = _draw_of(function, args, names) if numbers.draws else None
     if draw is not None and trace.outside.has_generator(draw.generator):
-        for each in args:
+        for each in args if draw.args or draw.named else ():
             whole(trace, each)
         numbers.pin_inside(*args)
-        numbers.draw_next(draw, trace.running.frame())
+        filled = args[0] if draw.fills else None
+        if filled is None or (type(filled) is list and not trace.outside.has(filled)):
+            numbers.draw_next(draw, trace.running.frame(), filled)
         return
     if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
         numbers.read_clock(function, trace.running.frame())
+        return
+    applied = _on_arrays(numbers, function, args, names) if numbers.has_arrays else None
+    if applied is not None:
+        numbers.computes_apart(*applied, trace.running.frame())
         return
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)
     if is_of_pybind(function) and not isinstance(function, _C_FUNCTIONS):
         function = function.__func__
     if type(function) is partial:
-        bound = tuple(function.keywords.values())
-        _call(trace, numbers, function.func, (*function.args, *args, *bound), named + len(bound))
+        bound = function.keywords
+        _call(trace, numbers, function.func, (*function.args, *args, *bound.values()), (*names, *bound))
     elif type(function) is FunctionType:
         _into_python(trace, numbers, function, args)
     elif isinstance(function, type):
@@ -501,6 +541,37 @@ def _call(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any,
             _into_python(trace, numbers, found, args)
         else:
             _unknown(numbers, function, args if type(function) is _OF_NUMPY else (function, *args))
+
+
+def _on_arrays(
+    numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
+) -> tuple[str, tuple[Any, ...]] | None:
+    """What a function of numpy's or a method of an array computes of arrays, in the form of operands."""
+    owner = getattr(function, "__self__", None)
+    if type(owner) is numpy.ndarray and type(function) is BuiltinFunctionType:
+        if function.__name__ not in METHODS:
+            return None
+        how, name, args = METHOD, function.__name__, (owner, *args)
+    elif type(function) in _IN_NUMPY and function in NAME_OF:
+        how, name = FUNCTION, NAME_OF[function]
+    else:
+        return None
+    known = takes_names(names) and all(map(_is_of_array, args)) and numbers.holds_array(args)
+    return (how, (name, names, *args)) if known else None
+
+
+def _is_of_array(value: Any) -> bool:
+    """Whether it is an array, a number or a setting, or a few of them."""
+    if type(value) in _JOINED:
+        return len(value) <= _MOST_COMPARED and all(map(_is_of_array, value))
+    kinds = (*_NUMBERS, str, type(None), type, numpy.dtype)
+    return is_array(value) or isinstance(value, kinds)
+
+
+def _draw_of(function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Draw | None:
+    """What a call draws, if it is known to draw numbers."""
+    count = len(args) - len(names)
+    return Draw.of(function, args[:count], dict(zip(names, args[count:], strict=True)))
 
 
 def _is_unit(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...]) -> bool:
@@ -585,6 +656,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.compute_next(OF_MEMBERS[function], members)
     elif function in _PLACES and not named and _has_a_place(numbers, args):
         _placed(numbers, function, *args)
+    elif function is torch.from_numpy and numbers.has_arrays:  # the tensor is met with its memory
+        return
     elif _is_of_torch(function):
         if function.__name__ in _CALLS_BACK:
             numbers.stop(f"{function.__name__} calls Python code")

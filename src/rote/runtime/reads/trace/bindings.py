@@ -177,6 +177,9 @@ class Bindings:
             return True
         if self._outside.is_tensors(value) or (self._is_check and kind is numpy.ndarray):
             return True
+        numbers = self._followed.numbers
+        if numbers is not None and numbers.hands_out(value):
+            return True
         parts = marking.parts_of(value)
         if (
             parts is None

@@ -9,7 +9,7 @@ from typing import Any
 
 from ....base import identity
 from ...arguments import APPENDED, can_be_carried
-from ...numbers import GLOBAL_GENERATORS, KINDS
+from ...numbers import GLOBAL_GENERATORS, KINDS, is_array
 from ...objects import Content, Position, members
 from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
 from .noted import Effect
@@ -189,6 +189,11 @@ def _other_numbers(each: WrittenSlot) -> tuple[Address, ...]:
         [
             address_of(kind, each.container, key)
             for kind, key, was, now in pairs
-            if type(was) is type(now) and type(was) in KINDS and not is_same(was, now)
+            if _are_numbers(was, now) and not is_same(was, now)
         ]
     )
+
+
+def _are_numbers(was: Any, now: Any) -> bool:
+    """Whether numbers of one type, or arrays of numbers, were in a slot and are there."""
+    return (type(was) is type(now) and type(was) in KINDS) or (type(was) is Content and is_array(now))

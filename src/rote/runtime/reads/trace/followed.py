@@ -8,7 +8,17 @@ from typing import Any
 
 from ....base import Site, identity
 from ...arguments import Laid, Target, can_be_laid
-from ...numbers import KINDS, TELL_TIME, DrawnFrom, NumberSource, TrackedNumbers, can_draw
+from ...numbers import (
+    ARRAY,
+    ITERATORS,
+    KINDS,
+    TELL_TIME,
+    DrawnFrom,
+    NumberSource,
+    TrackedNumbers,
+    can_draw,
+    is_array,
+)
 from ...state import ITEM, address_of
 from ..table import lookup
 from .running import RunningCode
@@ -24,13 +34,14 @@ class FollowedNumbers:
     Attributes:
         numbers: What changes, if anything does.
         drawn: Generators outside from which the call draws, by identity.
-        draws: The line that drew first.
+        draws: The line that drew first from a generator, or from an iterator if none did.
     """
 
     def __init__(self, numbers: TrackedNumbers | None, running: RunningCode) -> None:
         self.numbers = numbers
         self.drawn: dict[int, DrawnFrom] = {}
         self.draws: Site | None = None
+        self._advances = False  # that line has advanced an iterator
         self._running = running
         self._laid = Laid()
         self._times = 0  # reads of the clock
@@ -49,10 +60,14 @@ class FollowedNumbers:
         or C, has it. An equal number is as good, and the slot gets its own again.
         """
         numbers = self.numbers
-        if numbers is None or type(value) not in KINDS:
+        if numbers is None or not (type(value) in KINDS or is_array(value)):
             return False
         if not numbers.follows and numbers.stopped is not None:
             return False
+        if is_array(value):  # it is followed where it lies, as it is put anew to be changed
+            if numbers.follows:
+                numbers.take_array(NumberSource(kind, container, key, name), value)
+            return numbers.stopped is None
         target = target_of(kind, container, key, owner, name)
         standing = self._laid.standing(target.address)
         if standing is not None:
@@ -93,9 +108,24 @@ class FollowedNumbers:
         """Whether replays draw from a random generator: which one it is matters, not where it is."""
         return self.numbers is not None and self.numbers.draws and can_draw(value)
 
+    @property
+    def follows_arrays(self) -> bool:
+        """Whether it is told what is computed from arrays among the arguments, or was in an earlier call."""
+        numbers = self.numbers
+        return numbers is not None and numbers.arrays and numbers.stopped is None
+
+    def take_arrays(self, places: Iterable[tuple[int, str, Any]]) -> None:
+        """The call is given arrays: the numbers of their leaves, their names, and the arrays."""
+        numbers = self.numbers
+        if numbers is not None and numbers.arrays and numbers.follows:
+            for leaf, name, array in places:
+                numbers.take_array(NumberSource(ARRAY, None, leaf, name), array)
+
     def draw(self, generator: Any) -> None:
         """The call draws from a generator, or sets it."""
-        self.draws = self.draws or self._running.site()
+        turns = type(generator) in ITERATORS
+        if self.draws is None or (self._advances and not turns):
+            self.draws, self._advances = self._running.site(), turns
         if identity(generator) not in self.drawn and can_draw(generator):
             self.drawn[identity(generator)] = DrawnFrom.of(generator)
 

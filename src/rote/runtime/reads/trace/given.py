@@ -150,6 +150,14 @@ class Given:
         """The arrays among the arguments that are taken apart."""
         return [each for each in self._values if type(each) is numpy.ndarray]
 
+    def arrays_of(self, call: Call) -> list[tuple[int, str, Any]]:
+        """The same, with the leaf of each, and its name."""
+        mine = [each for each in self._values[: len(self.names)] if type(each) is numpy.ndarray]
+        names = [
+            name for name, each in zip(self.names, self._values, strict=False) if type(each) is numpy.ndarray
+        ]
+        return list(zip(call.arrays, names, mine, strict=True)) if len(mine) == len(call.arrays) else []
+
     def is_tuple(self, value: Any) -> bool:
         """Whether a value is a tuple in the arguments or in such state: no key says which one it is."""
         return identity(value) in self._tuples

@@ -122,7 +122,9 @@ class Outside(dict[int, Any]):
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
         # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
-        self.lent: dict[int, tuple[Any, Callable[[], None]]] = {}
+        self.lent: dict[int, tuple[Any, Callable[[], bool]]] = {}
+        self.reads_lent = False  # of arrays that the call has made of tensors
+        self.reads_arrays = False  # Python or C reads numbers of arrays among the arguments, or writes some
         self.tells_tensors = False  # it was asked whether an argument is another tensor
         # arguments that are known by their identity, and whose death is noticed
         self.anchored: set[int] = set()
@@ -224,8 +226,8 @@ class Outside(dict[int, Any]):
         self.given.close(value, does)
         self.running.refuse(name, f"depends on which object {name} is: it {does}")
 
-    def lend(self, array: Any, stray: Callable[[], None]) -> None:
-        """The call has made an array over the memory of a tensor; ``stray`` is called if it is read."""
+    def lend(self, array: Any, stray: Callable[[], bool]) -> None:
+        """The call has made an array over the memory of a tensor; ``stray`` says if it may be read."""
         self.lent[identity(array)] = array, stray
 
     def is_tensors(self, array: Any) -> bool:
@@ -249,10 +251,12 @@ class Outside(dict[int, Any]):
             return
         lent = self.lent.get(identity(lender))
         if lent is not None:
-            lent[1]()
+            self.reads_lent = not lent[1]() or self.reads_lent
             return
+        if self.followed.follows_arrays:
+            return
+        self.reads_arrays = True
         name = self.given.name_of(lender) or ""
-        self.given.close(lender, "reads its numbers")
         self.running.refuse(name, f"reads numbers of {name}, an array, in Python or in numpy")
 
     def find_table(self, table: dict[str, Any], value: Any) -> None:

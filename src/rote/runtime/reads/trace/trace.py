@@ -125,6 +125,7 @@ class Trace:
             if outside.has(value) and identity(value) not in before.objects:
                 outside.identify(value, "finds it in another argument, too")
             outside.find(value, None, name)
+        self.followed.take_arrays(outside.given.arrays_of(call))
         for value in outside.given.shared:
             outside.identify(value, "shares its attributes with another argument")
 
@@ -288,7 +289,8 @@ class Trace:
         scripts = tuple(self._scripts.values())
         noted = Noted(
             outside.all_reads(), effects, running.unseen, running.late, tuple(self._output),
-            self.followed.draws, tuple(outside.given.missing), scripts, self._contact,
+            self.followed.draws, outside.reads_arrays, outside.reads_lent,
+            tuple(outside.given.missing), scripts, self._contact,
             self.callables.has_switched, running.trusts or bool(scripts), outside.tells_tensors,
             frozenset(self.reducers.buckets),
         )  # fmt: skip

@@ -1,0 +1,135 @@
+"""Arrays of numpy's that change from call to call, and what is computed from them.
+
+An array is followed as a number is, by which object it is, and has an expression, too. It is not copied: the
+call has made it, and who writes to it is told. Functions are applied by their names, so that operands may be
+given by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy
+
+LARGEST_ARRAY = 1 << 24
+"""Bytes of an array that is followed."""
+OF_ARRAYS = frozenset({
+    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "asarray",
+    "ascontiguousarray", "clip", "concatenate", "copy", "cumsum", "diff", "dot", "expand_dims",
+    "hstack", "max", "mean", "median", "min", "prod", "repeat", "reshape", "round", "sort",
+    "squeeze", "stack", "std", "sum", "tile", "transpose", "var", "vstack", "where",
+})  # fmt: skip
+"""Functions of numpy's that look at nothing but their operands, and write none."""
+METHODS = frozenset({
+    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumsum", "dot",
+    "flatten", "item", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round",
+    "squeeze", "std", "sum", "transpose", "var",
+})  # fmt: skip
+"""Methods of arrays that do the same."""
+_UFUNCS: Mapping[str, Any] = {
+    name: each
+    for name, each in vars(numpy).items()
+    if type(each) is numpy.ufunc and each.nout == 1 and each.__name__ == name
+}
+_FUNCTIONS: Mapping[str, Any] = {
+    **_UFUNCS, **{name: getattr(numpy, name) for name in OF_ARRAYS if hasattr(numpy, name)},
+}  # fmt: skip
+SAME = frozenset({"asarray", "ascontiguousarray", "astype"})
+"""Functions that may give an array that they are given; others have written it then."""
+NAME_OF: Mapping[Any, str] = {each: name for name, each in _FUNCTIONS.items()}
+_WRITING = frozenset({"out", "where", "casting", "subok", "order", "mode", "initial", "like"})
+"""Names of operands that make more of a function than what it gives for arrays."""
+FUNCTION, METHOD, ITEM, MEMBERS = "function of arrays", "method of an array", "item of an array", "members"
+NAMED = frozenset({FUNCTION, METHOD})
+"""Functions whose first operand is a name."""
+
+
+class ArrayKind(NamedTuple):
+    """What an array is, but for its numbers."""
+
+    dtype: numpy.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def kind_of(value: Any) -> Any:
+    """What has to be the same of a number or an array in each call."""
+    if type(value) is not numpy.ndarray:
+        return type(value)
+    pairs = zip(value.shape, value.strides, strict=True)  # along one element they may be any
+    return ArrayKind(value.dtype, value.shape, tuple([stride if size > 1 else 0 for size, stride in pairs]))
+
+
+def copied(array: Any) -> Any:
+    """An equal array with the same strides, as functions may add in the order of the memory."""
+    size, strides = array.itemsize, array.strides
+    if array.flags.c_contiguous or any([stride < 0 or stride % size for stride in strides]):
+        return array.copy()
+    last = [(count - 1) * stride // size for count, stride in zip(array.shape, strides, strict=True)]
+    memory = numpy.empty(1 + sum(last) if array.size else 0, array.dtype)
+    found = numpy.lib.stride_tricks.as_strided(memory, array.shape, strides)
+    found[...] = array
+    return found
+
+
+def array_token(array: Any) -> Any:
+    """An array in a form that can be compared."""
+    return kind_of(array), array.tobytes()
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array of numbers that is not large."""
+    return type(value) is numpy.ndarray and value.dtype.kind in "biuf" and value.nbytes <= LARGEST_ARRAY
+
+
+class SliceForm(NamedTuple):
+    """A slice, so that it can be compared."""
+
+    start: Any
+    stop: Any
+    step: Any
+
+
+def index_form(key: Any) -> Any:
+    """An index of fixed numbers as data; None if it is something else."""
+    parts: Sequence[Any] = key if type(key) is tuple else (key,)
+    found = tuple([
+        SliceForm(each.start, each.stop, each.step) if type(each) is slice else each for each in parts
+    ])  # fmt: skip
+    for each in found:
+        whole = each if type(each) is SliceForm else (each,)
+        if not all([type(one) in (int, type(None), type(Ellipsis)) for one in whole]):
+            return None
+    return found
+
+
+def _item(array: Any, form: Sequence[Any]) -> Any:
+    key = tuple([slice(*each) if type(each) is SliceForm else each for each in form])
+    return array[key if len(key) != 1 else key[0]]
+
+
+def takes_names(names: tuple[str, ...]) -> bool:
+    """Whether operands may be given by these names."""
+    return _WRITING.isdisjoint(names)
+
+
+def _split(names: Sequence[str], given: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    count = len(given) - len(names)
+    return given[:count], dict(zip(names, given[count:], strict=True))
+
+
+def _by_function(name: str, names: Sequence[str], *given: Any) -> Any:
+    args, named = _split(names, given)
+    return _FUNCTIONS[name](*args, **named)
+
+
+def _by_method(name: str, names: Sequence[str], array: Any, *given: Any) -> Any:
+    args, named = _split(names, given)
+    return getattr(array, name)(*args, **named)
+
+
+APPLIED_TO_ARRAYS: Mapping[str, Callable[..., Any]] = {
+    FUNCTION: _by_function, METHOD: _by_method, ITEM: _item, MEMBERS: lambda *members: members,
+}  # fmt: skip
+"""Functions of expressions."""
