@@ -229,6 +229,12 @@ class TrackedNumbers:
         found, self._operands = self._operands, None
         return found
 
+    def drop_operands(self) -> None:
+        """Another instruction is told of, and nobody has seen what the last one gave."""
+        found = self.take_operands()
+        if found is not None and any([type(each) is numpy.ndarray for each in found[1]]):
+            self.stop("what was computed from an array was not seen")
+
     # ------------------------------------------------------------------ numbers
 
     def take(self, place: NumberSource, value: Any) -> Any:
@@ -395,8 +401,10 @@ class TrackedNumbers:
             if not self.ends or not self._is_defined(expression):
                 self.stop("a time becomes an operand, or what is computed from one may be undefined")
         elif orders := self._lent_in(expression):
-            cell = cell or LentCell(expression, self._computation.given, orders)
-            if not self.ends:
+            if self.ends:
+                cell = cell or LentCell(expression, self._computation.given, orders)
+            else:  # what the cell holds is of this call alone
+                cell = NumberCell(value)
                 self.stop("what numpy has made of a tensor becomes an operand")
         cell = cell or NumberCell(value)
         cell.fill(self.original(value))

@@ -233,7 +233,7 @@ class TrackingNotes:
                 numbers.leave_apart()
             if numbers.owed and not _is_below(numbers.owed_in):
                 numbers.settle_owed()
-            numbers.take_operands()
+            numbers.drop_operands()
             numbers.at_work = True
             try:
                 original(*given)  # what it finds outside to be followed lies there from now on
@@ -260,9 +260,7 @@ class TrackingNotes:
         kind, _, operator = name.partition(" ")
         if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
             return self._given
-        if kind == "BINARY_SUBSCR":
-            return partial(self._computed, "")
-        if kind == "IS_OP":
+        if kind in ("BINARY_SUBSCR", "BINARY_SLICE", "IS_OP"):
             return partial(self._computed, "")
         if kind == "BINARY_OP" and operator.removeprefix("INPLACE_") in BINARY:
             return partial(self._computed, operator.removeprefix("INPLACE_"))
