@@ -10,10 +10,9 @@ from rote.runtime.autograd import BackwardOrder, BackwardPasses
 CALLS = {
     "nothing nested": ([(False, False)] * 4, [False] * 4),
     "they agree": ([(True, False), (True, True), (True, False), (True, False)], [True] * 4),
-    "the orders are one": ([(True, False), (True, False), (True, False)], [True] * 3),
-    "they differ at first": ([(True, False), *[(True, True)] * 5, (True, False)], [True] * 7),
-    "they differ": ([(True, False), *[(True, True)] * 7], [True] * 6 + [False] * 2),
-    "first without": ([(False, False), (False, True), (True, False)], [False, False, True]),
+    "they differ at first": ([*[(True, True)] * 5, (True, False)], [True] * 6),
+    "they differ": ([*[(True, True)] * 7], [True] * 5 + [False] * 2),
+    "now and then": ([(False, False), (True, True), (False, True), (True, True)], [False, True, False, True]),
 }
 
 
@@ -22,6 +21,7 @@ CALLS = {
 def test_by_what_calls_have_done(name):
     told, expected = CALLS[name]
     order = BackwardOrder()
+    assert order.as_plainly
     found = []
     for nested, differed in told:
         order.learn(nested=nested, differed=differed)

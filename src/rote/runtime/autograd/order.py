@@ -4,10 +4,10 @@ Autograd goes through a graph by numbers that each thread counts for itself. Pla
 on a thread of the device, so the graph of a gradient's gradient has nodes of two threads. Which come first
 decides in which order gradients are added that meet in one place, and with that the last bits of their sum.
 
-Traced calls go back on the thread of the call, where the numbers are the same in each call. A call that goes
-back through what a backward has made is traced again on the threads that plain calls use. If such calls
-agree, their order is recorded. If they do not, plain calls have no order either, and that of one thread is
-recorded.
+The first traced call goes back on the threads that plain calls use, so that their numbers are those of plain
+calls, and further ones that go back through what a backward has made do so, too. If two of them agree, their
+order is recorded. If they do not, plain calls have no order either, and that of one thread is recorded. All
+other calls go back on the thread of the call, where numbers are the same in each.
 
 What does not work: two calls that agree by chance, where plain calls of later on would not.
 """
@@ -19,7 +19,7 @@ import torch
 from ..program import current_pass
 
 PATIENCE = 5
-"""Calls that may differ from the one before, the first one on other threads among them.
+"""Calls that may differ from the one before.
 
 At first the numbers of two threads may be close to each other, and drift apart with each call.
 """
@@ -54,8 +54,7 @@ class BackwardOrder:
     """
 
     def __init__(self) -> None:
-        self.as_plainly = False
-        self._is_settled = False
+        self.as_plainly = True
         self._differed = 0
 
     def learn(self, *, nested: bool, differed: bool) -> None:
@@ -65,11 +64,5 @@ class BackwardOrder:
             nested: It went back through what a backward has made.
             differed: It has run other operations than those before it.
         """
-        if self._is_settled:
-            return
-        if not self.as_plainly:
-            self.as_plainly = nested
-            return
-        self._differed += differed
-        if self._differed > PATIENCE:
-            self.as_plainly, self._is_settled = False, True
+        self._differed += nested and differed
+        self.as_plainly = nested and self._differed <= PATIENCE

@@ -511,7 +511,7 @@ class Specialization:
             generators=recording.accesses.generators.values() if recording is not None else (),
             binds=recording.binds if recording is not None and plan.capture is not None else (),
             known=recording.known if held and recording is not None else None,
-            threads=self._order.as_plainly,
+            threads=self._order.as_plainly and plan.backend.device.type != "cpu",
         )
         traced = TracedCall(self.function, call, plan, site)
         try:
