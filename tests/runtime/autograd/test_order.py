@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from rote.runtime.autograd import BackwardOrder, BackwardPasses
 
@@ -39,3 +40,18 @@ def test_what_is_nested():
             y.register_hook(lambda grad, met=met: met.meet())
             torch.autograd.grad(y.sum(), x, create_graph=graphed)
         assert met.nested is nested
+
+
+def test_a_checkpoint_is_not_nested():
+    met = BackwardPasses()
+    x = torch.ones(2, requires_grad=True)
+
+    def calculated(x):
+        met.meet()
+        x.register_hook(lambda grad: met.meet())
+        return x * 2
+
+    y = checkpoint(calculated, x, use_reentrant=True)
+    y.register_hook(lambda grad: met.meet())
+    y.sum().backward()
+    assert not met.nested

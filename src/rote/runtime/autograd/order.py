@@ -26,24 +26,25 @@ At first the numbers of two threads may be close to each other, and drift apart 
 
 
 class BackwardPasses:
-    """The backward passes of a traced call, as far as their operations tell.
-
-    Attributes:
-        nested: Whether one came after another that had made a graph.
-    """
+    """The backward passes of a traced call, as far as their operations tell."""
 
     def __init__(self) -> None:
-        self.nested = False
-        self._graphed = set[int]()
+        self._graphed = dict[int, bool]()
 
     def meet(self) -> None:
-        """An operation is about to run."""
+        """An operation is about to run.
+
+        A pass that makes a graph begins in grad mode. One that calculates a checkpoint again is in it later.
+        """
         number = current_pass()
-        if number is None:
-            return
-        self.nested = self.nested or not self._graphed <= {number}
-        if torch.is_grad_enabled():
-            self._graphed.add(number)
+        if number is not None and number not in self._graphed:
+            self._graphed[number] = torch.is_grad_enabled()
+
+    @property
+    def nested(self) -> bool:
+        """Whether one came after another that had made a graph."""
+        made = [number for number, graphed in self._graphed.items() if graphed]
+        return bool(made) and max(self._graphed) > min(made)
 
 
 class BackwardOrder:
