@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ...base import identity
 from ..arguments import TENSOR, Call, Target, address_of, has_branches, parts_of
 from ..autograd import Backward, Occupancy
 from ..autograd.graph import ParameterAliases
@@ -458,11 +459,17 @@ class Recording:
 
     def is_given_another(self, leaves: tuple[Any, ...]) -> bool:
         """Whether one of them is another object over the same memory: it is no longer what state holds."""
-        members = [member for spot in self.bound for member in spot.members]
-        return any([self._identities.get(each, 0) != self._identity(leaves[each]) for each in members])
+        known = self._identities
+        return any(
+            [
+                known.get(member, 0) != self._identity(leaves[member])
+                for spot in self.bound
+                for member in spot.members
+            ]
+        )
 
     def _identity(self, leaf: torch.Tensor) -> int:
-        return id(leaf) if self.guard.has_read(leaf) else 0
+        return identity(leaf) if self.guard.has_read(leaf) else 0
 
     def meets(self, call: Call) -> bool:
         """Whether an argument that would be copied shares memory with state, and a copy is not the same."""

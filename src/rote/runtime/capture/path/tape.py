@@ -258,15 +258,15 @@ class _IslandModes(NamedTuple):
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call a function in these modes."""
-        now = self.now()
-        if now == self:
+        dtype = torch.get_default_dtype()
+        if dtype is self.dtype and torch.is_inference_mode_enabled() is self.inference:
             return func(*args, **kwargs)
         torch.set_default_dtype(self.dtype)
         try:
             with torch.inference_mode(self.inference):
                 return func(*args, **kwargs)
         finally:
-            torch.set_default_dtype(now.dtype)
+            torch.set_default_dtype(dtype)
 
 
 def _with_numbers(func: Any, *args: Any, **kwargs: Any) -> Any:

@@ -274,19 +274,16 @@ class Outside(dict[int, Any]):
 
     def has_tensor(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor was found outside, or is an argument."""
-        form = mark(tensor)
-        found = any([type(read.value) is TensorMark and read.value == form for read in self.reads.values()])
-        return found or identity(tensor) in self.arguments
+        return bool(self._slots_with(tensor)) or identity(tensor) in self.arguments
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a slot that the call has read and never written holds a tensor."""
-        form = mark(tensor)
-        return any(
-            [
-                type(read.value) is TensorMark and read.value == form and address not in self.slots.written
-                for address, read in self.reads.items()
-            ]
-        )
+        return any([address not in self.slots.written for address in self._slots_with(tensor)])
+
+    def _slots_with(self, tensor: torch.Tensor) -> list[tuple[str, int, Any]]:
+        """The slots that were read, in which a tensor lay."""
+        form, reads = mark(tensor), self.reads.items()
+        return [address for address, read in reads if type(read.value) is TensorMark and read.value == form]
 
     def may_be_argument(self, left: Any, right: Any) -> bool:
         """Whether one of two objects is a tensor among the arguments, and the other may be from outside."""
