@@ -19,12 +19,14 @@ from .set import ROWS
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
-WAYS = ("eager", "by-hand", "make_graphed_callables", "compile", "reduce-overhead", "rote")
+OWN = ("rote", "rote-near")
+WAYS = ("eager", "by-hand", "make_graphed_callables", "compile", "reduce-overhead", *OWN)
 TITLES = {
     "by-hand": "`torch.cuda.graph` by hand",
     "make_graphed_callables": "`make_graphed_callables`",
     "compile": "`torch.compile`",
     "reduce-overhead": "`torch.compile` reduce-overhead",
+    "rote-near": "rote, `numerics=\"near\"`",
 }
 TOLERANCE = 1.02
 """A way that is faster by less than this is as fast."""
@@ -39,8 +41,9 @@ What rote and the other ways of running a program take for the same calls, side 
 process of its own and in turns. The programs are in `benchmarks/targets`, all with random weights; arguments
 have new values in every call. Where rote loses is said first.
 
-- A time is the median of a call, from an idle device to an idle device. On a CPU only ratios within a run
-  mean something: there the times are multiples of eager's.
+- A time is the median of a call, from an idle device to an idle device, once calls do not become faster any
+  more: rote's kernels are compiled, compared and in use. *Settled* is when that is, from the first call on. On
+  a CPU only ratios within a run mean something: there the times are multiples of eager's.
 - *Equal* means that the results of the first calls are eager's, bit for bit. A way whose results differ has
   the largest difference beside its time.
 - *fails* is explained below the table, with the first line of the error. An empty cell: that way was not
@@ -132,6 +135,7 @@ def _costs(entries: dict[str, dict[str, Any]]) -> str:
         "device idle in eager": lambda entry: _profiled(entry, "idle_share"),
         "gain at best": lambda entry: _profiled(entry, "gain"),
         "first fast call": lambda entry: _seconds(_of(entry, "rote", "first_fast_call_s")),
+        "settled": lambda entry: _seconds(_of(entry, "rote", "settled_after_s")),
         "host time": lambda entry: _time(_of(entry, "rote", "host_us")),
         "host time, by hand": lambda entry: _time(_of(entry, "by-hand", "host_us")),
         "launches": lambda entry: _launches(_of(entry, "rote", "launches")),
@@ -156,7 +160,7 @@ def _losses(entries: dict[str, dict[str, Any]]) -> str:
         faster = [
             f"{TITLES.get(way, way)} ({ratio:.2f}{'' if _equal(entry, way) else ', results differ'})"
             for way in WAYS
-            if way != "rote" and (ratio := _ratio(entry, "rote", way)) is not None and ratio > TOLERANCE
+            if way not in OWN and (ratio := _ratio(entry, "rote", way)) is not None and ratio > TOLERANCE
         ]
         if faster:
             lines.append(f"- {_title(key)}: {', '.join(faster)}")

@@ -115,6 +115,7 @@ def measure(row: Row, options: argparse.Namespace, left: float, which: str | Non
         found, _ = figures(["rote", "profile", row.full_target, *given], left)
         entry["profile"] = found and {name: found[name] for name in PROFILED}
     bounds = ["--seconds", str(options.seconds), "--limit", str(options.patience)]
+    bounds += ["--settle", str(options.settle)] if row.runner == BENCH else []
     asked = [*row.command(), *given, *bounds, *ways]
     found, why = figures(asked, end - time.monotonic())
     entry |= {"report": found} if found else {"skipped": why}
@@ -232,6 +233,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--limit", type=float, default=3 * 3600, help="seconds for the whole run")
     parser.add_argument("--patience", type=float, default=300, help="seconds for a way's first calls")
+    parser.add_argument("--settle", type=float, default=60, help="seconds until calls become no faster")
     parser.add_argument("--seconds", type=float, default=10.0, help="of timed calls for each program")
     parser.add_argument("--profile", action="store_true", help="run rote profile on each program, too")
     parser.add_argument(

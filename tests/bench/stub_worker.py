@@ -36,6 +36,10 @@ def answer(question: dict) -> dict:
         equality = DIFFERENT if differs else EQUAL
         seconds = [0.5, 0.01, 0.001, *[1e-4] * 5]
         return {"seconds": seconds, "equality": equality, "draws": False, "held_bytes": 10, "peak_bytes": 20}
+    if what == "settle":
+        calls = 5 if name == "rote" and scenario != "nothing settles" else 0
+        settled = scenario != "nothing settles"
+        return {"settled": settled, "seconds": 2.0, "calls": calls, "held_bytes": 30}
     if what == "again":
         worse = scenario in (f"{name} differs at last", f"{name} has state")
         return {"equality": DIFFERENT if worse else EQUAL}

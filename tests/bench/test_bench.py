@@ -8,6 +8,7 @@ import pytest
 from rote.base.errors import EnvironmentError_, MisuseError
 from rote.bench.compare import FIRST_CALLS, Bench
 from rote.bench.crew import BenchPlan
+from rote.bench.table import remarks
 from rote.bench.worker.contenders import EAGER, PEERS, Contender
 
 STUB = Path(__file__).with_name("stub_worker.py")
@@ -40,6 +41,9 @@ def test_everything_goes_well(bench):
     assert (rote.median_us, rote.p99_us, rote.samples) == (120.0, 140.0, 3 * report.rounds)
     assert rote.first_fast_call_s == pytest.approx(0.5111) and rote.notes == ["rote was asked"]
     assert report.to_eager(rote) == 1.0 and len(rote.round_medians_us) == report.rounds
+    assert (rote.settled, rote.settled_after_s, rote.held_bytes) == (True, pytest.approx(2.5115), 30)
+    compiled = report.row("compile")
+    assert (compiled.settled, compiled.settled_after_s, compiled.held_bytes) == (True, None, 10)
     assert "rote: work" in bench.said and f"round 1 of {report.rounds}" in bench.said
 
 
@@ -57,6 +61,12 @@ def test_a_failure_costs_its_own_row(bench, scenario, why):
     assert (report.row("compile").status, report.row("compile").why) == ("failed", why)
     assert report.row("compile").median_us is None and report.row("rote").median_us == 120.0
     assert not report.rote_differs
+
+
+def test_what_has_not_settled_is_timed_and_says_so(bench):
+    report = bench("nothing settles")
+    assert report.row("rote").median_us == 120.0 and not report.row("rote").settled
+    assert "rote: its calls may become faster than they were when they were timed" in remarks(report)
 
 
 def test_a_hang(bench):

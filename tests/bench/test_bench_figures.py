@@ -148,13 +148,13 @@ def test_99_of_100_calls_are_not_slower(calls, slow, expected):
 def test_a_row_on_a_gpu():
     launches = asdict(counted(TRACE, 1))
     report = BenchReport("p.py:b", ["n=1"], device="cuda", device_name="H200", rows=[measured("eager")])
-    report.rows[0].launches = launches
+    report.rows[0].launches, report.rows[0].settled_after_s = launches, 2.5
     report.versions = {"torch": "2.11", "triton": None}
     assert cells(report, report.rows[0]) == [
-        "500.50 ms", "200.0 us", "1.00 ms", "12.0 us", "6", "1", "3.0 MiB", "-512 B", "106 B",
+        "500.50 ms", "2.50 s", "200.0 us", "1.00 ms", "12.0 us", "6", "1", "3.0 MiB", "-512 B", "106 B",
         "reference",
     ]  # fmt: skip
-    assert len(columns(report)) == 10
+    assert len(columns(report)) == 11
     assert headline(report) == "p.py:b (n=1) on H200, torch 2.11"
 
 
@@ -162,7 +162,7 @@ def test_a_row_on_a_cpu():
     report = BenchReport("p.py:b", [], rows=[measured("eager"), measured("rote", median_us=50.0)])
     report.rows[1].equality = EQUAL | {"bitwise": False, "largest": 0.125, "what": "call 1: it differs"}
     row = cells(report, report.rows[1])
-    assert row == ["2,502 x", "0.25 x", "5.00 x", "3.0 MiB", "-512 B", "differ by 0.12"]
+    assert row == ["2,502 x", "-", "0.25 x", "5.00 x", "3.0 MiB", "-512 B", "differ by 0.12"]
     assert len(row) == len(columns(report))
     assert "rote: call 1: it differs" in remarks(report)
 
@@ -171,7 +171,7 @@ def test_results_that_cannot_be_compared_are_not_called_equal():
     report = BenchReport("p.py:b", [], rows=[measured("eager"), measured("rote", median_us=1.0)])
     for row in report.rows:
         row.equality = EQUAL | {"unseen": "result[0] (policy.Distribution)"}
-    assert cells(report, report.rows[1])[1::4] == ["0.005 x", "equal as far as seen"]
+    assert cells(report, report.rows[1])[2::4] == ["0.005 x", "equal as far as seen"]
     assert "Only the type is compared of result[0] (policy.Distribution)." in remarks(report)
 
 

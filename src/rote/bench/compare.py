@@ -77,7 +77,7 @@ class Bench:
     def _prepare(self) -> list[Contender]:
         """Build everywhere, then make the first calls in turn; returns the contenders that lacked memory."""
         waiting: list[Contender] = []
-        for stage in (self._await_target, self._warm):
+        for stage in (self._await_target, self._warm, self._settle):
             for contender in self._plan.contenders:
                 if contender.needs_gpu and not self.report.on_gpu and contender in self._crew:
                     self._crew.drop(contender).fail("the target is on the CPU", NO_GPU)
@@ -96,7 +96,7 @@ class Bench:
         self._crew.row(EAGER).begin_again()
         self._crew.spawn(EAGER)
         for stage in (self._await_target, self._warm):
-            self._crew.attempt(EAGER, stage)
+            self._crew.attempt(EAGER, stage)  # it is settled as it is
         return waiting
 
     def _measure(self) -> None:
@@ -147,6 +147,7 @@ class Bench:
     def _measure_alone(self, contender: Contender) -> None:
         self._await_target(contender)
         self._warm(contender)
+        self._settle(contender)
         seconds = self._plan.seconds / len(self._plan.contenders)
         self._crew.row(contender).time([self._turn(contender, seconds)])
         self.report.find_fast_calls()
@@ -189,6 +190,15 @@ class Bench:
         row.held_bytes, row.peak_bytes = answer["held_bytes"], answer["peak_bytes"]
         if contender is EAGER:
             self.report.draws = answer["draws"]
+
+    def _settle(self, contender: Contender) -> None:
+        """Call until nothing is on its way that makes calls faster."""
+        row, seconds = self._crew.row(contender), min(self._plan.settle_s, self._plan.limit_s / 2)
+        answer = self._crew.ask(contender, {"do": "settle", "seconds": seconds})
+        row.settled = answer["settled"]
+        if answer["calls"]:
+            row.settled_after_s = sum(row.first_calls_s) + answer["seconds"]
+            row.held_bytes = answer["held_bytes"]
 
     def _first_calls(self, contender: Contender, *, keep: bool) -> dict[str, Any]:
         return self._crew.ask(contender, {"do": "warm", "calls": FIRST_CALLS, "keep": keep})

@@ -29,6 +29,7 @@ class BenchPlan:
         contenders: Eager comes first.
         seconds: Time for the timed calls of all contenders together.
         limit_s: Time for one answer of a contender: its first calls together, or one turn.
+        settle_s: Time a contender has, after its first calls, until its calls do not become faster any more.
         cold: Compilers begin with empty caches on disk.
     """
 
@@ -38,6 +39,7 @@ class BenchPlan:
     command: Command
     seconds: float = 20.0
     limit_s: float = 300.0
+    settle_s: float = 60.0
     cold: bool = True
 
 

@@ -28,6 +28,8 @@ class BenchRow:
         first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one, with
             setup; None if none of the first calls was fast.
         first_calls_s: Seconds of each of the first calls.
+        settled: Whether calls would not have become faster any more when they were timed.
+        settled_after_s: Seconds from the beginning of the first call until then, if more calls were needed.
         median_us: Microseconds of a call, from an idle device to an idle device.
         p99_us: The 99th percentile of these times; of fewer than 100 calls the slowest.
         samples: Number of timed calls.
@@ -35,7 +37,7 @@ class BenchRow:
         host_us: Microseconds in which the host issues a call while the queue is short. On a GPU only.
         peak_bytes: The target's memory (weights, arguments) and the peak of the first calls on top of it. On
             a CPU it is resident memory, with what the comparison needs.
-        held_bytes: Memory that the first calls have added.
+        held_bytes: Memory that the calls before the timed ones have added.
         launches: Counts per call, see :class:`~.worker.launches.Launches`. On a GPU only.
         equality: How the results of the first calls compare with eager's, also when they are made once more
             at the end; see :class:`~.worker.results.Equality`.
@@ -48,6 +50,8 @@ class BenchRow:
     why: str = ""
     first_fast_call_s: float | None = None
     first_calls_s: list[float] = field(default_factory=list[float])
+    settled: bool = True
+    settled_after_s: float | None = None
     median_us: float | None = None
     p99_us: float | None = None
     samples: int = 0

@@ -12,9 +12,10 @@ from .worker import EAGER
 
 NONE = "-"
 GPU_COLUMNS = (
-    "first fast call", "median", "p99", "host", "launches", "graphs", "peak", "held", "copied", "results"
+    "first fast call", "settled", "median", "p99", "host", "launches", "graphs", "peak", "held", "copied",
+    "results",
 )  # fmt: skip
-CPU_COLUMNS = ("first fast call", "median", "p99", "peak", "held", "results")
+CPU_COLUMNS = ("first fast call", "settled", "median", "p99", "peak", "held", "results")
 
 
 def columns(report: BenchReport) -> tuple[str, ...]:
@@ -28,9 +29,9 @@ def cells(report: BenchReport, row: BenchRow) -> list[str]:
         return []
     eager = report.row("eager")
     unit = None if report.on_gpu or eager is None else eager.median_us
-    first = row.first_fast_call_s
-    times = [None if first is None else first * 1e6, row.median_us, row.p99_us]
-    found = [_time(value, unit) for value in times]
+    since_first = [row.first_fast_call_s, row.settled_after_s]
+    times = [None if each is None else each * 1e6 for each in since_first]
+    found = [_time(value, unit) for value in (*times, row.median_us, row.p99_us)]
     if report.on_gpu:
         found += [_time(row.host_us, None), *(_count(row, what) for what in ("total", "graphs"))]
     found += [_size(row.peak_bytes), _size(row.held_bytes)]
@@ -43,6 +44,8 @@ def remarks(report: BenchReport) -> list[str]:
     """The lines below the table: why contenders failed, what differs, what holds for all."""
     lines = [f"{row.name}: {row.status}: {row.why}" for row in report.rows if row.status != MEASURED]
     for row in report.rows:
+        if not row.settled:
+            lines.append(f"{row.name}: its calls may become faster than they were when they were timed")
         if row.equality is not None and not row.equality["bitwise"]:
             lines.append(f"{row.name}: {row.equality['what']}")
         lines += [f"{row.name}: {note}" for note in row.notes]

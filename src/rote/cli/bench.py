@@ -39,6 +39,9 @@ def bench(
     limit: Annotated[
         float, typer.Option(min=1, help="Seconds a contender has for its first calls, or for one turn.")
     ] = 300.0,
+    settle: Annotated[
+        float, typer.Option(min=0, help="Seconds a contender has until its calls become no faster.")
+    ] = 60.0,
     cache: Annotated[
         bool, typer.Option("--cache", help="Let compilers use the caches on disk they find.")
     ] = False,
@@ -59,7 +62,7 @@ def bench(
             wanted = {"target": target, "arguments": arguments, "contender": name, "folder": str(folder)}
             return [sys.executable, "-m", "rote.cli.bench_worker", json.dumps(wanted)]
 
-        plan = BenchPlan(target, arguments, _chosen(only), command, seconds, limit, cold=not cache)
+        plan = BenchPlan(target, arguments, _chosen(only), command, seconds, limit, settle, cold=not cache)
         with _progress() as say:
             report = Bench(plan, say).run()
         write(json.dumps(report.to_dict(), indent=2), json_path)
@@ -73,7 +76,8 @@ def bench(
 
 def _chosen(only: str | None) -> tuple[Contender, ...]:
     """The wanted contenders, in the order of the table, eager first."""
-    named = CONTENDERS if only is None else filter(None, map(str.strip, only.split(",")))
+    usual = [each.name for each in CONTENDERS.values() if each.by_default]
+    named = usual if only is None else filter(None, map(str.strip, only.split(",")))
     wanted = {EAGER.name, *named}
     unknown = sorted(wanted - CONTENDERS.keys())
     if unknown:

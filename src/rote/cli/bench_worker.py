@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,9 @@ def _notes(call: Any) -> list[str]:
     return notes
 
 
-ROTE = Contender("rote", "rote", graph, _notes)
-CONTENDERS = {contender.name: contender for contender in (EAGER, *PEERS, ROTE)}
+ROTE = Contender("rote", "rote", graph, _notes, Graphed.wait_until_optimized)
+NEAR = replace(ROTE, name="rote-near", title="rote near", make=partial(graph, numerics="near"), by_default=False)
+CONTENDERS = {contender.name: contender for contender in (EAGER, *PEERS, ROTE, NEAR)}
 """By name, in the order of the table."""
 
 

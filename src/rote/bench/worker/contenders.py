@@ -27,14 +27,18 @@ class Contender:
         make: Turns the target's callable into one that is called in its place. Its time counts towards the
             first fast call, as that of the first calls does.
         notes: Remarks on the callable after its calls, in one line each.
+        is_settled: Whether its calls will not become faster any more. It may wait, for the seconds given.
         needs_gpu: It means nothing on a CPU.
+        by_default: It is measured without being asked for.
     """
 
     name: str
     title: str
     make: Callable[[Call], Call]
     notes: Callable[[Call], list[str]] = lambda call: []
+    is_settled: Callable[[Call, float], bool] = lambda call, timeout_s: True
     needs_gpu: bool = False
+    by_default: bool = True
 
 
 def _compiled_with_graphs(function: Call) -> Call:

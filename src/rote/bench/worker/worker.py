@@ -4,6 +4,7 @@
     {"do": "build"}                     the device, and the threads of a CPU
     {"do": "warm", "calls": 8,          seconds of each of the first calls, and how their results compare with
      "keep": true}                      the kept ones; with "keep" they are kept first
+    {"do": "settle", "seconds": 60}     seconds and number of calls until calls do not become faster any more
     {"do": "turn", "seconds": 0.5}      microseconds of single calls, and of the host in short loops
     {"do": "again", "calls": 8}         how these calls compare, made once more
     {"do": "notes"}                     remarks on the contender
@@ -88,6 +89,8 @@ class Worker:
                     return self._build()
                 case "warm":
                     return self._warm(question["calls"], question["keep"])
+                case "settle":
+                    return self._settle(question["seconds"])
                 case "again":
                     return self._again(question["calls"])
                 case "turn":
@@ -120,7 +123,7 @@ class Worker:
 
     def _warm(self, calls: int, keep: bool) -> dict[str, Any]:
         results, equality = Results(self._folder), Equality()
-        before = bench_memory.held(self._device)
+        self._held_before = before = bench_memory.held(self._device)
         allocations = _allocations()
         seconds: list[float] = []
         drew, peak = False, 0
@@ -147,15 +150,26 @@ class Worker:
         if keep and self._device.type == "cpu" and sum(_allocations()) > sum(allocations):
             raise RuntimeError("it uses the GPU in its calls, but has nothing there when it is built")
         self._calls = calls
-        after = bench_memory.held(self._device)
         seconds[0] += setup
         return {
             "seconds": seconds,
             "equality": asdict(equality),
             "draws": drew,
-            "held_bytes": None if after is None or before is None else after - before,
+            "held_bytes": self._held(),
             "peak_bytes": None if before is None else self._target_bytes + max(0, peak - before),
         }
+
+    def _settle(self, seconds: float) -> dict[str, Any]:
+        """Call until kernels that are compiled meanwhile are in use, or the time is up."""
+        first, start = self._calls, time.perf_counter()
+        end = start + seconds
+        while not (settled := self._contender.is_settled(self._call, max(0.0, end - time.perf_counter()))):
+            if time.perf_counter() >= end:
+                break
+            self._say(f"settling, call {self._calls - first + 1}")
+            self._time()
+        took, calls = self._now() - start, self._calls - first
+        return {"settled": settled, "seconds": took, "calls": calls, "held_bytes": self._held()}
 
     def _again(self, calls: int) -> dict[str, Any]:
         """Make the first calls once more, with all that was recorded since."""
@@ -211,6 +225,11 @@ class Worker:
             spent += time.perf_counter() - start
         self._now()
         return spent / calls
+
+    def _held(self) -> int | None:
+        """Memory that the calls so far have added."""
+        now = bench_memory.held(self._device)
+        return None if now is None or self._held_before is None else now - self._held_before
 
     def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         self._calls += 1
