@@ -42,8 +42,8 @@ process of its own and in turns. The programs are in `benchmarks/targets`, all w
 have new values in every call. Where rote loses is said first.
 
 - A time is the median of a call, from an idle device to an idle device, once calls do not become faster any
-  more: rote's kernels are compiled, compared and in use. *Settled* is when that is, from the first call on. On
-  a CPU only ratios within a run mean something: there the times are multiples of eager's.
+  more: rote's kernels are compiled, compared and in use. *Settled* is when that is, from the first call on.
+  On a CPU only ratios within a run mean something: there the times are multiples of eager's.
 - *Equal* means that the results of the first calls are eager's, bit for bit. A way whose results differ has
   the largest difference beside its time.
 - *fails* is explained below the table, with the first line of the error. An empty cell: that way was not

@@ -35,7 +35,8 @@ def _notes(call: Any) -> list[str]:
 
 
 ROTE = Contender("rote", "rote", graph, _notes, Graphed.wait_until_optimized)
-NEAR = replace(ROTE, name="rote-near", title="rote near", make=partial(graph, numerics="near"), by_default=False)
+_NEARLY = partial(graph, numerics="near")
+NEAR = replace(ROTE, name="rote-near", title="rote near", make=_NEARLY, by_default=False)
 CONTENDERS = {contender.name: contender for contender in (EAGER, *PEERS, ROTE, NEAR)}
 """By name, in the order of the table."""
 
