@@ -26,7 +26,7 @@ TITLES = {
     "make_graphed_callables": "`make_graphed_callables`",
     "compile": "`torch.compile`",
     "reduce-overhead": "`torch.compile` reduce-overhead",
-    "rote-near": "rote, `numerics=\"near\"`",
+    "rote-near": 'rote, `numerics="near"`',
 }
 TOLERANCE = 1.02
 """A way that is faster by less than this is as fast."""

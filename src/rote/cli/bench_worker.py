@@ -34,8 +34,12 @@ def _notes(call: Any) -> list[str]:
     return notes
 
 
-ROTE = Contender("rote", "rote", graph, _notes, Graphed.wait_until_optimized)
+def _is_settled(call: Any, timeout_s: float) -> bool:
+    return call.wait_until_optimized(timeout_s)
+
+
 _NEARLY = partial(graph, numerics="near")
+ROTE = Contender("rote", "rote", graph, _notes, _is_settled)
 NEAR = replace(ROTE, name="rote-near", title="rote near", make=_NEARLY, by_default=False)
 CONTENDERS = {contender.name: contender for contender in (EAGER, *PEERS, ROTE, NEAR)}
 """By name, in the order of the table."""
