@@ -16,6 +16,7 @@ from rote.runtime.engine.ledger import (
     FREE_CALLS,
     FREE_KEYS,
     FREE_PART_TRACES,
+    FREE_RECORDINGS,
     FREE_SEARCHES,
     FREE_TRACES,
     FREE_WRAPPERS,
@@ -84,6 +85,16 @@ def test_what_is_recorded_is_not_in_vain():
     for _ in range(FREE_CALLS - 1):
         ledger.add_trace(TRACED_S, recorded=True)
         assert ledger.allows()
+        ledger.add_replays(1)
+
+
+def test_recordings_that_nothing_replays_are_in_vain():
+    """Sizes that are new in each call: each second call records a way that no other one goes."""
+    ledger, traced = Ledger(), 0
+    while ledger.allows():
+        ledger.add_trace(TRACED_S, recorded=traced % 2 == 1)
+        traced += 1
+    assert traced == FREE_TRACES + 2 * FREE_RECORDINGS
 
 
 def test_each_instance_adds_to_what_is_free():
@@ -252,6 +263,7 @@ def test_a_call_that_records_takes_back_what_its_observation_took():
     for _ in range(FREE_TRACES):
         ledger.add_trace(TRACED_S, recorded=False)
         ledger.add_trace(TRACED_S, recorded=True)
+        ledger.add_replays(1)
     assert traced_in_a_row(ledger) == FREE_TRACES
 
 

@@ -325,7 +325,8 @@ class HostDataMode(TorchFunctionMode):
             if found is None:
                 return array
             numbers.owed.pop(identity(array), None)
-            return wrap(found)
+            index = wrap(found)
+        return index if tensor.is_cpu else index.to(tensor.device, index.dtype)  # PyTorch copies it as well
 
     def _take(
         self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

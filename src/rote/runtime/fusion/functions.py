@@ -44,6 +44,7 @@ ADD = _exact("add", "({0} + {1})")
 SUBTRACT = _exact("subtract", "({0} - {1})")
 MULTIPLY = _exact("multiply", "({0} * {1})")
 DIVIDE = _exact("divide", "({0} / {1})", "tl.div_rn({0}, {1})", "({0} / {1})")
+MULTIPLY_AND_ADD = _exact("multiply and add", "std::fma({0}, {1}, {2})", "tl.fma({0}, {1}, {2})")
 NEGATE = _exact("negate", "(-{0})", "({0} * -1)")  # -x is 0 - x in Triton, which has no -0
 ABSOLUTE = _exact("absolute", "absolute({0})", "tl.abs({0})")
 ROOT = _exact("root", "std::sqrt({0})", "tl.sqrt_rn({0})", "libdevice.sqrt({0})")

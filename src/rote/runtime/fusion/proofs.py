@@ -6,11 +6,14 @@ versions and settings. A result is equal if its bits are, or if both are no numb
 NaN is depends on the order of operands, and PyTorch's own kernels differ in that between the middle and the
 end of a tensor.
 
-*Proved* means one of three things:
+*Proved* means one of four things:
 
 - all of its functions are defined to the bit (:mod:`.functions`), and its roundings stay where they are. Then
   what is to be shown is that compilers have used the right instructions and PyTorch's kernels do what the
   rule says; elements that would show another one are tried (:mod:`.hostile`).
+- it normalizes a batch by statistics that are given (:data:`.rules.NORMALIZATIONS`). One of its functions on
+  a GPU is not defined to the bit, but is one instruction: an inverse root. It is tried where it stands, at
+  each shape, with as many variances as show another instruction or another order of the others.
 - it adds up rows, in the order that is known (:mod:`.rows`). That does not depend on values, so what is to be
   shown is that it is this one: rows of random elements, some of very different sizes, are added up, hundreds
   or thousands for each shape. Other orders give other bits for them;
@@ -35,6 +38,7 @@ there are no vectors: on the host that told ``maximum`` of zeros with signs and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,7 +51,7 @@ from .elements import is_short
 from .hostile import FEW, hard, hard_rows
 from .positions import Digit
 from .rows import RowOrder
-from .rules import NoKernelError, common_type, is_number
+from .rules import NoKernelError, common_type, is_number, normalizes
 from .writing import Fusible, Written
 
 MANY = 1 << 22
@@ -55,6 +59,8 @@ MANY = 1 << 22
 _ALL = 1 << 32
 _ROWS, _MOST_TRIALS = 1 << 12, 1 << 8
 """Rows that are added up before an order is known, and in how many trials at most."""
+_VARIANCES, _FEWEST_TRIALS = 1 << 14, 8
+"""Variances with which a batch is normalized, and in how many trials at least."""
 PROBES = 1 << 7
 """Trials of what is not proved by them."""
 UNPROVED = "its function is not defined to the bit, and not all operands can be tried"
@@ -83,6 +89,8 @@ class Signature:
         """What has to be proved of an operation."""
         operation = each.operation
         operands = tuple([_kind(operand) for operand in operation.operands])
+        if normalizes(operation):
+            operands = (each.result.shape, *operands)
         if each.order is not None:
             operands = (each.order,)
         named = tuple([(name, _kind(operand)) for name, operand in operation.named if name not in _LAYOUT])
@@ -110,6 +118,7 @@ class OperationProof:
         types: The types of the tensors that both are given.
         count: Elements of each.
         trials: How many times they are given others, or the same in another layout.
+        shapes: The shapes of the tensors, where they are not all of one dimension.
     """
 
     signature: Signature
@@ -118,11 +127,15 @@ class OperationProof:
     types: tuple[torch.dtype, ...]
     count: int
     trials: int
+    shapes: tuple[tuple[int, ...], ...] = ()
 
     def elements(self, trial: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         """The tensors of one trial."""
         if self.written.body.rows is not None:
             return (hard_rows(self.written.body.rows, trial).to(device),)
+        if self.shapes:
+            drawn = zip(hard(self.types, trial), self.shapes, strict=True)
+            return tuple([_picked(each, shape, trial).to(device) for each, shape in drawn])
         if self.count == MANY:
             start = trial * self.count - (_ALL >> 1)
             bits = torch.arange(start, start + self.count, dtype=torch.int64, device=device)
@@ -157,7 +170,7 @@ class OperationProof:
 
     def called(self, tensors: tuple[torch.Tensor, ...], trial: int) -> torch.Tensor:
         """What the operator gives; in every other trial of few elements they lie apart."""
-        spread = self.count == FEW and trial % 2 == 1
+        spread = self.count == FEW and trial % 2 == 1 and not self.shapes
         rest = iter([torch.stack((each, each), 1)[:, 0] for each in tensors] if spread else tensors)
 
         def leaf(operand: Operand) -> Any:
@@ -167,6 +180,8 @@ class OperationProof:
 
         args, kwargs = self.operation.arguments(leaf)
         found = self.operation.overload(*args, **kwargs)
+        if self.shapes:
+            return found[0].reshape(-1)
         rows = self.written.body.rows
         if rows is not None:
             return found.reshape(rows.rows, 1).expand(rows.rows, rows.columns).reshape(-1)
@@ -181,6 +196,8 @@ def proof_of(each: Fusible) -> OperationProof | None:
     """
     if each.order is not None:
         return _proof_of_rows(each, each.order)
+    if normalizes(each.operation):
+        return _proof_of_normalization(each)
     types = tuple([token.dtype for token in each.operation.tokens])
     few = _proof(each, FEW, types)
     steps = [value for value in few.written.body.values if isinstance(value, (Calculated, Converted))]
@@ -241,6 +258,33 @@ def _proof_of_rows(each: Fusible, order: RowOrder) -> OperationProof:
     trials = min(max(-(-_ROWS // order.rows), 4), _MOST_TRIALS)
     count = order.rows * order.columns
     return OperationProof(Signature.of(each), alone, written, (torch.float32,), count, trials)
+
+
+def _proof_of_normalization(each: Fusible) -> OperationProof:
+    """A batch that is normalized, at its own shape."""
+    operation, tokens = each.operation, each.operation.tokens
+    numbers = iter(range(len(tokens)))
+
+    def elsewhere(operand: Operand) -> Operand:
+        return (
+            operand._replace(origin=(NEW, next(numbers)), offset=0) if isinstance(operand, Token) else operand
+        )
+
+    result = each.result._replace(origin=(NEW, -1))
+    alone = operation._replace(operands=tuple(map(elsewhere, operation.operands)), results=(result,))
+    written = Fusible(each.index, alone, result, each.digits, each.count).alone()
+    types, shapes = tuple([token.dtype for token in tokens]), tuple([token.shape for token in tokens])
+    channels = max(1, each.result.shape[1])
+    trials = min(max(_VARIANCES // channels, _FEWEST_TRIALS), _MOST_TRIALS)
+    return OperationProof(Signature.of(each), alone, written, types, each.count, trials, shapes)
+
+
+def _picked(elements: torch.Tensor, shape: tuple[int, ...], seed: int) -> torch.Tensor:
+    """A tensor of some of these elements, none twice in a row of as many as there are."""
+    count = math.prod(shape)
+    generator = torch.Generator().manual_seed(seed)
+    rounds = [torch.randperm(len(elements), generator=generator) for _ in range(-(-count // len(elements)))]
+    return elements[torch.cat(rounds)[:count]].reshape(shape)
 
 
 def _common(operation: Operation) -> torch.dtype | None:

@@ -7,6 +7,10 @@ What PyTorch does with types: operands are brought into their common type, then 
 calculated (32 bits for 16), and the result is rounded to its type. A number of Python's is taken at once in
 the type of the calculation by arithmetic, and rounded to the common type by comparisons, bounds and fills.
 
+A batch is normalized by statistics that are given as products and sums in one step each, in orders of which
+each device has one: that was found by trying those there are. A GPU calculates with all numbers of a channel
+for each element; the host makes a factor and a sum of them first.
+
 **What has no rule.** Sums along a dimension, but for rows on a GPU (:mod:`.rows`), and products: their
 order is the kernel's own. Operators that multiply and add in one step (``addcmul``, ``lerp``, ``add`` with
 ``alpha``): whether the compiler of PyTorch's kernels made one rounding of two is not known. Conversions of
@@ -20,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..program import Number, Operand, Operation, Token
+from ..program import Look, Number, Operand, Operation, Token
 from . import functions as fn
 from .elements import ELEMENTS, calculated_in
 from .functions import Function
@@ -358,6 +362,56 @@ def _concatenation(calculation: Calculation) -> int:
     return calculation.picked(tokens, int(place.value.real) % len(tokens[0].shape))
 
 
+def _normalization(calculation: Calculation) -> int:
+    """The elements of a batch, normalized by the mean and variance of their channel."""
+    batch, weight, bias, mean, variance, trains, _, epsilon = calculation.operation.operands
+    if trains != Number(bool, False) or not isinstance(epsilon, Number):
+        raise NoKernelError("it calculates mean and variance")
+    inner = calculated_in(calculation.result)
+    if inner is not torch.float32 or not isinstance(batch, Token):
+        raise NoKernelError("it does not calculate with numbers of 32 bits")
+
+    def channel(operand: Operand) -> int:
+        return calculation.operand(_of_channel(operand, batch), inner)
+
+    def made(function: Function, *values: int) -> int:
+        return calculation.calculated(function, values, inner)
+
+    value, factor, more, middle = [
+        calculation.operand(batch, inner), channel(weight), channel(bias), channel(mean)
+    ]  # fmt: skip
+    spread = made(fn.ADD, channel(variance), calculation.operand(epsilon, inner))
+    if calculation.on_host:
+        inverse = made(fn.DIVIDE, calculation.operand(_ONE, inner), made(fn.ROOT, spread))
+        scale = made(fn.MULTIPLY, inverse, factor)
+        shift = made(fn.MULTIPLY_AND_ADD, made(fn.NEGATE, middle), scale, more)
+        found = made(fn.MULTIPLY_AND_ADD, value, scale, shift)
+    else:
+        weighed = made(fn.MULTIPLY, factor, made(fn.SUBTRACT, value, middle))
+        found = made(fn.MULTIPLY_AND_ADD, weighed, made(fn.INVERSE_ROOT, spread), more)
+    return calculation.converted(found, calculation.result)
+
+
+def _of_channel(operand: Operand, batch: Token) -> Token:
+    """A vector with an element for each channel of a batch, as it lies along that dimension."""
+    if not _is_contiguous(batch):
+        raise NoKernelError("its channels lie last, or its elements apart")
+    if not isinstance(operand, Token) or operand.shape != batch.shape[1:2]:
+        raise NoKernelError("its channels have no factors, sums, means or variances")
+    rest = len(batch.shape) - 2
+    look = Look(operand.dtype, (*operand.shape, *[1] * rest), (*operand.stride, *[0] * rest), operand.on_host)
+    return Token(operand.origin, look, operand.offset)
+
+
+def _is_contiguous(token: Token) -> bool:
+    step = 1
+    for size, stride in zip(reversed(token.shape), reversed(token.stride), strict=True):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
 def _sum_of_row(*, mean: bool) -> Rule:
     """A sum or mean of rows of 32 bits."""
 
@@ -449,13 +503,26 @@ SUMS_OF_ROWS: Mapping[str, Rule] = {
 }
 """The same for what adds up rows."""
 
+NORMALIZATIONS: Mapping[str, Rule] = {
+    "native_batch_norm": _normalization,
+    "cudnn_batch_norm": _normalization,
+}
+"""The same for what normalizes a batch."""
+
 
 def rule_for(operation: Operation) -> Rule | None:
     """How an operation is calculated, if that is known."""
+    if not operation.name.startswith("aten::"):
+        return None
     name = operation.name.removeprefix("aten::")
-    return RULES.get(name) or SUMS_OF_ROWS.get(name) if operation.name.startswith("aten::") else None
+    return RULES.get(name) or SUMS_OF_ROWS.get(name) or NORMALIZATIONS.get(name)
 
 
 def adds_rows(operation: Operation) -> bool:
     """Whether an operation adds up rows."""
     return operation.name.removeprefix("aten::") in SUMS_OF_ROWS
+
+
+def normalizes(operation: Operation) -> bool:
+    """Whether an operation normalizes a batch."""
+    return operation.name.removeprefix("aten::") in NORMALIZATIONS

@@ -76,12 +76,12 @@ class Fusible:
         Raises:
             NoKernelError: A kernel cannot calculate it.
         """
-        result = operation.results[0] if operation.structure == "one" else None
-        if rule_for(operation) is None or not isinstance(result, Token):
+        result = _result_of(operation)
+        if rule_for(operation) is None or result is None:
             raise NoKernelError("there is no rule for it")
         digits = digits_of(result.shape, result.stride)
-        if digits is None or result.offset or 0 in result.shape:
-            raise NoKernelError("its result has gaps, or no elements")
+        if digits is None or result.offset:
+            raise NoKernelError("its result has gaps")
         count = 1
         for digit in digits:
             count *= digit.size
@@ -397,6 +397,12 @@ class Calculation:
         if len(places) == 1:
             return places[0]
         return self._writer.value(Picked(digit, tuple(highs[:-1]), tuple(places), self.result))
+
+
+def _result_of(operation: Operation) -> Token | None:
+    """The one result that has elements."""
+    found = [each for each in operation.results if isinstance(each, Token) and 0 not in each.shape]
+    return found[0] if len(found) == 1 and operation.results[0] is found[0] else None
 
 
 def _form_of(operand: Operand) -> Any:

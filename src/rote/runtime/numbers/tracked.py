@@ -294,9 +294,9 @@ class TrackedNumbers:
         if Fixed.of(again) != Fixed.of(result):
             self.stop(f"{function} gave {result!r} and gives {again!r}")
             return result
-        may_be_same = function in NAMED and operands[0] in SAME
-        if type(result) is numpy.ndarray and not may_be_same and any([result is each for each in operands]):
-            self.stop("an array is written by a function of numpy's")
+        if type(result) is numpy.ndarray and any([result is each for each in operands]):
+            if not (function in NAMED and operands[0] in SAME):
+                self.stop("an array is written by a function of numpy's")
             return result
         made = Applied.to(function, *found)
         if made.size > LARGEST or not (type(result) in KINDS | TRUTHS or is_array(result)):

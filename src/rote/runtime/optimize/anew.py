@@ -325,7 +325,7 @@ class Recapture:
             self._session.launch(self._kernels[kernel], given, flat, kernel.reals, kernel.integers)
         for token, tensor in zip(tokens, made, strict=True):
             if token.origin in self._last and not self._is_there(token.origin):
-                self._own.setdefault(token.origin, tensor.untyped_storage())
+                self._own[token.origin] = tensor.untyped_storage()  # perhaps in place of an earlier version
 
     def _is_there(self, origin: Origin) -> bool:
         """Whether a storage is there before a kernel writes it."""
@@ -336,6 +336,7 @@ class Recapture:
         if self._is_there(token.origin):
             if self._reach(token.origin) < self._short.effects.reach[token.origin]:
                 raise LeftAloneError("a storage has become smaller")
+            self._own.pop(token.origin, None)  # an earlier version, which the kernel may read
             return self._tensor(token)
         options = {"dtype": token.dtype, "device": self._device}
         return self._session.run(_aten.empty_strided.default, (token.shape, token.stride), options)

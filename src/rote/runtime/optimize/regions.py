@@ -6,17 +6,18 @@ operations between two matrix products are one group, also where those of severa
 is written in between, so what they read is the same; random numbers are drawn in their order, since no such
 operation waits.
 
-An operation in place on memory from outside waits as well, as a value with a place (:mod:`.versions`).
+An operation in place waits as well, as a value with a place (:mod:`.versions`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..fusion import Fusible, GroupPlans, NoKernelError, Written
 from ..operators import short
-from ..program import Operation, Origin, Token
+from ..program import EXTERNAL, INPUT, Operation, Origin, Token
 from .shortening import ShortRun, ShortStretch
 from .versions import InPlaceStore, Versions, Whole
 
@@ -67,7 +68,7 @@ def schedule(short: ShortStretch, refusal: Refusal, whole: Whole, *, on_host: bo
 
     Args:
         refusal: Why no kernel may calculate an operation.
-        whole: Whether a tensor is all of a memory from outside that has no other name.
+        whole: The same as :data:`.versions.Whole`, of memory from outside.
     """
     return _Scheduling(short, refusal, whole, on_host=on_host).run()
 
@@ -87,7 +88,8 @@ class _Scheduling:
         self._effects = short.effects
         self._refusal = refusal
         self._readers = _readers(short)
-        self._shown = {short.home(origin) for run in short.runs for origin in run.shown}
+        self._shows = Counter([short.home(origin) for run in short.runs for origin in run.shown])
+        self._shown = self._shows.keys()
         self._fusible: dict[int, Fusible] = {}
         self._refused: dict[int, str] = {}
         self._whole = whole
@@ -133,19 +135,27 @@ class _Scheduling:
             return None  # matrix products and the like
         if each.result.look.on_host is not self._on_host:
             return None
-        alone = touched.makes == (each.result.origin,)
-        if not alone or not self._effects.is_settled(each.result.origin):
+        made = each.result.origin
+        others = [origin for origin in touched.makes if origin != made]
+        if made not in touched.makes or any(map(self._is_used, others)):
             return None
         return self._allowed(each, operation)
 
     def _look_in_place(self, index: int, operation: Operation) -> Fusible | None:
-        store = InPlaceStore.of(index, operation, self._whole)
+        store = InPlaceStore.of(index, operation, self._is_whole)
         if store is None or store.target.look.on_host is not self._on_host:
             return None
         each = self._allowed(store.value, operation)
         if each is not None:
             self._stores[index] = store
         return each
+
+    def _is_whole(self, token: Token) -> bool:
+        """Whether a tensor is all of a memory that has no other name."""
+        effects, origin = self._effects, token.origin
+        if origin not in effects.made:
+            return origin[0] in (INPUT, EXTERNAL) and self._whole(token)
+        return self._shows[origin] <= 1 and effects.reach[origin] == token.nbytes
 
     def _allowed(self, each: Fusible, operation: Operation) -> Fusible | None:
         why = self._refusal(each)
@@ -179,11 +189,16 @@ class _Scheduling:
     ) -> list[Item] | None:
         """What runs for a group with operations in place, if kernels can store what these write."""
         versions, inside = Versions(waiting, stores), {each.index for each in waiting}
-        last = versions.last.values()
+        stored = [
+            index
+            for origin, index in versions.last.items()
+            if stores[index].is_outside or self._is_read_outside(origin, inside)
+        ]
+        passing = versions.replaced.union(stores)
         needed = [
             each.index
             for each in versions.group
-            if (each.index in last if each.index in stores else self._is_needed(each, inside))
+            if each.index in stored or (each.index not in passing and self._is_needed(each, inside))
         ]
         try:
             planned = self._plans.plan(versions.group, needed)
@@ -205,9 +220,15 @@ class _Scheduling:
         pays = len(found) < len(alone) or (len(found) == len(alone) and not self._on_host)
         return found if pays else alone
 
+    def _is_used(self, origin: Origin) -> bool:
+        """Whether somebody reads a result, or it is shown."""
+        return origin in self._shown or bool(self._readers.get(origin))
+
     def _is_needed(self, each: Fusible, inside: set[int]) -> bool:
         """Whether somebody reads a result who is not in the group."""
-        origin = each.result.origin
+        return self._is_read_outside(each.result.origin, inside)
+
+    def _is_read_outside(self, origin: Origin, inside: set[int]) -> bool:
         return origin in self._shown or not self._readers.get(origin, set()) <= inside
 
 

@@ -2,14 +2,16 @@
 
 ``p.mul_(0.9)`` followed by ``p.sub_(u)`` is ``p' = p * 0.9``, ``p'' = p' - u`` and one store of ``p''`` where
 ``p`` lies. So a group of operations that contains such ones is written into kernels like any other; only the
-last version has to be in memory, and that is where the group found the first one. This is right if
+last version has to be in memory. That is where the group found the first one, if the memory comes from
+outside. The last version of what the stretch has made is stored in memory of its own, from which all is read
+that is read later. This is right if
 
-- the memory comes from outside, each operation in place writes all of it, and nothing else lies there under
-  another name;
+- each operation in place writes all of the memory, and nothing else lies there under another name: outside it
+  has none, and what a stretch has made is known by one name. It is shown to others after one segment at most;
 - the operation in place calculates in the type of that memory, as the one that makes a result does, and the
   two are one kernel of PyTorch's (``_VALUES`` names those);
 - whoever reads the first version has done so when the last one is stored: no kernel behind that store reads
-  it, and the kernel that stores it reads only the very element that it stores.
+  it, and the kernel that stores it outside reads only the very element that it stores.
 
 Where one of these does not hold for a group, operations in place stay what they are, and end it.
 """
@@ -38,11 +40,32 @@ _VALUES = {
     "copy_": "_to_copy",
     "zero_": "zeros_like",
     "fill_.Scalar": "full_like",
+    "relu_": "relu",
+    "leaky_relu_": "leaky_relu",
+    "hardtanh_": "hardtanh",
+    "hardswish_": "hardswish",
+    "hardsigmoid_": "hardsigmoid",
+    "sigmoid_": "sigmoid",
+    "silu_": "silu",
+    "tanh_": "tanh",
+    "gelu_": "gelu",
+    "exp_": "exp",
+    "log_": "log",
+    "neg_": "neg",
+    "abs_": "abs",
+    "sqrt_": "sqrt",
+    "rsqrt_": "rsqrt",
+    "reciprocal_": "reciprocal",
+    "clamp_": "clamp",
+    "clamp_min_": "clamp_min",
+    "clamp_max_": "clamp_max",
+    "masked_fill_.Scalar": "masked_fill.Scalar",
+    "masked_fill_.Tensor": "masked_fill.Tensor",
 }
 """Operations in place, and those that give what they write."""
 
 Whole = Callable[[Token], bool]
-"""Whether a tensor is all of a memory from outside that has no other name."""
+"""Whether a tensor is all of a memory that has no other name."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +87,7 @@ class InPlaceStore:
         if name is None or operation.written != (0,) or not isinstance(operation.operands[0], Token):
             return None
         target = operation.operands[0]
-        if target.origin[0] not in (INPUT, EXTERNAL) or target.offset or not whole(target):
+        if target.offset or not whole(target):
             return None
         result = Token((_VERSION, index), target.look, 0)
         operands, named = operation.operands, operation.named
@@ -80,6 +103,11 @@ class InPlaceStore:
         except NoKernelError:
             return None
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether the memory comes from outside."""
+        return self.target.origin[0] in (INPUT, EXTERNAL)
+
 
 class Versions:
     """A group of operations, some of them in place, with what these write as values.
@@ -94,6 +122,7 @@ class Versions:
         self.last: dict[Origin, int] = {}
         self._count = Counter[Origin]()
         self._stores = stores
+        self._makers = {each.result.origin: each.index for each in waiting if each.index not in stores}
         now: dict[Origin, Origin] = {}
         for each in waiting:
             self.group.append(replace(each, operation=_renamed(each.operation, now)))
@@ -103,6 +132,11 @@ class Versions:
                 now[origin] = each.result.origin
                 self.last[origin] = each.index
                 self._count[origin] += 1
+
+    @property
+    def replaced(self) -> frozenset[int]:
+        """The operations whose results have other versions in the end."""
+        return frozenset([self._makers[origin] for origin in self.last if origin in self._makers])
 
     def settled(self, planned: Sequence[Written | Fusible]) -> list[Written | int] | None:
         """What runs, if every version is read and stored in time."""
@@ -116,11 +150,13 @@ class Versions:
             mine = {self._stores[index].target.origin: index for index in indices if index in self._stores}
             if any([self.last[origin] != index for origin, index in mine.items()]):
                 return None
+            if not self.replaced.isdisjoint(indices):
+                return None
             if isinstance(item, Written):
-                targets = [self._stores[index].target for index in mine.values()]
-                if not all([_is_read_where_it_is_stored(item, target) for target in targets]):
+                outside = [each for index in mine.values() if (each := self._stores[index]).is_outside]
+                if not all([_is_read_where_it_is_stored(item, each.target) for each in outside]):
                     return None
-                in_place = any([origin in mine for origin in reads])
+                in_place = any([each.target.origin in reads for each in outside])
                 found.append(replace(item, body=replace(item.body, in_place=in_place)) if in_place else item)
             else:
                 if any([self._count[origin] > 1 for origin in mine]):

@@ -6,6 +6,7 @@ from .ledger import (
     FREE_AHEAD,
     FREE_KEYS,
     FREE_PART_TRACES,
+    FREE_RECORDINGS,
     FREE_SEARCHES,
     FREE_WRAPPERS,
     INVESTED,

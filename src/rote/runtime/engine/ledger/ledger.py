@@ -7,10 +7,11 @@ runs plainly, and is looked at again as often as the bound allows.
 
 **What is free.** A program has to begin somewhere: of the first ``FREE_CALLS`` calls that are not replayed
 ``FREE_TRACES`` may be traced in vain, recording nothing. A call that records takes one of them back, that of
-the observation it completes. Until as many as ``EARLY_CALLS`` it stays free to record what was observed: a
-stream of many shapes comes back to the first one late. Each further instance of a method adds as many calls,
-and one trace in vain, up to ``FREE_WRAPPERS`` instances: a network of thirty graphed layers makes thirty
-calls before the first one comes again.
+the observation it completes, unless ``FREE_RECORDINGS`` were made since a replay: where sizes are new in each
+call, each second one records a way that no further call goes. Until as many as ``EARLY_CALLS`` it stays free
+to record what was observed: a stream of many shapes comes back to the first one late. Each further instance
+of a method adds as many calls, one trace in vain and one recording, up to ``FREE_WRAPPERS`` instances: a
+network of thirty graphed layers makes thirty calls before the first one comes again.
 
 **Lengths.** A call at another length is recorded ahead (:mod:`..kin`), and counts as one in vain until it is
 replayed. ``FREE_AHEAD`` of them are free in the first calls, as a loop over positions comes to each of them
@@ -74,6 +75,9 @@ from .means import FREE_CALLS, FREE_TRACES, Means
 
 FREE_KEYS = FREE_TRACES // 2
 """How many of these are for keys that come for the first time."""
+
+FREE_RECORDINGS = FREE_TRACES // 2
+"""How many recordings without a replay are not in vain."""
 
 FREE_AHEAD = 2 * FREE_TRACES
 """How many may be those of calls that are recorded ahead, with all others."""
@@ -146,6 +150,7 @@ class Ledger:
         self._trace_s = self._look_s = self._plain_s = self._search_s = 0.0
         self._replay_s = self._price = self._work_s = self._for_work_s = 0.0
         self._searches = self._used = 0
+        self._unused = 0  # recordings since the last replay
         self._compared = False
         self._met: OrderedDict[int, None] = OrderedDict()
 
@@ -180,7 +185,9 @@ class Ledger:
         self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
         self._calls += 1
         self._traced += 1
-        self._add_vain(-1 if recorded and not ahead else 1)
+        awaited = recorded and not ahead and self._unused < FREE_RECORDINGS + self._wrappers - 1
+        self._unused += recorded
+        self._add_vain(-1 if awaited else 1)
         self._means.spend(surplus, free=free)
 
     def add_use(self) -> None:
@@ -210,6 +217,7 @@ class Ledger:
         self._calls += count
         self._replayed += count
         self._unpriced += count
+        self._unused = 0 if count else self._unused
         self._earn_by_replays()
 
     def time_replay(self, seconds: float) -> None:

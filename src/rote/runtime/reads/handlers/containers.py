@@ -371,13 +371,34 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
 
 
 def content_once(trace: Trace, value: Any, names: tuple[str, ...] = ()) -> None:
-    """Note that C reads the members of a container; once noted, only a write to it makes that news."""
-    told = ("content", identity(value), names)
-    if told in trace.writes.told:
+    """Note that C reads the members of a container; once noted, only a write to it makes that news.
+
+    The call may write to a container that it has made without anybody noticing, as while it collects the
+    modules of a model. There it is the members that are noted once: they are looked for again after each.
+    """
+    if not trace.outside.has(value):
+        told = trace.writes.told_members(names)
+        for each in members.keys(value):
+            if identity(each) not in told:
+                _member_once(trace, each, names)
         return
-    met = content(trace, value if type(value) is tuple else members.keys(value), names)
-    if trace.outside.has(value):
+    told = ("content", identity(value), names)
+    if told not in trace.writes.told:
+        met = content(trace, value if type(value) is tuple else members.keys(value), names)
         trace.writes.tell(told, (value, *met))
+
+
+def _member_once(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
+    what = trace.kinds[type(value)]
+    if what == PLAIN:
+        if "__eq__" in names:
+            _nan(trace, value)
+        return
+    if what == TENSOR and trace.outside.has_pinned(value) and ("settings", type(value)) in trace.seen:
+        return
+    _, *met = content(trace, (value,), names)
+    if trace.outside.has(value):
+        trace.writes.tell_member(value, names, met)
 
 
 def _nan(trace: Trace, value: Any) -> None:

@@ -109,7 +109,7 @@ class Trace:
         outside.arguments.update({identity(each): names[index] for index, each in stood.items()})
         outside.tensors.update(outside.arguments)
         before, outside.given = outside.given, Given()
-        self.writes.told.clear()
+        self.writes.forget_told()
         self.followed.begin_again()
         for kind in _TENSORS:
             self.classes.read_operators(kind)

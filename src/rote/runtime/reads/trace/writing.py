@@ -8,7 +8,7 @@ effect.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from types import FrameType
 from typing import Any
 
@@ -34,6 +34,7 @@ class OutsideWrites:
 
     def __init__(self, outside: Outside, classes: Classes, callables: Callables) -> None:
         self.told: set[tuple[Any, ...]] = set()
+        self._members: dict[tuple[str, ...], set[int]] = {}
         self._told_of: set[int] = set()
         self._outside = outside
         self._slots = outside.slots
@@ -46,7 +47,7 @@ class OutsideWrites:
         if issubclass(type(owner), type) or (type(key) is str and key in OF_CLASS):
             self._classes.forget()
             self._callables.forget()
-            self.told.clear()
+            self.forget_told()
         outside, slots = self._outside, self._slots
         if not (outside.has(owner) or self._is_outside(container)):
             return
@@ -114,11 +115,24 @@ class OutsideWrites:
         self.told.add(what)
         self._told_of.update(map(identity, containers))
 
+    def told_members(self, names: tuple[str, ...]) -> Set[int]:
+        """The identities of objects outside, of which it is told what these methods do in any container."""
+        return self._members.setdefault(names, set())
+
+    def tell_member(self, value: Any, names: tuple[str, ...], containers: Iterable[Any]) -> None:
+        """The same is told of one more, as long as some containers outside are not written, nor a class."""
+        self._members.setdefault(names, set()).add(identity(value))
+        self._told_of.update(map(identity, containers))
+
     def _forget_told(self, container: Any) -> None:
         """A container is written: what was told of functions that look into it may be another from now on."""
         if identity(container) in self._told_of:
-            self.told.clear()
-            self._told_of.clear()
+            self.forget_told()
+
+    def forget_told(self) -> None:
+        """Nothing is told any more."""
+        for told in (self.told, self._members, self._told_of):
+            told.clear()
 
 
 def _is_in_operation(frame: FrameType | None) -> bool:
