@@ -512,6 +512,12 @@ MAY_LOOK = frozenset({"transposed", "contiguous", "transposed copy"})
 WRITES: dict[str, Callable[[Any, Any, float], object]] = {
     "add_": lambda a, b, n: a.add_(b),
     "mul_": lambda a, b, n: a.mul_(n),
+    "sub_": lambda a, b, n: a.sub_(b),
+    "relu_": lambda a, b, n: a.relu_(),
+    "clamp_": lambda a, b, n: a.clamp_(-2, n),
+    "masked_fill_": lambda a, b, n: a.masked_fill_(b > n, n),
+    "add a turn": lambda a, b, n: a.add_(b.t()),
+    "add a turn of itself": lambda a, b, n: a.add_(a.t() * n),
     "write a row": lambda a, b, n: a[0].add_(b[1]),
     "write through a turn": lambda a, b, n: a.t()[:, 1].copy_(b[2]),
     "fill": lambda a, b, n: a.fill_(n),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.conformance.test_exact_tier import STATEMENTS, entries, interpreted, rows, soon, tier
 from tests.runtime.fusion import evaluated
-from torch import Tensor
+from torch import Tensor, nn
 
 import rote
 from rote import Graphed
@@ -227,6 +227,101 @@ def test_programs(device, fn):
     tiers = [each.tier for each in g.report().recordings if each.tier is not None]
     assert any([each.fused is not None for each in tiers]), g.explain()
     assert not [each for found in tiers for each in found.left if "equal" in each.reason], g.explain()
+
+
+class Residual(nn.Module):
+    """Convolutions whose results are normalized by what was learned, and written in place from then on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(True)
+        )
+        self.second = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8))
+        for norm in (self.first[1], self.second[1]):
+            for each in (norm.weight, norm.bias, norm.running_mean):
+                nn.init.normal_(each)
+            nn.init.uniform_(norm.running_var, 0.1, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        y = self.second(x)
+        y += x
+        return y.relu_()
+
+
+@compiled
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_batches_are_normalized_in_a_kernel(device, dtype, channels_last):
+    lies = torch.channels_last if channels_last else torch.contiguous_format
+    model = Residual().eval().to(device, dtype, memory_format=lies)
+    g = rote.graph(model, keep=True)
+    with torch.no_grad():
+        for number in range(14):
+            x = torch.randn(2, 3, 6, 6).to(device, dtype, memory_format=lies)
+            if number >= 3:
+                hurry(g)
+            if number == 10:
+                model.first[1].running_mean.add_(1)
+                model.second[1].weight.data.mul_(-2)
+            if number == 12:
+                x[0, 0, 0, 0] = float("nan")
+            assert_same(g(x), model(x), f"call {number}")
+    found = tier(g)
+    assert found is not None, g.explain()
+    if device.type == "cuda" and dtype is torch.float32 and channels_last:
+        return  # no order is known in which that is calculated
+    if found.fused is not None and not found.fused.refused:
+        assert (found.before, found.after, found.fused.operations) == (7, 4, 5)
+    else:  # a processor that multiplies and adds in two steps
+        assert device.type == "cpu" and not (dtype is torch.float32 and has_fma())
+
+
+def has_fma() -> bool:
+    """Whether this processor multiplies and adds in one step."""
+    return torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+
+
+def relu_of_all(x: Tensor) -> tuple[Tensor, ...]:
+    y = x * 2
+    z = y.t()
+    y.relu_()
+    w = z + 1
+    y.add_(w)
+    return w, (y @ x) * 2 - 1
+
+
+def written_where_it_is_read(x: Tensor) -> tuple[Tensor, ...]:
+    y = x @ x
+    z = y.flip(0) + 1
+    y.mul_(3).add_(z)
+    return y @ x, y
+
+
+def written_again(x: Tensor) -> tuple[Tensor, ...]:
+    y = x + 1
+    y.mul_(2).clamp_(-1, 1)
+    z = y - x
+    y[0].add_(1)
+    return y, z, y.exp_()
+
+
+def masked_twice(x: Tensor) -> Tensor:
+    y = x @ x
+    y.masked_fill_(x > 0, 0.5)
+    mask = y > 0
+    y.masked_fill_(mask, -1.0).neg_()
+    return y @ x
+
+
+@compiled
+@pytest.mark.parametrize("fn", [relu_of_all, written_where_it_is_read, written_again, masked_twice])
+def test_what_was_made_is_written_in_place(device, fn):
+    g = both(fn, device)
+    tiers = [each.tier for each in g.report().recordings if each.tier is not None]
+    assert any([each.fused is not None for each in tiers]), g.explain()
+    assert not [each for found in tiers for each in found.left], g.explain()
 
 
 def test_programs_checked(_evaluated):

@@ -39,6 +39,8 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "subtract": torch.sub,
     "multiply": torch.mul,
     "divide": torch.div,
+    "multiply and add": lambda a, b, c: (a.double() * b.double() + c.double()).to(a.dtype),
+    "root": torch.sqrt,
     "negate": torch.neg,
     "absolute": torch.abs,
     "maximum": torch.maximum,

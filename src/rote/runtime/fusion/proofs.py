@@ -38,7 +38,7 @@ there are no vectors: on the host that told ``maximum`` of zeros with signs and 
 
 from __future__ import annotations
 
-import math
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,8 +48,8 @@ import torch
 from ..program import NEW, Look, Number, Operand, Operation, Token
 from .body import Calculated, Converted
 from .elements import is_short
-from .hostile import FEW, hard, hard_rows
-from .positions import Digit
+from .hostile import FEW, HOSTILE, hard, hard_rows, hostile_like
+from .positions import Digit, digits_of
 from .rows import RowOrder
 from .rules import NoKernelError, common_type, is_number, normalizes
 from .writing import Fusible, Written
@@ -59,7 +59,7 @@ MANY = 1 << 22
 _ALL = 1 << 32
 _ROWS, _MOST_TRIALS = 1 << 12, 1 << 8
 """Rows that are added up before an order is known, and in how many trials at most."""
-_VARIANCES, _FEWEST_TRIALS = 1 << 14, 8
+_VARIANCES, _FEWEST_TRIALS = 1 << 13, 16
 """Variances with which a batch is normalized, and in how many trials at least."""
 PROBES = 1 << 7
 """Trials of what is not proved by them."""
@@ -90,7 +90,8 @@ class Signature:
         operation = each.operation
         operands = tuple([_kind(operand) for operand in operation.operands])
         if normalizes(operation):
-            operands = (each.result.shape, *operands)
+            lie = [(token.shape, token.stride) for token in (each.result, operation.tokens[0])]
+            operands = (*lie, *operands)
         if each.order is not None:
             operands = (each.order,)
         named = tuple([(name, _kind(operand)) for name, operand in operation.named if name not in _LAYOUT])
@@ -118,7 +119,7 @@ class OperationProof:
         types: The types of the tensors that both are given.
         count: Elements of each.
         trials: How many times they are given others, or the same in another layout.
-        shapes: The shapes of the tensors, where they are not all of one dimension.
+        looks: How the tensors lie, where they are not all of one dimension.
     """
 
     signature: Signature
@@ -127,15 +128,14 @@ class OperationProof:
     types: tuple[torch.dtype, ...]
     count: int
     trials: int
-    shapes: tuple[tuple[int, ...], ...] = ()
+    looks: tuple[Look, ...] = ()
 
     def elements(self, trial: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         """The tensors of one trial."""
         if self.written.body.rows is not None:
             return (hard_rows(self.written.body.rows, trial).to(device),)
-        if self.shapes:
-            drawn = zip(hard(self.types, trial), self.shapes, strict=True)
-            return tuple([_picked(each, shape, trial).to(device) for each, shape in drawn])
+        if self.looks:
+            return tuple(_batch(self.looks, trial, device))
         if self.count == MANY:
             start = trial * self.count - (_ALL >> 1)
             bits = torch.arange(start, start + self.count, dtype=torch.int64, device=device)
@@ -170,7 +170,7 @@ class OperationProof:
 
     def called(self, tensors: tuple[torch.Tensor, ...], trial: int) -> torch.Tensor:
         """What the operator gives; in every other trial of few elements they lie apart."""
-        spread = self.count == FEW and trial % 2 == 1 and not self.shapes
+        spread = self.count == FEW and trial % 2 == 1 and not self.looks
         rest = iter([torch.stack((each, each), 1)[:, 0] for each in tensors] if spread else tensors)
 
         def leaf(operand: Operand) -> Any:
@@ -180,8 +180,8 @@ class OperationProof:
 
         args, kwargs = self.operation.arguments(leaf)
         found = self.operation.overload(*args, **kwargs)
-        if self.shapes:
-            return found[0].reshape(-1)
+        if self.looks:
+            return found[0].as_strided((self.count,), (1,))
         rows = self.written.body.rows
         if rows is not None:
             return found.reshape(rows.rows, 1).expand(rows.rows, rows.columns).reshape(-1)
@@ -263,6 +263,8 @@ def _proof_of_rows(each: Fusible, order: RowOrder) -> OperationProof:
 def _proof_of_normalization(each: Fusible) -> OperationProof:
     """A batch that is normalized, at its own shape."""
     operation, tokens = each.operation, each.operation.tokens
+    if any([digits_of(token.shape, token.stride) is None for token in tokens]):
+        raise NoKernelError("its operands have gaps")
     numbers = iter(range(len(tokens)))
 
     def elsewhere(operand: Operand) -> Operand:
@@ -273,18 +275,19 @@ def _proof_of_normalization(each: Fusible) -> OperationProof:
     result = each.result._replace(origin=(NEW, -1))
     alone = operation._replace(operands=tuple(map(elsewhere, operation.operands)), results=(result,))
     written = Fusible(each.index, alone, result, each.digits, each.count).alone()
-    types, shapes = tuple([token.dtype for token in tokens]), tuple([token.shape for token in tokens])
+    types, looks = tuple([token.dtype for token in tokens]), tuple([token.look for token in tokens])
     channels = max(1, each.result.shape[1])
     trials = min(max(_VARIANCES // channels, _FEWEST_TRIALS), _MOST_TRIALS)
-    return OperationProof(Signature.of(each), alone, written, types, each.count, trials, shapes)
+    return OperationProof(Signature.of(each), alone, written, types, each.count, trials, looks)
 
 
-def _picked(elements: torch.Tensor, shape: tuple[int, ...], seed: int) -> torch.Tensor:
-    """A tensor of some of these elements, none twice in a row of as many as there are."""
-    count = math.prod(shape)
-    generator = torch.Generator().manual_seed(seed)
-    rounds = [torch.randperm(len(elements), generator=generator) for _ in range(-(-count // len(elements)))]
-    return elements[torch.cat(rounds)[:count]].reshape(shape)
+def _batch(looks: Sequence[Look], trial: int, device: torch.device) -> Iterator[torch.Tensor]:
+    """A batch, and what it is normalized by; most variances are none below zero, which give no numbers."""
+    choose = random.Random(trial)
+    for number, look in enumerate(looks):
+        like = torch.empty_strided(look.shape, look.stride, dtype=look.dtype, device=device)
+        drawn = hostile_like(like, choose.choice(HOSTILE), trial * len(looks) + number)
+        yield drawn.abs() if number == len(looks) - 1 and trial % 4 else drawn
 
 
 def _common(operation: Operation) -> torch.dtype | None:

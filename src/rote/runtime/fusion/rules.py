@@ -389,27 +389,18 @@ def _normalization(calculation: Calculation) -> int:
     else:
         weighed = made(fn.MULTIPLY, factor, made(fn.SUBTRACT, value, middle))
         found = made(fn.MULTIPLY_AND_ADD, weighed, made(fn.INVERSE_ROOT, spread), more)
+        if calculation.operation.name == "aten::cudnn_batch_norm":  # it adds none of what was there: no -0
+            found = made(fn.ADD, found, calculation.operand(Number(int, 0), inner))
     return calculation.converted(found, calculation.result)
 
 
 def _of_channel(operand: Operand, batch: Token) -> Token:
     """A vector with an element for each channel of a batch, as it lies along that dimension."""
-    if not _is_contiguous(batch):
-        raise NoKernelError("its channels lie last, or its elements apart")
     if not isinstance(operand, Token) or operand.shape != batch.shape[1:2]:
         raise NoKernelError("its channels have no factors, sums, means or variances")
     rest = len(batch.shape) - 2
     look = Look(operand.dtype, (*operand.shape, *[1] * rest), (*operand.stride, *[0] * rest), operand.on_host)
     return Token(operand.origin, look, operand.offset)
-
-
-def _is_contiguous(token: Token) -> bool:
-    step = 1
-    for size, stride in zip(reversed(token.shape), reversed(token.stride), strict=True):
-        if size != 1 and stride != step:
-            return False
-        step *= size
-    return True
 
 
 def _sum_of_row(*, mean: bool) -> Rule:

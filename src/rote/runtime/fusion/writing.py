@@ -33,7 +33,7 @@ from .elements import ELEMENTS, is_short
 from .functions import Function
 from .positions import Digit, ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
 from .rows import RowOrder
-from .rules import NoKernelError, adds_rows, rule_for
+from .rules import NoKernelError, adds_rows, normalizes, rule_for
 
 MOST_ELEMENTS = 2**31 - 1
 """Elements are counted in 32 bits, and so are places in memory."""
@@ -80,8 +80,8 @@ class Fusible:
         if rule_for(operation) is None or result is None:
             raise NoKernelError("there is no rule for it")
         digits = digits_of(result.shape, result.stride)
-        if digits is None or result.offset:
-            raise NoKernelError("its result has gaps")
+        if digits is None or result.offset or 0 in result.shape:
+            raise NoKernelError("its result has gaps, or no elements")
         count = 1
         for digit in digits:
             count *= digit.size
@@ -400,9 +400,10 @@ class Calculation:
 
 
 def _result_of(operation: Operation) -> Token | None:
-    """The one result that has elements."""
-    found = [each for each in operation.results if isinstance(each, Token) and 0 not in each.shape]
-    return found[0] if len(found) == 1 and operation.results[0] is found[0] else None
+    """What a kernel stores: the one result, or the batch; it gives nothing else that is of use."""
+    if operation.structure != "one" and not normalizes(operation):
+        return None
+    return operation.results[0] if isinstance(operation.results[0], Token) else None
 
 
 def _form_of(operand: Operand) -> Any:

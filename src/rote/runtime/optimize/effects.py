@@ -29,7 +29,7 @@ from ..operators import short
 from ..program import EXTERNAL, INPUT, NEW, Operation, Origin, Reference, Token
 from ..program import operations as ops
 
-_METADATA = frozenset({"t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_"})
+_METADATA = frozenset({"as_strided_", "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_"})
 """Operations that only change how a tensor looks at its memory, which the tokens behind them show."""
 
 _OUTSIDE = (INPUT, EXTERNAL)

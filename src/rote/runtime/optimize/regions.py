@@ -157,6 +157,10 @@ class _Scheduling:
             return origin[0] in (INPUT, EXTERNAL) and self._whole(token)
         return self._shows[origin] <= 1 and effects.reach[origin] == token.nbytes
 
+    def _stays(self, origin: Origin) -> bool:
+        """Whether somebody knows a memory by where it lies."""
+        return origin not in self._effects.made or origin in self._shown
+
     def _allowed(self, each: Fusible, operation: Operation) -> Fusible | None:
         why = self._refusal(each)
         if why is not None:
@@ -188,11 +192,11 @@ class _Scheduling:
         self, waiting: Sequence[Fusible], stores: Mapping[int, InPlaceStore]
     ) -> list[Item] | None:
         """What runs for a group with operations in place, if kernels can store what these write."""
-        versions, inside = Versions(waiting, stores), {each.index for each in waiting}
+        versions, inside = Versions(waiting, stores, self._stays), {each.index for each in waiting}
         stored = [
             index
             for origin, index in versions.last.items()
-            if stores[index].is_outside or self._is_read_outside(origin, inside)
+            if self._stays(origin) or self._is_read_outside(origin, inside)
         ]
         passing = versions.replaced.union(stores)
         needed = [

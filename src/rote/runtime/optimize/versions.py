@@ -3,15 +3,15 @@
 ``p.mul_(0.9)`` followed by ``p.sub_(u)`` is ``p' = p * 0.9``, ``p'' = p' - u`` and one store of ``p''`` where
 ``p`` lies. So a group of operations that contains such ones is written into kernels like any other; only the
 last version has to be in memory. That is where the group found the first one, if the memory comes from
-outside. The last version of what the stretch has made is stored in memory of its own, from which all is read
-that is read later. This is right if
+outside, or others read there what the stretch has made: it *stays*. Of other memory the last version lies
+elsewhere, and all that is read later is read from there. This is right if
 
 - each operation in place writes all of the memory, and nothing else lies there under another name: outside it
   has none, and what a stretch has made is known by one name. It is shown to others after one segment at most;
 - the operation in place calculates in the type of that memory, as the one that makes a result does, and the
   two are one kernel of PyTorch's (``_VALUES`` names those);
 - whoever reads the first version has done so when the last one is stored: no kernel behind that store reads
-  it, and the kernel that stores it outside reads only the very element that it stores.
+  it, and where it stays, the kernel that stores it reads only the very element that it stores.
 
 Where one of these does not hold for a group, operations in place stay what they are, and end it.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..fusion import ElementPosition, Fusible, Loaded, NoKernelError, Written, common_type
-from ..program import EXTERNAL, INPUT, Number, Operation, Origin, Token
+from ..program import Number, Operation, Origin, Token
 
 _VERSION = "version"
 
@@ -103,25 +103,26 @@ class InPlaceStore:
         except NoKernelError:
             return None
 
-    @property
-    def is_outside(self) -> bool:
-        """Whether the memory comes from outside."""
-        return self.target.origin[0] in (INPUT, EXTERNAL)
-
 
 class Versions:
     """A group of operations, some of them in place, with what these write as values.
+
+    Args:
+        stays: Whether the last version of a memory lies where the first one does.
 
     Attributes:
         group: The operations, as they are written into kernels.
         last: The operation that gives the last version of each memory.
     """
 
-    def __init__(self, waiting: Sequence[Fusible], stores: Mapping[int, InPlaceStore]) -> None:
+    def __init__(
+        self, waiting: Sequence[Fusible], stores: Mapping[int, InPlaceStore], stays: Callable[[Origin], bool]
+    ) -> None:
         self.group: list[Fusible] = []
         self.last: dict[Origin, int] = {}
         self._count = Counter[Origin]()
         self._stores = stores
+        self._stays = stays
         self._makers = {each.result.origin: each.index for each in waiting if each.index not in stores}
         now: dict[Origin, Origin] = {}
         for each in waiting:
@@ -153,10 +154,11 @@ class Versions:
             if not self.replaced.isdisjoint(indices):
                 return None
             if isinstance(item, Written):
-                outside = [each for index in mine.values() if (each := self._stores[index]).is_outside]
-                if not all([_is_read_where_it_is_stored(item, each.target) for each in outside]):
+                staying = {origin: index for origin, index in mine.items() if self._stays(origin)}
+                targets = [self._stores[index].target for index in staying.values()]
+                if not all([_is_read_where_it_is_stored(item, target) for target in targets]):
                     return None
-                in_place = any([each.target.origin in reads for each in outside])
+                in_place = any([origin in staying for origin in reads])
                 found.append(replace(item, body=replace(item.body, in_place=in_place)) if in_place else item)
             else:
                 if any([self._count[origin] > 1 for origin in mine]):
