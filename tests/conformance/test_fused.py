@@ -315,8 +315,19 @@ def masked_twice(x: Tensor) -> Tensor:
     return y @ x
 
 
+def products_and_sums(x: Tensor) -> tuple[Tensor, ...]:
+    """What optimizers calculate, one tensor after the other."""
+    y = x @ x
+    average, spread = torch.lerp(x, y, 0.1), torch.addcmul(x * 0.9, y, y, value=0.1)
+    average.lerp_(y, 0.8).mul_(0.5).add_(y, alpha=-0.3)
+    step = torch.addcdiv(y, average, spread.abs() + 1, value=-0.01)
+    return torch.sub(step, x, alpha=3) @ x, torch.rsub(average, step, alpha=0.5), torch.lerp(x, y, spread)
+
+
 @compiled
-@pytest.mark.parametrize("fn", [relu_of_all, written_where_it_is_read, written_again, masked_twice])
+@pytest.mark.parametrize(
+    "fn", [products_and_sums, relu_of_all, written_where_it_is_read, written_again, masked_twice]
+)
 def test_what_was_made_is_written_in_place(device, fn):
     g = both(fn, device)
     tiers = [each.tier for each in g.report().recordings if each.tier is not None]

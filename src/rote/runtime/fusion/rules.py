@@ -7,14 +7,15 @@ What PyTorch does with types: operands are brought into their common type, then 
 calculated (32 bits for 16), and the result is rounded to its type. A number of Python's is taken at once in
 the type of the calculation by arithmetic, and rounded to the common type by comparisons, bounds and fills.
 
+Operators that multiply and add (``addcmul``, ``lerp``, ``add`` with ``alpha``) do so in one step, since the
+compilers of PyTorch's kernels make one rounding of two.
+
 A batch is normalized by statistics that are given as products and sums in one step each, in orders of which
 each device has one: that was found by trying those there are. A GPU calculates with all numbers of a channel
 for each element; the host makes a factor and a sum of them first.
 
 **What has no rule.** Sums along a dimension, but for rows on a GPU (:mod:`.rows`), and products: their
-order is the kernel's own. Operators that multiply and add in one step (``addcmul``, ``lerp``, ``add`` with
-``alpha``): whether the compiler of PyTorch's kernels made one rounding of two is not known. Conversions of
-real numbers to whole ones: they are undefined for some.
+order is the kernel's own. Conversions of real numbers to whole ones: they are undefined for some.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...base import float_bits
 from ..program import Look, Number, Operand, Operation, Token
 from . import functions as fn
 from .elements import ELEMENTS, calculated_in
@@ -77,12 +79,6 @@ def _is_clear(operand: Operand) -> bool:
     return isinstance(operand, Token) or is_number(operand)
 
 
-def _without_alpha(operation: Operation) -> None:
-    given = [*operation.operands[2:], *[each for name, each in operation.named if name == "alpha"]]
-    if any([not (isinstance(each, Number) and each.value == 1) for each in given]):
-        raise NoKernelError("it multiplies and adds in one step")
-
-
 def _in_arithmetic(calculation: Calculation, operand: Operand, common: torch.dtype) -> int:
     """An operand of arithmetic: a tensor is rounded to the common type first, a number is not."""
     inner = calculated_in(common)
@@ -113,8 +109,6 @@ def _arithmetic(function: Function, *, swapped: bool = False, alpha: bool = Fals
     """A function of two operands; with ``alpha``, one that PyTorch calculates as a sum."""
 
     def write(calculation: Calculation) -> int:
-        if alpha:
-            _without_alpha(calculation.operation)
         left, right = _operands(calculation, 2)
         _no_truth(calculation.result)
         if not calculation.result.is_floating_point and any([
@@ -126,10 +120,81 @@ def _arithmetic(function: Function, *, swapped: bool = False, alpha: bool = Fals
         values = [taken(calculation, each, calculation.result) for each in (left, right)]
         if swapped:
             values.reverse()
-        made = calculation.calculated(function, values, calculated_in(calculation.result))
+        factor = _factor_of(calculation.operation, "alpha", 2) if alpha else _ONE
+        if factor.value == 1:
+            made = calculation.calculated(function, values, calculated_in(calculation.result))
+        else:
+            made = _sum_with_factor(calculation, values, factor, negated=function is fn.SUBTRACT)
         return calculation.converted(made, calculation.result)
 
     return write
+
+
+def _factor_of(operation: Operation, name: str, place: int) -> Number:
+    """A number by which an operand is multiplied; one, if there is none."""
+    found = dict(operation.named).get(name, _ONE)
+    found = operation.operands[place] if place < len(operation.operands) else found
+    if not isinstance(found, Number):
+        raise NoKernelError(f"its {name} is no number")
+    return found
+
+
+def _sum_with_factor(
+    calculation: Calculation, values: Sequence[int], factor: Number, *, negated: bool
+) -> int:
+    """The first operand, and the second one times a factor."""
+    _real(calculation.result)
+    inner = calculated_in(calculation.result)
+    times = calculation.operand(factor, inner)
+    if negated:
+        times = calculation.calculated(fn.NEGATE, (times,), inner)
+    return calculation.calculated(fn.MULTIPLY_AND_ADD, (values[1], times, values[0]), inner)
+
+
+def _sum_with(function: Function) -> Rule:
+    """The first operand, and a product or quotient of the others times a factor."""
+
+    def write(calculation: Calculation) -> int:
+        operands = _operands(calculation, 3)
+        _real(calculation.result)
+        inner = calculated_in(calculation.result)
+        factor = calculation.operand(_factor_of(calculation.operation, "value", 3), inner)
+        base, left, right = [_in_arithmetic(calculation, each, calculation.result) for each in operands]
+
+        def made(function: Function, *values: int) -> int:
+            return calculation.calculated(function, values, inner)
+
+        if not calculation.on_host:
+            found = made(fn.MULTIPLY_AND_ADD, factor, made(function, left, right), base)
+        elif function is fn.MULTIPLY:
+            found = made(fn.MULTIPLY_AND_ADD, made(fn.MULTIPLY, factor, left), right, base)
+        else:
+            found = made(fn.ADD, base, made(function, made(fn.MULTIPLY, factor, left), right))
+        return calculation.converted(found, calculation.result)
+
+    return write
+
+
+def _between(calculation: Calculation) -> int:
+    """A point between two: from the nearer one on."""
+    operands = _operands(calculation, 3)
+    _real(calculation.result)
+    inner = calculated_in(calculation.result)
+    start, end, weight = [_in_arithmetic(calculation, each, calculation.result) for each in operands]
+
+    def made(function: Function, *values: int) -> int:
+        return calculation.calculated(function, values, inner)
+
+    half, one = [calculation.operand(each, inner) for each in (Number(float, float_bits(0.5)), _ONE)]
+    near = calculation.calculated(fn.LESS, (made(fn.ABSOLUTE, weight), half), torch.bool)
+    base, way = made(fn.WHERE, near, start, end), made(fn.SUBTRACT, end, start)
+    if calculation.on_host:
+        share = made(fn.WHERE, near, weight, made(fn.SUBTRACT, weight, one))
+    else:  # the same but for the sign of zeros
+        share = made(fn.WHERE, near, weight, made(fn.SUBTRACT, one, weight))
+        way = made(fn.WHERE, near, way, made(fn.NEGATE, way))
+    found = made(fn.MULTIPLY_AND_ADD, share, way, base)
+    return calculation.converted(found, calculation.result)
 
 
 def _quotient(calculation: Calculation) -> int:
@@ -424,6 +489,9 @@ RULES: Mapping[str, Rule] = {
     **_both("add", _arithmetic(fn.ADD, alpha=True)),
     **_both("sub", _arithmetic(fn.SUBTRACT, alpha=True)),
     **_both("rsub", _arithmetic(fn.SUBTRACT, swapped=True, alpha=True)),
+    "addcmul": _sum_with(fn.MULTIPLY),
+    "addcdiv": _sum_with(fn.DIVIDE),
+    **_both("lerp", _between),
     **_both("mul", _arithmetic(fn.MULTIPLY)),
     **_both("div", _quotient),
     **_both("eq", _comparison(fn.EQUAL)),
