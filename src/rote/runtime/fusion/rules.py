@@ -166,6 +166,11 @@ def _sum_with(function: Function) -> Rule:
 
         if not calculation.on_host:
             found = made(fn.MULTIPLY_AND_ADD, factor, made(function, left, right), base)
+            if function is fn.MULTIPLY:  # times 1 is another kernel
+                is_one = calculation.calculated(
+                    fn.EQUAL, (factor, calculation.operand(_ONE, inner)), torch.bool
+                )
+                found = made(fn.WHERE, is_one, made(fn.MULTIPLY_AND_ADD, left, right, base), found)
         elif function is fn.MULTIPLY:
             found = made(fn.MULTIPLY_AND_ADD, made(fn.MULTIPLY, factor, left), right, base)
         else:
@@ -452,11 +457,24 @@ def _normalization(calculation: Calculation) -> int:
         shift = made(fn.MULTIPLY_AND_ADD, made(fn.NEGATE, middle), scale, more)
         found = made(fn.MULTIPLY_AND_ADD, value, scale, shift)
     else:
-        weighed = made(fn.MULTIPLY, factor, made(fn.SUBTRACT, value, middle))
-        found = made(fn.MULTIPLY_AND_ADD, weighed, made(fn.INVERSE_ROOT, spread), more)
-        if calculation.operation.name == "aten::cudnn_batch_norm":  # it adds none of what was there: no -0
+        inverse, by_cudnn = made(fn.INVERSE_ROOT, spread), calculation.operation.name == _BY_CUDNN
+        if by_cudnn and _has_channels_last(batch):
+            moved = made(fn.NEGATE, made(fn.MULTIPLY, middle, factor))
+            shift = made(fn.MULTIPLY_AND_ADD, moved, inverse, more)
+            found = made(fn.MULTIPLY_AND_ADD, value, made(fn.MULTIPLY, inverse, factor), shift)
+        else:
+            weighed = made(fn.MULTIPLY, factor, made(fn.SUBTRACT, value, middle))
+            found = made(fn.MULTIPLY_AND_ADD, weighed, inverse, more)
+        if by_cudnn:  # it adds none of what was there, which leaves no -0
             found = made(fn.ADD, found, calculation.operand(Number(int, 0), inner))
     return calculation.converted(found, calculation.result)
+
+
+_BY_CUDNN = "aten::cudnn_batch_norm"
+
+
+def _has_channels_last(batch: Token) -> bool:
+    return len(batch.shape) > 1 and batch.stride[1] == 1 and batch.shape[1] > 1
 
 
 def _of_channel(operand: Operand, batch: Token) -> Token:
