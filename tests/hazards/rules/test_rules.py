@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,17 @@ def test_codes_of_the_contract():
         "RT402": rules.GRADIENT_RETURNED,
     }
     assert {code: rule.code for code, rule in wanted.items()} == {code: code for code in wanted}
+
+
+def test_every_rule_that_code_names_is_there():
+    source = Path(rules.__file__).parents[2]
+    assert (source / "py.typed").exists()
+    names = {
+        name
+        for file in source.rglob("*.py")
+        for name in re.findall(r"\brules\.([A-Z]\w+)", file.read_text("utf-8"))
+    }
+    assert len(names) > 80 and all(hasattr(rules, name) for name in names)
 
 
 def test_text():

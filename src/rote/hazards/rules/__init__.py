@@ -1,9 +1,16 @@
 """The rules: kinds of hazards and reasons, each with a stable code and a text; findings and remarks.
 
-Every rule of :mod:`~rote.hazards.rules.table` has a name here, such as ``rules.HOST_READ``.
+Every rule of ``table.toml`` has a name here, such as ``rules.HOST_READ``.
 """
+
+from typing import TYPE_CHECKING
 
 from .finding import Finding, Remark, Severity
 from .rule import Finder, Reason, Rule, Topic, reason
-from .table import *  # noqa: F403  # a hundred rules
-from .table import RULES
+from .table import NAMED, RULES
+
+globals().update(NAMED)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Rule: ...
