@@ -43,7 +43,7 @@ import torch
 
 from ..program import NEW, Look, Number, Operand, Operation, Token
 from .body import Calculated, Converted
-from .elements import is_short
+from .elements import bits_of, is_short
 from .hostile import FEW, hard, hard_rows
 from .positions import Digit
 from .rows import RowOrder
@@ -203,8 +203,8 @@ def is_equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         return torch.zeros((), dtype=torch.bool, device=one.device)
     if not one.dtype.is_floating_point:
         return (one == other).all()
-    as_bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[one.itemsize]
-    same = one.view(as_bits) == other.view(as_bits)
+    whole = bits_of(one.dtype)
+    same = one.view(whole) == other.view(whole)
     return (same | (one.isnan() & other.isnan())).all()
 
 

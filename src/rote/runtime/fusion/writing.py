@@ -357,8 +357,6 @@ class Calculation:
 
     def calculated(self, function: Function, operands: Sequence[int], dtype: torch.dtype) -> int:
         """What a function gives."""
-        if not (function.cpp if self.on_host else function.triton):
-            raise NoKernelError(f"{function.name} is not known on this device")
         return self._writer.value(Calculated(function, tuple(operands), dtype))
 
     def summed(self, operand: Operand) -> int:
