@@ -5,7 +5,6 @@ from .base import (
     SHARED,
     Backend,
     Capabilities,
-    Copy,
     CopyingSegment,
     Launch,
     Lock,
