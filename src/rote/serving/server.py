@@ -54,12 +54,7 @@ class Stopped(Enum):
 
 
 class PolicyServer:
-    """Serves one policy, once.
-
-    Args:
-        served: The policy.
-        options: How.
-    """
+    """Serves one policy, once."""
 
     def __init__(self, served: Served, options: ServeOptions) -> None:
         self.metrics = Metrics()

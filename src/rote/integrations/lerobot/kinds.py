@@ -37,12 +37,7 @@ class ReplacedMethod:
 
 @dataclass(frozen=True)
 class PolicyKind:
-    """What of policies of one type is graphed.
-
-    Attributes:
-        network: The module that calculates.
-        parts: Its methods.
-    """
+    """What of policies of one type is graphed: methods of the module that calculates."""
 
     network: Hook
     parts: tuple[ReplacedMethod, ...]

@@ -45,7 +45,6 @@ class Hook:
 
     Attributes:
         library: Whose objects have it.
-        name: The attribute.
         what: What it holds, for a message.
         kind: Its class; ``object`` for anything that can be called.
     """
@@ -57,10 +56,6 @@ class Hook:
 
     def of(self, owner: Any, caller: str) -> Any:
         """The value of the attribute.
-
-        Args:
-            owner: An object of the library's.
-            caller: The function that asks.
 
         Raises:
             MisuseError: The attribute is not there, or holds something else.

@@ -9,13 +9,7 @@ import torch
 
 @dataclass(frozen=True)
 class Element:
-    """One type.
-
-    Attributes:
-        dtype: The type.
-        cpp: Its name in C++.
-        triton: Its name in Triton.
-    """
+    """One type, with its names in C++ and in Triton."""
 
     dtype: torch.dtype
     cpp: str

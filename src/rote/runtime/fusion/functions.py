@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 @dataclass(frozen=True)
 class Function:
-    """A function.
-
-    Attributes:
-        name: Its name.
-        cpp: How it is written in C++.
-        triton: How it is written in Triton.
-        exact: It is defined to the bit.
-        of_64_bits: How it is written in Triton for real numbers of 64 bits; empty if in no other way.
-    """
+    """A function, and how it is written; ``functions.toml`` says what the fields are."""
 
     name: str
     cpp: str

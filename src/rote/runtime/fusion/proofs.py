@@ -65,10 +65,8 @@ class Signature:
     """What a proof is about: an operator, the types of its operands and result, its numbers and options.
 
     Attributes:
-        name: The operator.
         operands: Its operands; the type for a tensor.
         named: The same by name.
-        result: The type of its result.
         probed: It is tried only.
     """
 
@@ -106,7 +104,6 @@ class OperationProof:
     Attributes:
         signature: What it is to prove.
         operation: The operation, on tensors of one dimension.
-        written: The kernel.
         types: The types of the tensors that both are given.
         count: Elements of each.
         trials: How many times they are given others, or the same in another layout.
@@ -136,10 +133,6 @@ class OperationProof:
         self, operands: Sequence[torch.Tensor], result: torch.Tensor
     ) -> Iterator[tuple[tuple[torch.Tensor, ...], torch.Tensor]]:
         """The elements of a call of the operation, as many at a time as the kernel takes.
-
-        Args:
-            operands: The tensors that it was given.
-            result: What it gave.
 
         Yields:
             Tensors for the kernel, and what it has to give for the first of their elements.

@@ -55,7 +55,6 @@ class Fusible:
 
     Attributes:
         index: Its place among the operations.
-        operation: The operation.
         result: What it makes.
         digits: The dimensions of that, as they lie.
         count: How many elements that has.
@@ -126,11 +125,8 @@ class Written:
     """A kernel's body, and what it is for.
 
     Attributes:
-        body: The body.
         reads: The memory that it reads: a storage, looked at as elements of one type.
         stores: The operations whose results it stores.
-        reals: Its real numbers.
-        integers: Its whole numbers.
         covers: The operations that it calculates.
     """
 

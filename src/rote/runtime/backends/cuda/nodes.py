@@ -114,7 +114,6 @@ class CopyingGraph:
     """A graph with its copies; see :class:`..protocol.CopyingSegment`.
 
     Args:
-        api: The driver.
         template: Handle of a graph that others hold, but must not instantiate any more: it is changed.
         inputs: Tensors of the recording to be filled before it runs.
         outputs: Tensors of the recording to be copied when it has run.

@@ -27,14 +27,7 @@ _LIKE_QUERY = {
 
 
 class _Way(NamedTuple):
-    """A way to calculate attention.
-
-    Attributes:
-        name: What reports call it.
-        fits: Whether it can.
-        calculate: Does so.
-        kernels: What it launches.
-    """
+    """A way to calculate attention, by the name that reports have for it."""
 
     name: str
     fits: Callable[[Attention], bool]

@@ -97,9 +97,6 @@ class PartsPlan:
     """The launches of one attention.
 
     Attributes:
-        given: The operands.
-        cut: How it is cut up.
-        capability: Compute capability of the GPU.
         zero: A row without any key gives 0; otherwise no number.
     """
 
