@@ -91,8 +91,11 @@ class Hook:
             _log.warning(
                 "%s records %s as it is written, with the results of eager, and leaves out %s's torch.compile"
                 " around it; %s in the configuration says the same",
-                caller, self.name, self.library.seen.split()[0], self.library.uncompiled,
-            )  # fmt: skip
+                caller,
+                getattr(written, "__name__", self.name),
+                self.library.seen.split()[0],
+                self.library.uncompiled,
+            )
 
 
 def graphed_in(value: Any) -> Graphed | None:
