@@ -122,7 +122,7 @@ def test_what_is_not_proved_runs_alone(device, monkeypatch):
     from rote.runtime.fusion import device as kernels
 
     monkeypatch.setattr(kernels, "is_equal", lambda one, other: torch.tensor(one.dtype is torch.bool))
-    monkeypatch.setattr("rote.runtime.optimize.improving.KERNELS", kernels.KernelsOfProcess())
+    monkeypatch.setattr("rote.runtime.fusion.device._DEVICES", {})
     g = play(chain, rows(device))
     found = tier(g)
     assert found is not None and found.fused is None, g.explain()

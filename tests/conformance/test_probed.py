@@ -18,7 +18,6 @@ from rote.inspect import TierReport
 from rote.runtime.compiling import SHELVES, Binary, KernelSource
 from rote.runtime.fusion import OperationProof, rules
 from rote.runtime.fusion import functions as fn
-from rote.runtime.fusion.device import KernelsOfProcess
 from rote.runtime.fusion.proofs import PROBES
 from rote.runtime.optimize import ALTERNATIVES
 from rote.testing import assert_same
@@ -33,7 +32,7 @@ compiled = pytest.mark.usefixtures("_compiler", "_fresh")
 @pytest.fixture
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of kernels, and all that is to be tried is tried in one call."""
-    monkeypatch.setattr("rote.runtime.optimize.improving.KERNELS", KernelsOfProcess())
+    monkeypatch.setattr("rote.runtime.fusion.device._DEVICES", {})
     monkeypatch.setattr("rote.runtime.fusion.device.PROBES_AT_ONCE", 1 << 20)
     for name in ("HOST_SLICE", "GPU_SLICE"):
         monkeypatch.setattr(f"rote.runtime.fusion.device.{name}", 1 << 40)
@@ -200,7 +199,7 @@ def test_a_plan_keeps_both_apart(device, monkeypatch, tmp_path):
 
     monkeypatch.setattr(OperationProof, "called", noted)
     for count, numerics, probed in ((PROBES, "probed", 2), (0, "probed", 2), (0, "exact", 0)):
-        monkeypatch.setattr("rote.runtime.optimize.improving.KERNELS", KernelsOfProcess())
+        monkeypatch.setattr("rote.runtime.fusion.device._DEVICES", {})
         fused = found(play(roots, (x,), numerics=numerics, plans=tmp_path)).fused
         assert fused is not None and fused.probed == probed
         assert tried.count("aten::rsqrt") == count

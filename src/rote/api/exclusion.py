@@ -87,7 +87,6 @@ class Exclusion:
     """Which calls of one wrapper are kept out of graphs by its options.
 
     Args:
-        options: The options.
         sizes_of: The sizes of a call that ``capture_sizes`` speaks of.
         keeps_all: Why all calls are kept out, if the options do not say so.
     """

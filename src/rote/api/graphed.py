@@ -833,10 +833,6 @@ def call_traced(
     """Call a wrapper in a function that Dynamo traces.
 
     Args:
-        wrapper: What is called.
-        function: The plain callable.
-        args: Positional arguments.
-        kwargs: Keyword arguments.
         instance: That of a method which was graphed in a class.
         encloses: The wrapper is called when compiled code runs, not the plain callable.
     """

@@ -161,8 +161,6 @@ class Paths:
         """A key runs eagerly: if it does so for good, the next call need not come this way.
 
         Args:
-            entry: The key.
-            call: The call.
             tally: Counts its reasons.
             shapes: What :meth:`look` has said of its arguments.
             first: Calls of the key that leave none alone. None where a key replays: else it does little harm

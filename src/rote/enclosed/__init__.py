@@ -1,5 +1,4 @@
 """Calls of graphed callables in compiled functions: one operator in the graph that PyTorch compiles."""
 
 from .enclosing import enclose, leave_alone
-from .operators import tickets_held
 from .unfolding import unfold

@@ -94,14 +94,12 @@ class EnclosedCall:
         graphed: The graphed callable, which the compiled function does not keep alive.
         owner: The instance, if it is a method that was graphed in a class, likewise.
         operands: How the operands make arguments.
-        tensors: How many operands are tensors.
         made: The numbers of those that the compiled code makes, in memory that it uses again.
         body: What the plain callable does, as a graph over the operands; it never runs on real tensors.
         inputs: How the tensors among the operands look.
         places: For each result of the call, which tensor it is of what the callable returns.
         looks: What is promised of each result.
         reached: For each result, the numbers of the operands to which a gradient goes.
-        modes: The modes in which the call stands.
     """
 
     name: str
@@ -129,14 +127,7 @@ class EnclosedCall:
         results: Sequence[Node],
         modes: ModesAtCall,
     ) -> EnclosedCall:
-        """Make a call of what Dynamo has traced, while its fake tensors are there.
-
-        Args:
-            operands: How operands make arguments.
-            traced: The operations of the plain callable.
-            body: The same as a graph.
-            modes: The modes in which the call stands.
-        """
+        """Make a call of what Dynamo has traced, while its fake tensors are there."""
         return cls(
             name=uuid.uuid4().hex,
             graphed=weakref.ref(graphed),

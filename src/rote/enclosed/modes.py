@@ -13,7 +13,7 @@ _DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class ModesAtCall:
-    """ModesAtCall of one moment.
+    """The modes of one moment.
 
     PyTorch's compiler puts them into the operations that it traces, and compiled code runs without them.
 

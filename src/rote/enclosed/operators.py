@@ -43,6 +43,7 @@ _CALLS: dict[str, EnclosedCall] = {}
 """The calls in compiled code, by name; each as long as its graphed callable is there."""
 _NUMBERS = itertools.count()
 _KEPT = weakref.WeakValueDictionary[int, "Ticket"]()
+"""The forwards that wait for a backward."""
 
 
 def function_of(call: EnclosedCall) -> Callable[..., Any]:
@@ -93,11 +94,6 @@ def try_on_fakes(call: EnclosedCall, fakes: Sequence[Any]) -> None:
         Exception: It cannot.
     """
     operators().call(call.name, [*fakes[: call.tensors]], [*fakes[call.tensors :]])
-
-
-def tickets_held() -> int:
-    """How many forwards wait for a backward."""
-    return len(_KEPT)
 
 
 class _Differentiable(torch.autograd.Function):

@@ -41,11 +41,9 @@ class _Mark:
     """Where Dynamo was when the plain callable was not yet traced.
 
     Attributes:
-        last: The last operation.
         versions: How often each tensor had been written.
         randoms: How many random numbers of Python's had been drawn.
         hooks: How many hooks had been put on tensors.
-        modes: The modes in force.
     """
 
     last: Any

@@ -29,12 +29,7 @@ ARTIFACT = "rote_recording"
 
 @dataclass(frozen=True)
 class ShownCallable:
-    """A graphed callable, as far as its calls are shown.
-
-    Attributes:
-        function: The plain callable.
-        name: Its name.
-    """
+    """A graphed callable, as far as its calls are shown."""
 
     function: Callable[..., Any]
     name: str

@@ -23,7 +23,6 @@ class ModuleNames:
     """The modules that a callable can reach, by the name of their root.
 
     Args:
-        function: The callable.
         name: Its name, which that of a module begins with.
         named: Tensors that recordings read, with their names.
     """

@@ -22,8 +22,6 @@ class PlanEntry:
     """A file of a directory.
 
     Attributes:
-        name: Its name.
-        nbytes: Its size.
         days: How long ago it was written.
         plan: What it holds, if those are facts that can be read.
         fault: Why it cannot be read; empty if it can.

@@ -25,8 +25,6 @@ class KeptFile(NamedTuple):
     """A file in a folder.
 
     Attributes:
-        name: Its name.
-        nbytes: Its size.
         changed: When it was written, in seconds.
     """
 
@@ -76,7 +74,6 @@ class PlanFolder:
         """A file's content; None if there is no such file.
 
         Args:
-            name: Its name.
             most: Bytes that it may have.
             own: It has to be the user's alone.
 
@@ -108,8 +105,6 @@ class PlanFolder:
         """Write a file whole, under another name, and give it its own then.
 
         Args:
-            name: Its name.
-            content: What it is to hold.
             replace: A file of that name goes; else it stays, and nothing is written.
 
         Raises:

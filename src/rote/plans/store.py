@@ -25,11 +25,9 @@ class PlanFile:
     """What a file of facts holds.
 
     Attributes:
-        callable: The name of the callable.
         made: When it was written, in seconds since 1970.
         around: Versions, device and options.
         code: The files whose code was run, with digests.
-        facts: The facts.
     """
 
     callable: str
@@ -62,7 +60,6 @@ class PlanStore:
     """Keeps the facts of one callable, as :class:`~..runtime.engine.facts.FactStore` says.
 
     Args:
-        directory: Where.
         name: The name of the callable, the same in all processes.
         options: Its options, where they are not those by default.
     """

@@ -57,17 +57,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class EnvironmentPlan:
-    """What the variables ask for.
-
-    Attributes:
-        config: How layers are quantized.
-        scope: Prefix of layer names.
-        layers: Full names; empty for all.
-        include: Regular expression; empty for all.
-        exclude: Regular expression; empty for none.
-        pack_dir: Directory of checkpoints.
-        dry_run: Only report.
-    """
+    """What the variables ask for; what is empty sets no limit."""
 
     config: DuQuantConfig
     scope: str = ""

@@ -52,15 +52,7 @@ Ask = Callable[[Any, float, float | None], Awaitable[Future[Reply]]]
 
 
 class Client:
-    """A connection, for as long as it lasts.
-
-    Args:
-        connection: The websocket.
-        options: The server's.
-        metrics: Where requests are counted.
-        ask: Has the policy asked.
-        ending: Set when the server is to end.
-    """
+    """A connection, for as long as it lasts."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ from .options import ServeOptions
 from .policy import Served
 from .reading import NO_SERVE
 from .thread import InferenceThread, OverfullError
-from .warming import WarmUp
+from .warming import warm_up
 from .writing import encode
 
 if TYPE_CHECKING:
@@ -54,12 +54,7 @@ class Stopped(Enum):
 
 
 class PolicyServer:
-    """Serves one policy, once.
-
-    Args:
-        served: The policy.
-        options: How.
-    """
+    """Serves one policy, once."""
 
     def __init__(self, served: Served, options: ServeOptions) -> None:
         self.metrics = Metrics()
@@ -134,8 +129,8 @@ class PolicyServer:
         return not self._ending.is_set()
 
     def _submit_warm_up(self, observations: tuple[Any, ...]) -> Future[Served]:
-        warm_up = WarmUp(self._options.warm_up, self._ending.is_set)
-        return self._thread.submit(partial(warm_up.run, self._served, observations), bounded=False)
+        calls, ended = self._options.warm_up, self._ending.is_set
+        return self._thread.submit(partial(warm_up, self._served, observations, calls, ended), bounded=False)
 
     def _take(self, warm: Served) -> None:
         """Serve what the warm-up has made of the policy."""

@@ -54,7 +54,6 @@ class InferenceThread:
         """Have a call made; cancelling the future leaves it out if it has not begun.
 
         Args:
-            function: What is called, on the thread.
             bounded: Whether the bound holds for it.
 
         Raises:

@@ -10,7 +10,6 @@ import copy
 import random
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,56 +28,52 @@ FRUITLESS_CALLS = 16
 _COMPILERS_S = 60.0
 
 
-@dataclass(frozen=True)
-class WarmUp:
-    """How to warm up.
+def warm_up(
+    served: Served, observations: Iterable[Any], calls: int | None, ended: Callable[[], bool]
+) -> Served:
+    """Call a policy with each observation, and return the policy that is to be served.
 
-    Attributes:
+    That is the plain callable if nothing of a graphed one was replayed. A result that cannot be sent is an
+    error here rather than in the first answer.
+
+    Args:
+        observations: As clients send them.
         calls: Calls for each observation; None is as many as it takes.
         ended: Whether the server is to end; asked before each call.
+
+    Raises:
+        MisuseError: A result cannot be sent.
+        Exception: Whatever the policy raises.
     """
+    if calls == 0:
+        return served
+    fruitful = False
+    with _generators_kept():
+        for observation in observations:
+            fruitful |= _call_with(observation, served, calls, ended)
+        if served.reset is not None:
+            served.reset()
+    owned = served.graphed is not None and served.plain is not served.function
+    return served if fruitful or not owned or ended() else served.without_graphs()
 
-    calls: int | None
-    ended: Callable[[], bool]
 
-    def run(self, served: Served, observations: Iterable[Any]) -> Served:
-        """Call a policy with each observation, and return the policy that is to be served.
-
-        That is the plain callable if nothing of a graphed one was replayed. A result that cannot be sent is
-        an error here rather than in the first answer.
-
-        Raises:
-            MisuseError: A result cannot be sent.
-            Exception: Whatever the policy raises.
-        """
-        if self.calls == 0:
-            return served
-        fruitful = False
-        with _generators_kept():
-            for observation in observations:
-                fruitful |= self._observation(served, observation)
-            if served.reset is not None:
-                served.reset()
-        owned = served.graphed is not None and served.plain is not served.function
-        return served if fruitful or not owned or self.ended() else served.without_graphs()
-
-    def _observation(self, served: Served, observation: Any) -> bool:
-        """Call with one observation; whether something was replayed, or may be yet."""
-        graphed = served.graphed
-        before = graphed.report().replayed if graphed is not None else 0
-        most = self.calls if self.calls is not None else MOST_CALLS if graphed is not None else PLAIN_CALLS
-        for number in range(1, most + 1):
-            if self.ended():
-                break
-            encode(served.infer(copy.deepcopy(observation)))
-            if graphed is None or self.calls is not None:
-                continue
-            replayed = graphed.report().replayed - before
-            if number >= FRUITLESS_CALLS and not replayed:
-                return False
-            if replayed and graphed.wait_until_optimized(_COMPILERS_S):
-                break
-        return graphed is None or most < FRUITLESS_CALLS or graphed.report().replayed > before
+def _call_with(observation: Any, served: Served, calls: int | None, ended: Callable[[], bool]) -> bool:
+    """Call with one observation; whether something was replayed, or may be yet."""
+    graphed = served.graphed
+    before = graphed.report().replayed if graphed is not None else 0
+    most = calls if calls is not None else MOST_CALLS if graphed is not None else PLAIN_CALLS
+    for number in range(1, most + 1):
+        if ended():
+            break
+        encode(served.infer(copy.deepcopy(observation)))
+        if graphed is None or calls is not None:
+            continue
+        replayed = graphed.report().replayed - before
+        if number >= FRUITLESS_CALLS and not replayed:
+            return False
+        if replayed and graphed.wait_until_optimized(_COMPILERS_S):
+            break
+    return graphed is None or most < FRUITLESS_CALLS or graphed.report().replayed > before
 
 
 @contextmanager

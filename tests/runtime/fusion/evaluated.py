@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from rote.runtime.backends.host.backend import HostBackend
 from rote.runtime.backends.host.kernels import HostKernel
-from rote.runtime.backends.protocol import Backend, LoadedKernel
+from rote.runtime.backends.protocol import LoadedKernel
 from rote.runtime.compiling import KernelSource
 from rote.runtime.fusion import (
     Body,
@@ -19,6 +20,7 @@ from rote.runtime.fusion import (
     NoKernelError,
     OperationProof,
     Term,
+    device,
 )
 from rote.runtime.fusion.body import (
     Calculated,
@@ -30,9 +32,7 @@ from rote.runtime.fusion.body import (
     Value,
     WholeNumber,
 )
-from rote.runtime.fusion.device import KernelsOfProcess
 from rote.runtime.fusion.rows import SUMS, RowOrder
-from rote.runtime.optimize import improving
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "add": torch.add,
@@ -170,7 +170,7 @@ class EvaluatedKernel(HostKernel):
 class EvaluatedKernels(DeviceKernels):
     """The kernels of the host, without a compiler: they are there at once."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: HostBackend) -> None:
         super().__init__(backend)
         self._bodies: dict[KernelSource, Body] = {}
 
@@ -199,8 +199,4 @@ class EvaluatedKernels(DeviceKernels):
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the kernels of the host evaluated, not compiled."""
-    monkeypatch.setattr(improving, "KERNELS", KernelsOfProcess(_kernels))
-
-
-def _kernels(backend: Backend) -> DeviceKernels:
-    return EvaluatedKernels(backend) if backend.device.type == "cpu" else DeviceKernels(backend)
+    monkeypatch.setattr(device, "_DEVICES", {torch.device("cpu"): EvaluatedKernels(HostBackend())})

@@ -157,7 +157,7 @@ def test_compiled_kernels():
 
 
 def test_what_cannot_be_compiled_is_refused(monkeypatch):
-    monkeypatch.setattr(fn, "ADD", fn.Function("add", "no C++ at all", "+"))
+    monkeypatch.setattr(fn, "ADD", fn.Function("add", "no C++ at all", "+", exact=True))
     each = last(lambda a: a + a, filled(S))
     monkeypatch.setattr(
         "rote.runtime.fusion.rules.RULES",

@@ -15,20 +15,13 @@ from rote.runtime.backends.host.segment import HostSegment
 from rote.runtime.engine.specialization import Specialization
 
 
-class Copy:
-    """A copy between memory of a recording and a tensor that lies anywhere."""
-
-    def __init__(self, tensor):
-        self.make = partial(torch.empty_strided, tensor.shape, tensor.stride(), dtype=tensor.dtype)
-        self.mine, self.nbytes = tensor.data_ptr(), tensor.nbytes
-
-
 class Segment:
     """A segment of the host's with copies, that knows two sets of addresses at a time."""
 
     def __init__(self, device, segment, inputs, outputs):
-        self.inputs = tuple([Copy(tensor) for tensor in inputs])
-        self.outputs = tuple([Copy(tensor) for tensor in outputs])
+        self.inputs = len(inputs)
+        self.outputs = [partial(torch.empty_strided, t.shape, t.stride(), dtype=t.dtype) for t in outputs]
+        self._filled, self._read = inputs, outputs
         self.known = {} if inputs or outputs else {(): partial(self.launch, ())}
         self._device, self._segment = device, segment
 
@@ -46,12 +39,12 @@ class Segment:
         if self._device.refuses_launches:
             return 201
         self._device.launches += 1
-        count = len(self.inputs)
-        for copy, address in zip(self.inputs, addresses[:count], strict=True):
-            ctypes.memmove(copy.mine, address, copy.nbytes)
+        count = len(self._filled)
+        for mine, address in zip(self._filled, addresses[:count], strict=True):
+            ctypes.memmove(mine.data_ptr(), address, mine.nbytes)
         self._segment.replay()
-        for copy, address in zip(self.outputs, addresses[count:], strict=True):
-            ctypes.memmove(address, copy.mine, copy.nbytes)
+        for mine, address in zip(self._read, addresses[count:], strict=True):
+            ctypes.memmove(address, mine.data_ptr(), mine.nbytes)
         return 0
 
 

@@ -57,7 +57,6 @@ class GraphedPart:
     """What makes the calls of a part.
 
     Attributes:
-        function: The graphed callable.
         ledger: What its tracing costs.
     """
 

@@ -28,35 +28,30 @@ class ReplacedMethod:
 
     Attributes:
         hook: Where it is found.
-        put: From the network, the method and a way to graph, what is put in its place.
+        put: From the network, a way to graph and the method, what is put in its place.
     """
 
     hook: Hook
-    put: Callable[[nn.Module, Callable[..., Any], Graph], Any]
+    put: Callable[[nn.Module, Graph, Callable[..., Any]], Any]
 
 
 @dataclass(frozen=True)
 class PolicyKind:
-    """What of policies of one type is graphed.
-
-    Attributes:
-        network: The module that calculates.
-        parts: Its methods.
-    """
+    """What of policies of one type is graphed: methods of the module that calculates."""
 
     network: Hook
     parts: tuple[ReplacedMethod, ...]
 
 
-def _as_it_is(network: nn.Module, method: Callable[..., Any], graph: Graph) -> Any:
+def _as_it_is(network: nn.Module, graph: Graph, method: Callable[..., Any]) -> Any:
     return graph(method)
 
 
-def _latent_apart(network: nn.Module, method: Callable[..., Any], graph: Graph) -> Any:
+def _latent_apart(network: nn.Module, graph: Graph, method: Callable[..., Any]) -> Any:
     return graph(LatentApart(network, method))
 
 
-def _cropped_before(network: nn.Module, method: Callable[..., Any], graph: Graph) -> Any:
+def _cropped_before(network: nn.Module, graph: Graph, method: Callable[..., Any]) -> Any:
     return CroppedBefore(network, graph(method))
 
 

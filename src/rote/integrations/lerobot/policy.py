@@ -10,25 +10,18 @@ says so. The U-Net of a diffusion policy that is compiled lies inside of what is
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from ...api import Graphed, OptionKeywords, graph
 from ...base import MisuseError
-from ..methods import Hook, as_written, held_by
+from ..methods import Hook, held_by
 from .kinds import KINDS, PolicyKind
 from .library import LEROBOT
-
-_log = logging.getLogger("rote")
 
 _T = TypeVar("_T")
 _CALLER = "graph_policy"
 _TYPE = Hook(LEROBOT, "name", "the type of a policy", str)
-_AS_WRITTEN = (
-    "graph_policy records %s as it is written, with the results of eager, and leaves out lerobot's "
-    "torch.compile around it; compile_model=False in the configuration says the same"
-)
 
 
 def graph_policy(policy: _T, **options: Unpack[OptionKeywords]) -> _T:
@@ -51,13 +44,10 @@ def graph_policy(policy: _T, **options: Unpack[OptionKeywords]) -> _T:
     """
     kind = _kind_of(policy)
     network = kind.network.of(policy, _CALLER)
-    methods = [part.hook.plain(network, _CALLER) for part in kind.parts]
-    for part, method in zip(kind.parts, methods, strict=True):
-        written = as_written(method)
-        put = part.put(network, written or method, partial(graph, **options))
-        setattr(network, part.hook.name, put)
-        if written is not None:
-            _log.warning(_AS_WRITTEN, part.hook.name)
+    for part in kind.parts:  # all of them before the first is replaced
+        part.hook.plain(network, _CALLER)
+    for part in kind.parts:
+        part.hook.replace(network, partial(part.put, network, partial(graph, **options)), _CALLER)
     return policy
 
 

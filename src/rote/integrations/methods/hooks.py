@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...api import Graphed
 from ...base import MisuseError
+from .torch_private import as_written
 
+_log = logging.getLogger("rote")
 _ABSENT: Any = object()
 
 
@@ -18,11 +21,22 @@ class Library:
 
     Attributes:
         seen: Its name and the newest version that was read.
-        remedy: What to do about an object that does not fit, in words.
+        uncompiled: What in its configuration leaves methods as they are written.
+        wrappers: Attributes by which wrappers of its objects are known.
+        otherwise: What to do about any other object that does not fit, in words.
     """
 
     seen: str
-    remedy: Callable[[Any], str]
+    uncompiled: str
+    wrappers: Mapping[str, str]
+    otherwise: Callable[[Any], str]
+
+    def remedy(self, owner: Any) -> str:
+        """What to do about an object that does not fit, in words."""
+        for name, wrapper in self.wrappers.items():
+            if hasattr(owner, name):
+                return f"pass what the {wrapper} wraps, its {name}"
+        return self.otherwise(owner)
 
 
 @dataclass(frozen=True)
@@ -31,7 +45,6 @@ class Hook:
 
     Attributes:
         library: Whose objects have it.
-        name: The attribute.
         what: What it holds, for a message.
         kind: Its class; ``object`` for anything that can be called.
     """
@@ -43,10 +56,6 @@ class Hook:
 
     def of(self, owner: Any, caller: str) -> Any:
         """The value of the attribute.
-
-        Args:
-            owner: An object of the library's.
-            caller: The function that asks.
 
         Raises:
             MisuseError: The attribute is not there, or holds something else.
@@ -72,6 +81,21 @@ class Hook:
             name = f"{type(owner).__name__}.{self.name}"
             raise MisuseError(f"{caller}: {name} is graphed already; leave the second call out")
         return found
+
+    def replace(self, owner: Any, make: Callable[[Callable[..., Any]], Any], caller: str) -> None:
+        """Put what is made of a method in its place; of a compiled one, of the method as it is written."""
+        method = getattr(owner, self.name)
+        written = as_written(method)
+        setattr(owner, self.name, make(method if written is None else written))
+        if written is not None:
+            _log.warning(
+                "%s records %s as it is written, with the results of eager, and leaves out %s's torch.compile"
+                " around it; %s in the configuration says the same",
+                caller,
+                getattr(written, "__name__", self.name),
+                self.library.seen.split()[0],
+                self.library.uncompiled,
+            )
 
 
 def graphed_in(value: Any) -> Graphed | None:

@@ -14,27 +14,21 @@ they are compiled. ``torch.compile(model.sample_actions, backend="rote")`` recor
 
 from __future__ import annotations
 
-import logging
+from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from torch import nn
 
 from ...api import Graphed, OptionKeywords, graph
 from ...base import MisuseError
-from ..methods import Hook, as_written, held_by
-from .names import OPENPI
-
-_log = logging.getLogger("rote")
+from ..methods import Hook, held_by
+from .library import OPENPI
 
 _T = TypeVar("_T")
 _CALLER = "graph_policy"
 _OF_MODEL = Hook(OPENPI, "sample_actions", "the method that denoises a chunk of actions")
 _OF_POLICY = Hook(OPENPI, "_sample_actions", "that method of its model")
 _IS_PYTORCH = Hook(OPENPI, "_is_pytorch_model", "whether the model is one of PyTorch", bool)
-_AS_WRITTEN = (
-    "graph_policy records sample_actions as it is written, with the results of eager, and leaves out "
-    "openpi's torch.compile around it; pytorch_compile_mode=None in the configuration says the same"
-)
 
 
 def graph_policy(policy: _T, **options: Unpack[OptionKeywords]) -> _T:
@@ -57,11 +51,8 @@ def graph_policy(policy: _T, **options: Unpack[OptionKeywords]) -> _T:
         OptionError: An option is unknown or has an impossible value.
     """
     hook = _OF_MODEL if isinstance(policy, nn.Module) else _of_policy(policy)
-    function = hook.plain(policy, _CALLER)
-    written = as_written(function)
-    setattr(policy, hook.name, graph(function if written is None else written, **options))
-    if written is not None:
-        _log.warning(_AS_WRITTEN)
+    hook.plain(policy, _CALLER)
+    hook.replace(policy, partial(graph, **options), _CALLER)
     return policy
 
 

@@ -50,10 +50,6 @@ class KernelPlan:
 
         The cache of whole graphs gives compiled code without saying what is in it, and keeps none that is
         wrapped. So it is left out where either matters.
-
-        Args:
-            graph: What Dynamo made of a frame.
-            inputs: Examples of its inputs.
         """
         compiler: Any = config  # its settings are put in when it is loaded
         tagged = compiler.patch(cache_key_tag=f"{compiler.cache_key_tag}+rote")

@@ -30,9 +30,6 @@ class Listing:
         """Graph compiled code.
 
         Args:
-            function: The code. It gets this name.
-            name: What reports call it.
-            wishes: How it is recorded.
             inputs: What its arguments are in the program; empty where that is not known.
             sizes_of: The sizes of a call that ``capture_sizes`` speaks of.
         """

@@ -85,11 +85,7 @@ class CudagraphPolicy(Listing, PolicyBase):
 
         Args:
             model: The code, which takes a list.
-            example_inputs: Fake inputs.
             static_input_idxs: The numbers of the inputs that lie where they lay.
-            device_index: The device.
-            is_backward: It is a backward.
-            is_inference: Nobody will walk back through it.
             more: What Inductor tells besides: names and lines of the inputs, which are written, constants.
         """
         del example_inputs, device_index, is_inference

@@ -32,7 +32,6 @@ class Tile:
         unroll: Blocks of 128 summed columns in a step, 1, 2 or 4.
         split: Parts that the summed dimension is split into.
         stages: Steps that are loaded ahead.
-        warps: Warps of a program.
         pdl: Start before the transform is done, and fetch weights meanwhile.
         ahead: Steps whose weights are fetched then; -1 is all.
         tma: Fetch tiles by the tensor memory accelerator, which takes no threads' time but needs one weight
@@ -75,7 +74,6 @@ class RowCut:
 
     Attributes:
         tokens: Tokens that a program has at a time.
-        warps: Warps of a program.
         programs: Programs for each multiprocessor, which take whole rows in turn; 0 gives each block of
             channels a program, in a launch for each step.
         held: Take rows one at a time and hold what all share (see :mod:`~.jit.held`); transforms that this

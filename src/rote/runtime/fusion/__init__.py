@@ -2,7 +2,7 @@
 
 from .alike import GroupPlans
 from .body import Body, Loaded
-from .device import KERNELS, DeviceKernels, KernelRequest
+from .device import DeviceKernels, KernelRequest, kernels_of
 from .groups import plan_group
 from .hostile import HOSTILE, hostile_like
 from .positions import ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece

@@ -19,7 +19,6 @@ class _Known:
 
     Attributes:
         planned: The plan; a reason if there is none.
-        group: The operations.
         origins: The storages, in the order in which they come in the group.
     """
 

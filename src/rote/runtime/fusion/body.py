@@ -22,7 +22,6 @@ class Loaded:
     Attributes:
         tensor: Which one of those that the kernel reads.
         position: Where it lies.
-        dtype: Its type.
         within: The digits within whose bounds it may be looked at; anything stands for it elsewhere.
     """
 
@@ -34,12 +33,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class RealNumber:
-    """A real number: a parameter.
-
-    Attributes:
-        index: Which one.
-        dtype: The type to which it is rounded.
-    """
+    """A real number: a parameter, by its number, rounded to a type."""
 
     index: int
     dtype: torch.dtype
@@ -47,12 +41,7 @@ class RealNumber:
 
 @dataclass(frozen=True)
 class WholeNumber:
-    """A whole number or a truth value: a parameter.
-
-    Attributes:
-        index: Which one.
-        dtype: The type in which it is taken.
-    """
+    """A whole number or a truth value: a parameter, by its number, taken in a type."""
 
     index: int
     dtype: torch.dtype
@@ -63,9 +52,7 @@ class Calculated:
     """What a function gives for values of one type.
 
     Attributes:
-        function: The function.
         operands: Its operands, as places of values.
-        dtype: The type of what it gives.
     """
 
     function: Function
@@ -90,7 +77,6 @@ class Picked:
     """One of several values, by a digit.
 
     Attributes:
-        digit: The digit.
         highs: For each value but the last one, the first value of the digit that is behind it.
         operands: The places of the values.
     """

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ..backends.protocol import NAMES_OF_TYPES
 from ..compiling import KernelSource, Language
 from .body import Body, Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
 from .elements import ELEMENTS
@@ -55,14 +56,14 @@ def cpp_source(body: Body, aligned: Sequence[bool]) -> KernelSource:
         aligned: Which tensors begin at a multiple of 16 bytes: those that it reads, and those that it
             writes.
     """
-    types = [ELEMENTS[dtype] for dtype in (*body.reads, *body.writes)]
+    types = (*body.reads, *body.writes)
     lines = [_HEAD, f'extern "C" void {NAME}(']
     lines.append("    void* const* tensors, const double* reals, const int64_t* integers) {")
-    for number, element in enumerate(types):
+    for number, dtype in enumerate(types):
         const = "const " if number < len(body.reads) else ""
         apart = "" if body.in_place else "__restrict "
-        declared = f"{const}{element.cpp}* {apart}p{number}"
-        lines.append(f"  {declared} = static_cast<{const}{element.cpp}*>(tensors[{number}]);")
+        declared = f"{const}{_type(dtype)}* {apart}p{number}"
+        lines.append(f"  {declared} = static_cast<{const}{_type(dtype)}*>(tensors[{number}]);")
     for at, value in enumerate(body.values):
         if isinstance(value, (RealNumber, WholeNumber)):
             lines.append(f"  const {_type(value.dtype)} v{at} = {_number(value)};")
@@ -77,7 +78,7 @@ def cpp_source(body: Body, aligned: Sequence[bool]) -> KernelSource:
         language=Language.CPP,
         name=NAME,
         text=text,
-        tensors=tuple([element.pointer for element in types]),
+        tensors=tuple([NAMES_OF_TYPES[dtype] for dtype in types]),
         aligned=tuple(aligned),
         reals=body.reals,
         integers=body.integers,

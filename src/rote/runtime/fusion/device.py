@@ -6,7 +6,7 @@ says whether everything is compiled, and proves in slices, so that no call takes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -279,20 +279,11 @@ class KernelRequest:
         return last - first
 
 
-class KernelsOfProcess:
-    """The kernels of each device, made when first asked for."""
-
-    def __init__(self, make: Callable[[Backend], DeviceKernels] = DeviceKernels) -> None:
-        self._make = make
-        self._devices: dict[torch.device, DeviceKernels] = {}
-
-    def of(self, backend: Backend) -> DeviceKernels:
-        """The kernels of a device."""
-        found = self._devices.get(backend.device)
-        if found is None:
-            found = self._devices[backend.device] = self._make(backend)
-        return found
+_DEVICES: dict[torch.device, DeviceKernels] = {}
 
 
-KERNELS = KernelsOfProcess()
-"""The one place where kernels are kept: what is proved of a device holds for the whole process."""
+def kernels_of(backend: Backend) -> DeviceKernels:
+    """The kernels of a device; what is proved of them holds for the whole process."""
+    if backend.device not in _DEVICES:
+        _DEVICES[backend.device] = DeviceKernels(backend)
+    return _DEVICES[backend.device]

@@ -32,7 +32,6 @@ class Stored:
     """A result that is stored.
 
     Attributes:
-        each: The operation.
         loads: The storages that it is calculated from.
         values: How many values that takes.
         order: How rows are added up for it, if they are.

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import torch
 
+from .elements import bits_of
 from .rows import RowOrder
 
 FEW = 1 << 16
@@ -60,11 +61,9 @@ def hard_rows(order: RowOrder, trial: int) -> torch.Tensor:
 def _any_bits(dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     if dtype is torch.bool:
         return torch.randint(2, (FEW,), generator=generator).to(torch.bool)
-    width = torch.empty(0, dtype=dtype).itemsize
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
     halves = torch.randint(-(1 << 31), 1 << 31, (2, FEW), generator=generator)
     bits = (halves[0] << 32) ^ (halves[1] & 0xFFFFFFFF)
-    return bits.to(whole).view(dtype)
+    return bits.to(bits_of(dtype)).view(dtype)
 
 
 def _special(dtype: torch.dtype) -> torch.Tensor:
@@ -86,7 +85,7 @@ def _neighbours(values: torch.Tensor, generator: torch.Generator) -> torch.Tenso
     """The same elements, or ones a few bits beside them."""
     if values.dtype is torch.bool:
         return values
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.itemsize]
+    whole = bits_of(values.dtype)
     by = torch.randint(-2, 3, values.shape, generator=generator).to(whole)
     return (values.view(whole) + by).view(values.dtype)
 
@@ -125,10 +124,8 @@ class _Drawn:
         dtype, limits = self._dtype, torch.finfo(self._dtype)
         signs = self._whole(0, 2).double() * 2 - 1
         if kind == HOSTILE[0]:
-            width = torch.empty(0, dtype=dtype).itemsize
-            whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
             high, low = self._whole(-(1 << 31), 1 << 31), self._whole(0, 1 << 32)
-            return ((high << 32) ^ low).to(whole).view(dtype)
+            return ((high << 32) ^ low).to(bits_of(dtype)).view(dtype)
         if kind == HOSTILE[1]:
             sizes = self._whole(int(math.log2(limits.tiny)), int(math.log2(limits.max)))
             mantissas = 1 + torch.rand(self._count, generator=self._generator, device=self._device)

@@ -47,7 +47,7 @@ import torch
 
 from ..program import NEW, Look, Number, Operand, Operation, Token
 from .body import Calculated, Converted
-from .elements import is_short
+from .elements import bits_of, is_short
 from .hostile import FEW, HOSTILE, hard, hard_rows, hostile_like
 from .positions import Digit, digits_of
 from .rows import RowOrder
@@ -71,10 +71,8 @@ class Signature:
     """What a proof is about: an operator, the types of its operands and result, its numbers and options.
 
     Attributes:
-        name: The operator.
         operands: Its operands; the type for a tensor.
         named: The same by name.
-        result: The type of its result.
         probed: It is tried only.
     """
 
@@ -115,7 +113,6 @@ class OperationProof:
     Attributes:
         signature: What it is to prove.
         operation: The operation, on tensors of one dimension.
-        written: The kernel.
         types: The types of the tensors that both are given.
         count: Elements of each.
         trials: How many times they are given others, or the same in another layout.
@@ -149,10 +146,6 @@ class OperationProof:
         self, operands: Sequence[torch.Tensor], result: torch.Tensor
     ) -> Iterator[tuple[tuple[torch.Tensor, ...], torch.Tensor]]:
         """The elements of a call of the operation, as many at a time as the kernel takes.
-
-        Args:
-            operands: The tensors that it was given.
-            result: What it gave.
 
         Yields:
             Tensors for the kernel, and what it has to give for the first of their elements.
@@ -220,8 +213,8 @@ def is_equal(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         return torch.zeros((), dtype=torch.bool, device=one.device)
     if not one.dtype.is_floating_point:
         return (one == other).all()
-    as_bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[one.itemsize]
-    same = one.view(as_bits) == other.view(as_bits)
+    whole = bits_of(one.dtype)
+    same = one.view(whole) == other.view(whole)
     return (same | (one.isnan() & other.isnan())).all()
 
 

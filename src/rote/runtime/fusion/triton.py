@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from ..backends.protocol import NAMES_OF_TYPES
 from ..compiling import KernelSource, Language, Programs
 from .body import (
     Body,
@@ -64,7 +65,7 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
         capability: Compute capability of the GPU, such as 90.
     """
     order = body.rows
-    types = [ELEMENTS[dtype] for dtype in (*body.reads, *body.writes)]
+    types = (*body.reads, *body.writes)
     names = [f"p{number}" for number in range(len(types))]
     names += [f"r{number}" for number in range(body.reals)]
     names += [f"i{number}" for number in range(body.integers)]
@@ -74,7 +75,7 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
         language=Language.TRITON,
         name=NAME,
         text="\n".join([*lines, ""]),
-        tensors=tuple([element.pointer for element in types]),
+        tensors=tuple([NAMES_OF_TYPES[dtype] for dtype in types]),
         aligned=tuple(aligned),
         reals=body.reals,
         integers=body.integers,

@@ -55,7 +55,6 @@ class Fusible:
 
     Attributes:
         index: Its place among the operations.
-        operation: The operation.
         result: What it makes.
         digits: The dimensions of that, as they lie.
         count: How many elements that has.
@@ -126,11 +125,8 @@ class Written:
     """A kernel's body, and what it is for.
 
     Attributes:
-        body: The body.
         reads: The memory that it reads: a storage, looked at as elements of one type.
         stores: The operations whose results it stores.
-        reals: Its real numbers.
-        integers: Its whole numbers.
         covers: The operations that it calculates.
     """
 
@@ -357,8 +353,6 @@ class Calculation:
 
     def calculated(self, function: Function, operands: Sequence[int], dtype: torch.dtype) -> int:
         """What a function gives."""
-        if not (function.cpp if self.on_host else function.triton):
-            raise NoKernelError(f"{function.name} is not known on this device")
         return self._writer.value(Calculated(function, tuple(operands), dtype))
 
     def summed(self, operand: Operand) -> int:

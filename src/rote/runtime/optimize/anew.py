@@ -40,7 +40,7 @@ import torch
 
 from ..backends.protocol import Backend, LoadedKernel, Segment, Session
 from ..capture import without_copies
-from ..fusion import KERNELS, Written
+from ..fusion import Written, kernels_of
 from ..operators import tensors_of
 from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
 from ..pytorch import below_autograd, undispatched, unseen_functions
@@ -272,7 +272,7 @@ class Recapture:
                 func, args, kwargs = self._call_of(index, operation, modes.tracked, session)
                 results = [] if alternative else self._called(index, operation, session, func, args, kwargs)
             if alternative is not None:  # its code is seen by a mode
-                runner = AlternativeRunner(session, KERNELS.of(self._backend))
+                runner = AlternativeRunner(session, kernels_of(self._backend))
                 results = runner.calculated(alternative, operation, args, kwargs)
         for result, token in zip(results, operation.results, strict=True):
             if isinstance(token, Token) and token.origin in self._last:

@@ -71,7 +71,6 @@ class Fusing:
 
     Args:
         outside: The memory that is there besides what the stretch makes.
-        device: The kernels of the device.
 
     Attributes:
         node: The stretch.

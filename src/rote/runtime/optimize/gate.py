@@ -60,7 +60,6 @@ class Gate:
     """Holds alternatives against the operators that they stand for.
 
     Attributes:
-        device: The kernels of the device.
         near: Bits may be others.
         wanted: What is tried.
         passed: The alternative of each operation that has one.

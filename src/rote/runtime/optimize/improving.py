@@ -21,7 +21,7 @@ import torch
 from ...base import COLLECTOR, in_one_line
 from ..arguments import Call, read_switches
 from ..backends.protocol import Segment, Session
-from ..fusion import KERNELS, DeviceKernels, Written
+from ..fusion import DeviceKernels, Written, kernels_of
 from ..memory import BUDGETS
 from ..program import INPUT, Operation, Origin, named_inputs, replaced_kernels
 from ..pytorch import plain_functions
@@ -167,7 +167,7 @@ class _Improvement:
 
     @property
     def _device(self) -> DeviceKernels:
-        return KERNELS.of(self._memory.holding.backend)
+        return kernels_of(self._memory.holding.backend)
 
     def fuse(self, fusing: Fusing) -> None:
         """Capture the kernels, if they are there.

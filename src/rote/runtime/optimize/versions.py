@@ -74,12 +74,7 @@ Whole = Callable[[Token], bool]
 
 @dataclass(frozen=True)
 class InPlaceStore:
-    """An operation in place.
-
-    Attributes:
-        value: What gives the value.
-        target: The tensor that it writes.
-    """
+    """An operation in place: what gives the value, and the tensor that it writes."""
 
     value: Fusible
     target: Token

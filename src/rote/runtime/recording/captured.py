@@ -19,9 +19,6 @@ class KernelModes(NamedTuple):
 
     Attributes:
         grad: Grad mode; some kernels choose their arithmetic by it.
-        inference: Inference mode.
-        dtype: The default type of results.
-        switches: PyTorch's global switches.
         tracked: Which of the tensor operands require grad, in grad mode; some kernels choose by that, too.
     """
 
@@ -45,7 +42,6 @@ class CapturedSegment:
     """One segment of a stretch.
 
     Attributes:
-        segment: What replays it.
         modes: The operations that were captured into it, by index, each with the modes that it ran under.
     """
 

@@ -70,12 +70,12 @@ class Copies:
             if segment is None:
                 continue
             self._segments[index] = segment  # its copies are those asked for, or none
-            taken = [name for name, _ in zip(reads, segment.inputs, strict=False)]
+            taken = list(reads)[: segment.inputs]
             self._places.update(taken)
             self._copied[index] = taken
-            for tensor, copy in zip(writes, segment.outputs, strict=False):
+            for tensor, make in zip(writes, segment.outputs, strict=False):
                 name = self._names[id(tensor)] = f"y{len(self._names)}"
-                self._results[name], self._makers[name] = tensor, copy.make
+                self._results[name], self._makers[name] = tensor, make
                 taken.append(name)
 
     def result(self, tensor: torch.Tensor) -> str | None:

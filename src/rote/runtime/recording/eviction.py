@@ -13,7 +13,6 @@ class Evictions:
     """The evictions of one recording.
 
     Attributes:
-        count: How many there were.
         why: The reason of the last one, until the recording is made again.
         pause: Calls that run eagerly before that.
     """

@@ -24,7 +24,6 @@ class StateGuard:
     """What must be as it was.
 
     Attributes:
-        python: The Python state, and the tensors in it.
         present: Gradient slots that the recording depends on.
         leaves: The parameters that may get a gradient, with their names.
         objects: Tensors that the callable has read, by identity.

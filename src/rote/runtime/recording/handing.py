@@ -58,7 +58,6 @@ class Making:
     Attributes:
         template: The recorded result.
         copies: Copies of what lies in the recording's memory, by position.
-        leaves: The argument leaves.
         starts: For each argument with a view in the result, where its group starts in the caller's storage.
         given: The containers and objects among the arguments.
         parts: The leaves that are made already.

@@ -178,9 +178,7 @@ class RecordingMemory:
     """Made before a recording is captured, and released with it.
 
     Attributes:
-        inputs: The static inputs.
         stands: The generators that stand for those among the arguments.
-        holding: What the segments hold.
     """
 
     inputs: StaticInputs

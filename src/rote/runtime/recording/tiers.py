@@ -78,8 +78,6 @@ class AlternativeUse:
     """An operation that is calculated in another way.
 
     Attributes:
-        operator: Its operator.
-        alternative: What stands for it.
         error: The root of the mean square error of that, against the exact result; None if its bits are the
             operator's, as far as was probed.
         own: The same of the operator itself.
@@ -126,7 +124,6 @@ class ExactStretch:
     """What may stand for the steps of one stretch.
 
     Attributes:
-        node: The stretch.
         plain: Its steps before: as they were captured, or those of an earlier exact stretch.
         captured: Its steps as they were captured.
         exact: The steps that leave the same bits in the same memory.
@@ -302,8 +299,6 @@ class Tiers:
         """After how many replays the tiers are looked at again.
 
         Args:
-            replays: How many there were.
-            root: The tree.
             way: The stretches that were replayed, if it was looked at what is to be done for them.
         """
         if self.open:

@@ -99,13 +99,7 @@ class KernelShape(ctypes.Structure):
 
 
 class LaunchShape(NamedTuple):
-    """How a kernel is started.
-
-    Attributes:
-        blocks: How many.
-        threads: Of each.
-        shared: Shared memory of each, in bytes.
-    """
+    """How a kernel is started: blocks, threads of each, and bytes of shared memory of each."""
 
     blocks: int
     threads: int
@@ -229,9 +223,6 @@ class Driver:
         """Launch a kernel on a stream, or into the graph that is captured there.
 
         Args:
-            function: The kernel.
-            shape: How many programs.
-            stream: Its handle.
             parameters: An array of their addresses; they are read before this returns.
         """
         grid = shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared

@@ -57,10 +57,6 @@ class Modules:
 class CudaKernel:
     """A cubin with one kernel.
 
-    Args:
-        modules: Where its module is left.
-        binary: The cubin.
-
     Raises:
         EnvironmentError_: The driver is missing or too old, or refused it.
     """

@@ -73,7 +73,7 @@ from functools import cache, partial
 import torch
 
 from ....base import InternalError
-from ..protocol import Copy, Launch
+from ..protocol import Launch
 from .copy_kernel import CAPACITIES, CAPACITY, NAME, CopyTable, program
 from .copy_node import CopyNode
 from .driver import Driver, DriverError, Node, driver
@@ -114,7 +114,6 @@ class CopyingGraph:
     """A graph with its copies; see :class:`..protocol.CopyingSegment`.
 
     Args:
-        api: The driver.
         template: Handle of a graph that others hold, but must not instantiate any more: it is changed.
         inputs: Tensors of the recording to be filled before it runs.
         outputs: Tensors of the recording to be copied when it has run.
@@ -134,8 +133,8 @@ class CopyingGraph:
     ) -> None:
         self._api = api
         self._template = c_void_p(template)
-        self.inputs = tuple([Copy(empty_maker(tensor)) for tensor in inputs])
-        self.outputs = tuple([Copy(empty_maker(tensor)) for tensor in outputs])
+        self.inputs = len(inputs)
+        self.outputs = tuple([empty_maker(tensor) for tensor in outputs])
         self.known: dict[tuple[int, ...], Launch] = {}
         filled = _nodes_for(dict(enumerate(inputs)), kernel, outward=False)
         read = _nodes_for(dict(enumerate(outputs, len(inputs))), kernel, outward=True)
@@ -159,7 +158,7 @@ class CopyingGraph:
             after = [node.add(api, graph, after)]
 
     def _instantiate(self) -> Instance:
-        copies = len(self.inputs) + len(self.outputs)
+        copies = self.inputs + len(self.outputs)
         return Instance(self._api, self._api.instantiate(self._template), copies)
 
     def aim(self, addresses: tuple[int, ...]) -> Launch | None:
@@ -222,8 +221,8 @@ class PlainGraph:
     """A graph as PyTorch instantiated it, without copies; PyTorch's ``replay`` takes 1 to 2 us longer."""
 
     def __init__(self, api: Driver, instance: int) -> None:
-        self.inputs: tuple[Copy, ...] = ()
-        self.outputs: tuple[Copy, ...] = ()
+        self.inputs = 0
+        self.outputs: tuple[Callable[[], torch.Tensor], ...] = ()
         self.known: dict[tuple[int, ...], Launch] = {(): partial(api.launch, c_void_p(instance))}
 
     def aim(self, addresses: tuple[int, ...]) -> Launch | None:
@@ -306,7 +305,7 @@ def _is_right(api: Driver, middle: list[torch.Tensor], kernel: Callable[[int], c
 
 def _copies_right(graph: CopyingGraph, middle: list[torch.Tensor], value: float) -> bool:
     sources = [torch.full_like(tensor, value + n) for n, tensor in enumerate(middle)]
-    targets = [copy.make() for copy in graph.outputs]
+    targets = [make() for make in graph.outputs]
     launch = graph.aim(tuple([tensor.data_ptr() for tensor in (*sources, *targets)]))
     if launch is None or launch(handle_reader(middle[0].device)()):
         return False

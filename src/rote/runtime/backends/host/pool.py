@@ -108,12 +108,8 @@ class HostPool:
                 if not chunk.exclusive:
                     chunk.poison()
 
-    def bytes_held(self) -> int:
-        """Bytes of all chunks, plus the bytes of storages that keep memory of their own."""
-        return sum(self.regions().values())
-
     def regions(self) -> Mapping[Hashable, int]:
-        """Bytes of each chunk and of what each recording keeps; they add up to :meth:`bytes_held`."""
+        """Bytes of each chunk and of what each recording keeps."""
         found: dict[Hashable, int] = {}
         for lease in self._leases:
             found.update(lease.regions())

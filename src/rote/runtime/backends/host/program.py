@@ -25,8 +25,6 @@ class Modes(NamedTuple):
 
     Attributes:
         grad: Grad mode; some CPU kernels choose their arithmetic by it.
-        inference: Whether inference mode is on.
-        dtype: The default type of results.
     """
 
     grad: bool

@@ -5,7 +5,6 @@ from .base import (
     SHARED,
     Backend,
     Capabilities,
-    Copy,
     CopyingSegment,
     Launch,
     Lock,
@@ -14,7 +13,7 @@ from .base import (
     Sharing,
     unwaited,
 )
-from .kernels import ALIGNMENT, KERNEL, LoadedKernel, check_apart, check_kernel, check_launch
+from .kernels import ALIGNMENT, KERNEL, NAMES_OF_TYPES, LoadedKernel, check_apart, check_kernel, check_launch
 from .numbers import NumberCell, holds, replaced
 from .shortage import first_line, is_shortage
 from .timing import Timing

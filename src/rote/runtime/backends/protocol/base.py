@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Generator, Hashable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -74,27 +74,17 @@ Launch = Callable[[int], int]
 says that the device refused, and nothing has run."""
 
 
-class Copy(NamedTuple):
-    """One copy between memory of a recording and a caller's tensor, that belongs to a segment.
-
-    Attributes:
-        make: Makes a new tensor for the caller, like the recording's.
-    """
-
-    make: Callable[[], torch.Tensor]
-
-
 class CopyingSegment(Protocol):
     """A segment that may copy a caller's tensors in before it runs, and results out when it has run."""
 
     @property
-    def inputs(self) -> Sequence[Copy]:
-        """The copies before: those asked for, or none."""
+    def inputs(self) -> int:
+        """The number of copies before: those asked for, or none."""
         ...
 
     @property
-    def outputs(self) -> Sequence[Copy]:
-        """The copies behind: those asked for, or none."""
+    def outputs(self) -> Sequence[Callable[[], torch.Tensor]]:
+        """Of each copy behind what makes a tensor for the caller: those asked for, or none."""
         ...
 
     @property

@@ -21,19 +21,21 @@ KERNEL = "rote::kernel"
 ALIGNMENT = 16
 """Bytes at a multiple of which an aligned tensor begins."""
 
-_TYPES = {
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "fp32": torch.float32,
-    "fp64": torch.float64,
-    "i1": torch.bool,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "i16": torch.int16,
-    "i32": torch.int32,
-    "i64": torch.int64,
+NAMES_OF_TYPES = {
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+    torch.bool: "i1",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
 }
-"""Types of elements as kernels name them."""
+"""Types of elements, and how kernels name them."""
+
+_TYPES = {name: dtype for dtype, name in NAMES_OF_TYPES.items()}
 
 
 class LoadedKernel(Protocol):

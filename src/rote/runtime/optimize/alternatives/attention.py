@@ -5,29 +5,29 @@ What else an operator gives (sums for a backward, seeds) nobody asks for where a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from ...compiling import KernelSource
+from ...operators import schema_of
 from . import parts, products
 from .offered import Alternative, AlternativeRun, Operands
 from .operands import Attention
 
-_Read = Callable[..., Attention | None]
-"""What an operator is given, from its operands; None with dropout, or if it is causal."""
+_LIKE_QUERY = {
+    "_scaled_dot_product_cudnn_attention": True,
+    "_scaled_dot_product_efficient_attention": False,
+    "_scaled_dot_product_flash_attention": True,
+    "_scaled_dot_product_flash_attention_for_cpu": False,
+    "_scaled_dot_product_fused_attention_overrideable": True,
+}
+"""The operators, and whether each lays out its result as the queries."""
 
 
 class _Way(NamedTuple):
-    """A way to calculate attention.
-
-    Attributes:
-        name: What reports call it.
-        fits: Whether it can.
-        calculate: Does so.
-        kernels: What it launches.
-    """
+    """A way to calculate attention, by the name that reports have for it."""
 
     name: str
     fits: Callable[[Attention], bool]
@@ -73,16 +73,16 @@ whose kernel does what is not written down anywhere, so both are tried on such a
 """
 
 
-def _of(operator: str, read: _Read, way: _Way) -> Alternative:
+def _of(operator: str, way: _Way) -> Alternative:
     """An alternative of one of PyTorch's attention operators."""
 
     def known(*operands: Any, **named: Any) -> Attention:
-        given = read(*operands, **named)
+        given = _read(operator, operands, named)
         assert given is not None, "it was asked whether it fits"
         return given
 
     def fits(*operands: Any, **named: Any) -> bool:
-        given = read(*operands, **named)
+        given = _read(operator, operands, named)
         return given is not None and way.fits(given)
 
     def calculate(run: AlternativeRun, *operands: Any, **named: Any) -> torch.Tensor:
@@ -118,53 +118,19 @@ def _without_a_row(mask: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def _read(
-    query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: Any, *, like_query: bool
-) -> Attention | None:
-    return None if dropout or causal else Attention(query, key, value, mask, scale, like_query)
+def _read(operator: str, operands: Sequence[Any], named: Mapping[str, Any]) -> Attention | None:
+    """What an operator is given; None with dropout, or if it is causal."""
+    schema = schema_of(getattr(torch.ops.aten, operator).default)
+    given = {each.name: each.default_value for each in schema.arguments}
+    given.update(zip(list(given), operands, strict=False))
+    given.update(named)
+    if given["dropout_p"] or given["is_causal"]:
+        return None
+    mask = given.get("attn_bias", given.get("attn_mask"))  # one operator takes neither
+    return Attention(
+        given["query"], given["key"], given["value"], mask, given["scale"], _LIKE_QUERY[operator]
+    )
 
 
-def _cudnn(
-    query: Any, key: Any, value: Any, bias: Any, sums: bool, dropout: float = 0.0, causal: bool = False,
-    debug: bool = False, *, scale: Any = None,
-) -> Attention | None:  # fmt: skip
-    return _read(query, key, value, bias, dropout, causal, scale, like_query=True)
-
-
-def _efficient(
-    query: Any, key: Any, value: Any, bias: Any, sums: bool, dropout: float = 0.0, causal: bool = False,
-    *, scale: Any = None,
-) -> Attention | None:  # fmt: skip
-    return _read(query, key, value, bias, dropout, causal, scale, like_query=False)
-
-
-def _flash(
-    query: Any, key: Any, value: Any, dropout: float = 0.0, causal: bool = False, debug: bool = False,
-    *, scale: Any = None,
-) -> Attention | None:  # fmt: skip
-    return _read(query, key, value, None, dropout, causal, scale, like_query=True)
-
-
-def _of_the_host(
-    query: Any, key: Any, value: Any, dropout: float = 0.0, causal: bool = False,
-    *, attn_mask: Any = None, scale: Any = None,
-) -> Attention | None:  # fmt: skip
-    return _read(query, key, value, attn_mask, dropout, causal, scale, like_query=False)
-
-
-def _overrideable(
-    query: Any, key: Any, value: Any, bias: Any = None, dropout: float = 0.0, causal: bool = False,
-    debug: bool = False, *, scale: Any = None,
-) -> Attention | None:  # fmt: skip
-    return _read(query, key, value, bias, dropout, causal, scale, like_query=True)
-
-
-_OPERATORS: dict[str, _Read] = {
-    "_scaled_dot_product_cudnn_attention": _cudnn,
-    "_scaled_dot_product_efficient_attention": _efficient,
-    "_scaled_dot_product_flash_attention": _flash,
-    "_scaled_dot_product_flash_attention_for_cpu": _of_the_host,
-    "_scaled_dot_product_fused_attention_overrideable": _overrideable,
-}
-ATTENTION = tuple([_of(name, read, way) for name, read in _OPERATORS.items() for way in _WAYS])
+ATTENTION = tuple([_of(name, way) for name in _LIKE_QUERY for way in _WAYS])
 """For each of PyTorch's operators, each way."""

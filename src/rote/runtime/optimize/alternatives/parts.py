@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from ...backends.protocol import ALIGNMENT
+from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
 from ...compiling import KernelSource, Language, Programs
 from .offered import AlternativeRun
 from .operands import Attention
@@ -23,7 +23,7 @@ from .tiles import Cut, Problem, cuts_of
 
 _aten = torch.ops.aten
 NAME = "attention"
-_TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+_OF_MASKS = (torch.bfloat16, torch.float16, torch.float32)
 _MOST_WIDTH = 256
 _FEWEST_KEYS = 32
 _MOST_SCORES = 1 << 24
@@ -59,7 +59,7 @@ def is_written(given: Attention) -> bool:
     tensors = [given.query, given.key, given.value, *([] if given.mask is None else [given.mask])]
     return (
         max(given.width, given.depth) <= _MOST_WIDTH
-        and tensors[-1].dtype in _TYPES
+        and tensors[-1].dtype in _OF_MASKS
         and (given.mask is None or given.mask.dim() <= 4)
         and all([_reach(each) < _MOST_OFFSET for each in tensors])
     )
@@ -97,9 +97,6 @@ class PartsPlan:
     """The launches of one attention.
 
     Attributes:
-        given: The operands.
-        cut: How it is cut up.
-        capability: Compute capability of the GPU.
         zero: A row without any key gives 0; otherwise no number.
     """
 
@@ -146,7 +143,7 @@ class PartsPlan:
     @property
     def _part(self) -> KernelSource:
         given, cut = self.given, self.cut
-        split, kind = cut.parts > 1, _TYPES[given.query.dtype]
+        split, kind = cut.parts > 1, NAMES_OF_TYPES[given.query.dtype]
         blocks = -(-given.rows // cut.tile.rows)
         mask = None
         if given.mask is not None:
@@ -171,7 +168,7 @@ class PartsPlan:
             "part",
             ["query", "key", "value", "query" if mask is None else "mask"]
             + (["out", "highest", "total"] if split else ["out"] * 3),
-            [*[_TYPES[each.dtype] for each in self._tensors], *(["fp32"] * 3 if split else [kind])],
+            [*[NAMES_OF_TYPES[each.dtype] for each in self._tensors], *(["fp32"] * 3 if split else [kind])],
             constants,
             Programs(given.batch * given.kept * blocks * cut.parts, cut.tile.warps),
         )
@@ -184,7 +181,7 @@ class PartsPlan:
         return self._source(
             "join",
             ["sums", "highest", "total", "out"],
-            ["fp32"] * 3 + [_TYPES[given.query.dtype]],
+            ["fp32"] * 3 + [NAMES_OF_TYPES[given.query.dtype]],
             {**self._sizes, "BM": rows, "BP": power(parts, 1)},
             Programs(given.batch * given.kept * -(-given.rows // rows), _JOINING_WARPS),
         )

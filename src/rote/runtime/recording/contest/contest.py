@@ -73,10 +73,9 @@ from __future__ import annotations
 
 import sys
 from enum import Enum
-from typing import Protocol
 
 from .figures import Figures, Verdict, judge
-from .roundtrip import Cost, Kind
+from .roundtrip import Cost, Kind, RoundTrip
 
 FIRST_ROUND = 64
 """Replays of a recording before the first round."""
@@ -110,22 +109,6 @@ class Turn(Enum):
     LOST = "the recording is to be dropped"
 
 
-class Trip(Protocol):
-    """A timed call; see :class:`.roundtrip.RoundTrip`."""
-
-    def cost(self) -> Cost:
-        """What it came to."""
-        ...
-
-    def call_seconds(self) -> float | None:
-        """Those of the call alone."""
-        ...
-
-    def close(self) -> None:
-        """It has been judged."""
-        ...
-
-
 class Contest:
     """The rounds of one recording, with the figures of the last one that came to its end.
 
@@ -138,7 +121,7 @@ class Contest:
         self._challenges = challenges
         self._gap = FIRST_ROUND
         self._lost = 0
-        self._trips: tuple[list[Trip], list[Trip]] = ([], [])
+        self._trips: tuple[list[RoundTrip], list[RoundTrip]] = ([], [])
         self._begin()
 
     def _begin(self) -> None:
@@ -183,7 +166,7 @@ class Contest:
         last = self._trips[0][-1].call_seconds() if self._trips[0] else None
         return last is not None and last > LONG_S
 
-    def add(self, turn: Turn, trip: Trip) -> None:
+    def add(self, turn: Turn, trip: RoundTrip) -> None:
         """A call was timed."""
         self._trips[turn is Turn.PLAIN].append(trip)
 

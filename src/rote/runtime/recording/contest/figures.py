@@ -43,7 +43,6 @@ class Verdict(NamedTuple):
     """What a round says.
 
     Attributes:
-        figures: Its medians.
         lost: The replays take longer, whatever was compared.
         clear: They win by so much that more calls would tell nothing new.
     """
