@@ -249,6 +249,8 @@ class Settling:
             )
             return [] if blocked else [reason(rules.VALUE_CHANGED, text, self._site)]
         self._computation = numbers.finish()
+        if self._recording is None and numbers.asks_alone:
+            changing.understand()
         return []
 
     def _judge_sharing(self) -> list[Reason]:
