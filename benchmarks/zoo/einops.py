@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,3 +71,34 @@ def attention(wrap: Any, device: Any) -> Items:
 
     while True:
         yield step(torch.randn(2, 8, 16).to(device)), bias
+
+
+def mapped_heads(wrap: Any, device: Any) -> Items:
+    """A vision transformer whose heads are taken apart by ``map``, with a rate that is calculated by hand."""
+    patches, heads, out = nn.Linear(48, 32), nn.Linear(32, 96, bias=False), nn.Linear(32, 32)
+    token, head = nn.Parameter(torch.randn(1, 1, 32)), nn.Linear(32, 4)
+    model = nn.ModuleList([patches, heads, out, head, nn.ParameterList([token])]).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    state = {"step": 0}
+
+    @wrap
+    def step(images: torch.Tensor, labels: torch.Tensor) -> tuple[float, float]:
+        rate = 5e-4 * (1 + math.cos(math.pi * state["step"] / 1000))
+        state["step"] += 1
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        x = patches(rearrange(images, "b c (h p) (w q) -> b (h w) (p q c)", p=4, q=4))
+        x = torch.cat([repeat(model[-1][0], "1 1 d -> b 1 d", b=len(x)), x], 1)
+        q, k, v = map(lambda part: rearrange(part, "b n (h d) -> b h n d", h=4), heads(x).chunk(3, -1))
+        scores = einsum(q, k, "b h i d, b h j d -> b h i j") * 8**-0.5
+        x = x + out(rearrange(scores.softmax(-1) @ v, "b h n d -> b n (h d)"))
+        loss = nn.functional.cross_entropy(
+            head(reduce(x, "b n d -> b d", "mean")), labels, label_smoothing=0.1
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item(), rate
+
+    while True:
+        yield step(torch.randn(4, 3, 8, 8).to(device), torch.randint(4, (4,)).to(device)), model

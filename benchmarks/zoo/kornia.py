@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,3 +57,17 @@ def registration(wrap: Any, device: Any) -> Items:
     while True:
         points = torch.rand(1, 12, 2).to(device)
         yield step(points, points * 1.1 + 0.05), homography
+
+
+def rotated(wrap: Any, device: Any) -> Items:
+    """Images rotated by an angle that is a number, compared with what they were."""
+
+    @wrap
+    def rotate(image: torch.Tensor, angle: float) -> tuple[torch.Tensor, torch.Tensor]:
+        centre, scale = torch.tensor([[8.0, 8.0]], device=device), torch.ones(1, 2, device=device)
+        turned = kornia.geometry.get_rotation_matrix2d(centre, torch.tensor([angle], device=device), scale)
+        found = kornia.geometry.warp_affine(image, turned, (16, 16))
+        return kornia.color.rgb_to_hsv(found), kornia.losses.ssim_loss(found, image, 5)
+
+    while True:
+        yield rotate(torch.rand(1, 3, 16, 16).to(device), random.uniform(-30, 30))

@@ -41,3 +41,25 @@ def angular_margin(wrap: Any, device: Any) -> Items:
         loss.backward()
         optimizer.step()
         yield loss.detach(), model, criterion.W
+
+
+def proxies(wrap: Any, device: Any) -> Items:
+    """ProxyAnchor with an optimizer of its own, all in one step."""
+    model, criterion = torch.nn.Linear(8, 6).to(device), losses.ProxyAnchorLoss(4, 6).to(device)
+    optimizers = [
+        torch.optim.Adam(model.parameters(), lr=1e-3),
+        torch.optim.SGD(criterion.parameters(), lr=0.01),
+    ]
+
+    @wrap
+    def step(x: torch.Tensor, y: torch.Tensor) -> float:
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        return loss.item()
+
+    while True:
+        yield step(torch.randn(8, 8).to(device), torch.arange(8, device=device) % 4), model, criterion

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -646,3 +647,115 @@ def sharpness_aware(wrap: Any, device: Any) -> Items:
 
     while True:
         yield step(torch.randn(8, 16).to(device), torch.randint(4, (8,)).to(device)), model
+
+
+def generator_first(wrap: Any, device: Any) -> Items:
+    """A GAN whose generator goes first: its backward adds to gradients that the critic has left."""
+    generator = nn.Sequential(nn.Linear(8, 32), nn.LeakyReLU(0.2, inplace=True), nn.Linear(32, 16), nn.Tanh())
+    critic = nn.Sequential(nn.Linear(16, 32), nn.LeakyReLU(0.2, inplace=True), nn.Linear(32, 1), nn.Sigmoid())
+    generator, critic, criterion = generator.to(device), critic.to(device), nn.BCELoss()
+    of_generator = torch.optim.Adam(generator.parameters(), lr=2e-4, betas=(0.5, 0.999))
+    of_critic = torch.optim.Adam(critic.parameters(), lr=2e-4, betas=(0.5, 0.999))
+
+    @wrap
+    def step(real: Tensor) -> tuple[float, float]:
+        valid = torch.Tensor(len(real), 1).fill_(1.0).to(real.device)
+        fake = torch.Tensor(len(real), 1).fill_(0.0).to(real.device)
+        of_generator.zero_grad()
+        noise = torch.Tensor(np.random.normal(0, 1, (len(real), 8))).to(real.device)
+        made = generator(noise)
+        fooled = criterion(critic(made), valid)
+        fooled.backward()
+        of_generator.step()
+        of_critic.zero_grad()
+        loss = (criterion(critic(real), valid) + criterion(critic(made.detach()), fake)) / 2
+        loss.backward()
+        of_critic.step()
+        return loss.item(), fooled.item()
+
+    while True:
+        yield step(torch.rand(16, 16).to(device) * 2 - 1), generator, critic
+
+
+def every_fourth_step(wrap: Any, device: Any) -> Items:
+    """Gradients accumulated by the number of the step: clipped, stepped and scheduled in each fourth call."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda count: min(1.0, (count + 1) / 10))
+
+    @wrap
+    def step(number: int, x: Tensor, y: Tensor) -> float:
+        loss = F.cross_entropy(model(x), y) / 4
+        loss.backward()
+        if (number + 1) % 4 == 0:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+        return loss.item()
+
+    for number in range(10**9):
+        yield step(number, torch.randn(8, 8).to(device), torch.randint(4, (8,)).to(device)), model
+
+
+def bootstrapped(wrap: Any, device: Any) -> Items:
+    """BYOL: the target's weights are bound anew by ``.data``, with a momentum that depends on the step."""
+    online = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 8)).to(device)
+    predictor, target = nn.Linear(8, 8).to(device), copy.deepcopy(online).requires_grad_(False)
+    optimizer = torch.optim.SGD([*online.parameters(), *predictor.parameters()], lr=0.05, momentum=0.9)
+    state = {"step": 0}
+
+    @wrap
+    def step(one: Tensor, other: Tensor) -> Tensor:
+        momentum = 1 - 0.01 * (math.cos(math.pi * state["step"] / 1000) + 1) / 2
+        state["step"] += 1
+        with torch.no_grad():
+            wanted = target(other)
+        loss = 2 - 2 * F.cosine_similarity(predictor(online(one)), wanted).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        for mine, theirs in zip(online.parameters(), target.parameters(), strict=True):
+            theirs.data = theirs.data * momentum + mine.data * (1 - momentum)
+        return loss.detach()
+
+    while True:
+        yield step(torch.randn(8, 16).to(device), torch.randn(8, 16).to(device)), online, target
+
+
+def coarse_and_fine(wrap: Any, device: Any) -> Items:
+    """NeRF's two networks: the fine one is asked where the weights of the coarse one lie."""
+    coarse = nn.Sequential(nn.Linear(9, 32), nn.ReLU(), nn.Linear(32, 4)).to(device)
+    fine = copy.deepcopy(coarse)
+    optimizer = torch.optim.Adam([*coarse.parameters(), *fine.parameters()], lr=5e-4)
+    state = {"step": 0}
+
+    def render(network: nn.Module, rays: Tensor, depths: Tensor) -> tuple[Tensor, Tensor]:
+        points = rays[:, None, :3] + rays[:, None, 3:] * depths[..., None]
+        raw = network(torch.cat([points, points.sin(), points.cos()], -1))
+        last = torch.Tensor([1e10]).to(rays.device).expand(depths[..., :1].shape)
+        alpha = 1 - torch.exp(
+            -F.relu(raw[..., 3]) * torch.cat([depths[..., 1:] - depths[..., :-1], last], -1)
+        )
+        clear = torch.cumprod(torch.cat([torch.ones_like(last), 1 - alpha + 1e-10], -1), -1)[:, :-1]
+        return ((alpha * clear)[..., None] * torch.sigmoid(raw[..., :3])).sum(-2), alpha * clear
+
+    @wrap
+    def step(rays: Tensor, wanted: Tensor) -> tuple[float, float]:
+        depths = torch.linspace(2.0, 6.0, 8, device=rays.device).expand(len(rays), 8)
+        seen, weights = render(coarse, rays, depths)
+        share = torch.cumsum(F.normalize(weights[..., 1:-1] + 1e-5, p=1, dim=-1), -1)
+        at = torch.searchsorted(share, torch.rand(len(rays), 6, device=rays.device), right=True)
+        more = torch.gather(depths, 1, at.clamp(max=7)).detach()
+        colours, _ = render(fine, rays, torch.sort(torch.cat([depths, more], -1), -1).values)
+        error = F.mse_loss(colours, wanted)
+        optimizer.zero_grad()
+        (error + F.mse_loss(seen, wanted)).backward()
+        optimizer.step()
+        state["step"] += 1
+        for group in optimizer.param_groups:
+            group["lr"] = 5e-4 * 0.1 ** (state["step"] / 250_000)
+        return error.item(), (-10.0 * torch.log(error) / torch.log(torch.Tensor([10.0]).to(error))).item()
+
+    while True:
+        yield step(torch.randn(8, 6).to(device), torch.rand(8, 3).to(device)), coarse, fine

@@ -53,3 +53,21 @@ def called_as_a_function(wrap: Any, device: Any) -> Items:
     metric = wrap(PeakSignalNoiseRatio(data_range=1.0).to(device))
     while True:
         yield metric(torch.rand(1, 3, 16, 16).to(device), torch.rand(1, 3, 16, 16).to(device)), metric.total
+
+
+def logged_while_training(wrap: Any, device: Any) -> Items:
+    """The mean of a loss, updated and computed in each step of training."""
+    model, average = torch.nn.Linear(8, 1).to(device), MeanMetric().to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    @wrap
+    def step(x: torch.Tensor, y: torch.Tensor) -> float:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        average.update(loss.detach(), weight=len(x))
+        return average.compute().item()
+
+    while True:
+        yield step(torch.randn(16, 8).to(device), torch.randn(16, 1).to(device)), model

@@ -521,3 +521,32 @@ def _random_program(dice: random.Random) -> Program:
 @pytest.mark.parametrize("seed", range(160))
 def test_random_programs(seed: int, device: torch.device) -> None:
     _run(_random_program(random.Random(seed)), device, calls=20, seed=seed)
+
+
+def test_in_inference_mode(device):
+    layer = torch.nn.Linear(3, 3).to(device)
+
+    @torch.inference_mode()
+    def act(observation):
+        made = layer(torch.as_tensor(observation, dtype=torch.float32, device=device))
+        return made.cpu().numpy().clip(-1, 1) * 2
+
+    g = rote.graph(act, keep=True)
+    for number in range(12):
+        observation = np.arange(6.0).reshape(2, 3) - number
+        np.testing.assert_array_equal(g(observation), act(observation))
+    assert g.report().replayed >= 4, g.explain()
+
+
+def test_a_tensor_of_inference_is_written_after_its_array_was_read(device):
+    @torch.inference_mode()
+    def act(x, more):
+        made = (x * 2).cpu()
+        array = made.numpy() * 2
+        made.add_(more)
+        return array
+
+    g = rote.graph(act, keep=True)
+    for number in range(12):
+        x, more = torch.arange(4.0, device=device) + number, torch.tensor(max(0.0, number - 6.0))
+        np.testing.assert_array_equal(g(x, more), act(x, more))

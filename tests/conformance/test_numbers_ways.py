@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import rote
+from rote.testing import assert_same
 
 COMPUTES = pytest.mark.parametrize("device", ["cpu"], indirect=True)
 CALLS = 70
@@ -222,3 +223,60 @@ def test_too_many_ways_are_left_alone(device: torch.device) -> None:
         x = torch.tensor(float(number % 30), device=device)
         assert torch.equal(act(x), counts(x))
     assert any(why.code == "RT304" for why in act.report().reasons)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("every", [2, 4])
+def test_a_number_leads_each_few_calls_another_way(device, every):
+    """Each way is observed before one comes again."""
+
+    def run(wrap):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+        @wrap
+        def step(number, x):
+            loss = model(x).square().mean() / every
+            loss.backward()
+            if (number + 1) % every == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+            return loss.item()
+
+        return [step(number, torch.randn(3, 4).to(device)) for number in range(60)], model.weight
+
+    graphs = []
+
+    def wrap(function):
+        graphs.append(rote.graph(function, keep=True))
+        return graphs[0]
+
+    assert_same(run(wrap), run(lambda function: function))
+    assert graphs[0].report().replayed >= 12, graphs[0].explain()
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("mapped", ["parts", "numbers", "a function of C"])
+def test_python_is_given_what_a_map_iterates(device, mapped):
+    state = {"step": 0}
+
+    def fn(x):
+        state["step"] += 1
+        scale = state["step"] * 0.5
+        if mapped == "parts":
+            one, other = map(lambda part: part * 2, x.chunk(2))
+            return (one - other) * scale
+        if mapped == "numbers":
+            one, other = map(lambda number: number + 1, [scale, 2.0])
+            return x * one + other
+        one, other = map(float, [state["step"], 2])
+        return x * one + other
+
+    g = rote.graph(fn, keep=True)
+    for number in range(24):
+        x = torch.arange(4.0, device=device) + number
+        mine = g(x)
+        state["step"] -= 1
+        assert_same(mine, fn(x))
+    assert g.report().replayed >= 12 or mapped == "a function of C", g.explain()

@@ -128,15 +128,16 @@ _PLAIN = frozenset({
 
 
 class LentTensor(NamedTuple):
-    """A tensor over whose memory the call has made an array, and its version then."""
+    """A tensor over whose memory the call has made an array, and how often it was written until then."""
 
     tensor: torch.Tensor
-    version: int
+    written: int
+    writes_of: Callable[[torch.Tensor], int]
 
     @property
     def is_written(self) -> bool:
         """Whether it was written since."""
-        return self.tensor._version != self.version
+        return self.writes_of(self.tensor) != self.written
 
 
 class HostDataMode(TorchFunctionMode):
@@ -541,7 +542,8 @@ class HostDataMode(TorchFunctionMode):
         site, numbers = user_site(), self._places
         follows = numbers is not None and numbers.lend(array)
         if follows:
-            self.lent.append(LentTensor(plain, plain._version))
+            writes_of = tracer.writes.count
+            self.lent.append(LentTensor(plain, writes_of(plain), writes_of))
 
         def stray() -> bool:
             known = follows and numbers is not None and numbers.stopped is None

@@ -280,4 +280,5 @@ class HostTensors:
                 return computed
             made = self.is_made(tensor.data_ptr())
             return self.lend_array(tensor, "from_numpy") if made else self.alias_array(tensor)
-        return self.host_tensor(tensor, "torch.tensor")
+        with unseen_functions():  # those of ``torch.Tensor([...])`` would see a mode of the call
+            return self.host_tensor(tensor, "torch.tensor")

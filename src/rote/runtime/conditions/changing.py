@@ -134,6 +134,13 @@ class ChangingNumbers:
             slots, leaves, reading, draws=self._draws, clock=self._clock, arrays=bool(self._arrays)
         )
 
+    def understand(self) -> None:
+        """A call was followed whose number matters by what it leads to alone: it is not one in vain.
+
+        Calls that it leads another way each (``if step % 4 == 0``) are observed before one comes again.
+        """
+        self._tries = 0
+
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""
         self._tries, self._before = 0, None

@@ -49,6 +49,8 @@ class Choice:
 
     def find(self, call: Call) -> Recording | None:
         """The recording that answers a call, moved to the front."""
+        for recording in self._recordings:
+            recording.bring_back_gradients()
         for holds in (Recording.holds, Recording.moves):
             for in_place in (True, False):
                 for position, recording in enumerate(self._recordings):

@@ -249,6 +249,8 @@ class Settling:
             )
             return [] if blocked else [reason(rules.VALUE_CHANGED, text, self._site)]
         self._computation = numbers.finish()
+        if self._recording is None and numbers.asks_alone:
+            changing.understand()
         return []
 
     def _judge_sharing(self) -> list[Reason]:
@@ -476,7 +478,26 @@ class Settling:
         guard = StateGuard.of(after, accesses, parameters, watch, concerned=concerned)
         recording = Recording(self._plan.root, guard, accesses, bound, apart=apart)
         recording.identify(self._call.leaves)
+        self._keep_found(recording, watch)
         return recording
+
+    def _keep_found(self, recording: Recording, watch: GradientWatch) -> None:
+        """Gradients that calls read and replace lie elsewhere in each; those of the next come here."""
+        if not self._key.recordings:  # nothing says so yet
+            return
+        replaced = {id(each.parameter()) for each in self._effects if each.static is not None}
+        read = recording.accesses.externals
+        found = [
+            (parameter, gradient)
+            for _, parameter, gradient in watch.gradients()
+            if id(parameter) in replaced
+            and gradient.untyped_storage()._cdata in read
+            and not any([other.found.has(gradient) for other in self._key.recordings])
+        ]
+        recording.found.keep(found)
+        for other in self._key.recordings if found else ():
+            if not other.recorded:
+                other.found.keep(())
 
     def _note_accesses(self, accesses: Accesses, watch: GradientWatch) -> tuple[bool, bool]:
         """Note what the call touches.

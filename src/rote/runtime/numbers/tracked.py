@@ -684,6 +684,11 @@ class TrackedNumbers:
         told = {tells(each) for each, value in self.outcomes.items() if value.kind not in TRUTHS}
         return [self.places[number] for number in self.values if number in told]
 
+    @property
+    def asks_alone(self) -> bool:
+        """Whether the conditions on numbers are outcomes of comparisons, and none is a value."""
+        return all([value.kind in TRUTHS for value in self.outcomes.values()])
+
 
 def _place_of(order: int, name: str = "", lines: Lines | None = None) -> NumberSource:
     """The place of the number that a call reads behind so many others."""

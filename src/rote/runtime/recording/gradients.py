@@ -1,15 +1,24 @@
-"""The ``.grad`` slots that replays fill, and whether they are still as the last replay left them."""
+"""The ``.grad`` slots that replays fill, and whether they are still as the last replay left them.
+
+A step with two backwards and two optimizers may add to what the call before it has left, and replace it: the
+backward of a generator goes through its critic, whose gradients are cleared behind it. So it finds them
+somewhere else in each call. Where nobody but the slot holds such a gradient, nobody can tell where it lies:
+before a call it is moved to where an observed one has found it.
+"""
 
 from __future__ import annotations
 
+import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 
 import torch
 
+from ..arguments import describe_tensor
 from ..autograd import note_gradients
 from ..fingerprint import WatchedWords
-from ..program import GradientEffect, GradientSlot, slot_of
+from ..program import GradientEffect, GradientSlot, slot_of, storage_owners, tensor_owners
 from ..pytorch import plain_functions
 
 NOTES = 8
@@ -111,3 +120,69 @@ class ShownGradients:
         """The recording is gone."""
         self.effects = []
         self.forget()
+
+
+class FoundGradients:
+    """Gradients that a call found in slots, read and replaced: the tensors, and so their memory."""
+
+    def __init__(self) -> None:
+        self._homes: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []
+
+    def keep(self, found: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Keep these gradients, each behind its parameter."""
+        self._homes = [(weakref.ref(parameter), gradient) for parameter, gradient in found]
+
+    def bring_back(self, effects: Iterable[GradientEffect]) -> None:
+        """Move gradients to where the call has found those before them, if nobody can tell."""
+        if not self._homes:
+            return
+        with plain_functions(), torch.no_grad():
+            shown = {id(each.shown) for each in effects if each.shown is not None and each.stands()}
+            for reference, home in self._homes:
+                parameter = reference()
+                if parameter is None or parameter.grad is None or parameter.grad is home:
+                    continue
+                if _held(home) == _of_kept() and _can_move(parameter, home, id(parameter.grad) in shown):
+                    home.copy_(parameter.grad)
+                    parameter.grad = home
+
+    def has(self, gradient: torch.Tensor) -> bool:
+        """Whether others are moved to where a gradient lies."""
+        return any([home is gradient for _, home in self._homes])
+
+
+def _can_move(parameter: torch.Tensor, home: torch.Tensor, shown: bool) -> bool:
+    """Whether a gradient looks like the one in whose place it would come, and is in nobody else's hands.
+
+    Args:
+        shown: A replay has put it there, and it is known that nobody else has taken it.
+    """
+    gradient = parameter.grad
+    if type(gradient) is not torch.Tensor or gradient.requires_grad or gradient.__dict__:
+        return False
+    if describe_tensor(gradient) != describe_tensor(home) or gradient.is_inference() != home.is_inference():
+        return False
+    return shown or _held(gradient) == _of_slot()
+
+
+def _held(gradient: torch.Tensor) -> tuple[int, int, int]:
+    """References to a gradient from Python, to its memory, and to it from C++."""
+    return sys.getrefcount(gradient), storage_owners(gradient.untyped_storage()), tensor_owners(gradient)
+
+
+@cache
+def _of_slot() -> tuple[int, int, int]:
+    """The same of a gradient that nobody but its slot holds."""
+    parameter = torch.zeros(1, requires_grad=True)
+    parameter.grad = torch.zeros(1)
+    gradient = parameter.grad
+    return _held(gradient)
+
+
+@cache
+def _of_kept() -> tuple[int, int, int]:
+    """The same of one that is kept for others to come in its place."""
+    kept = [(None, torch.zeros(1))]
+    for _, home in kept:
+        return _held(home)
+    raise AssertionError

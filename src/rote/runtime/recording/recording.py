@@ -40,7 +40,7 @@ from ..state import Difference, Reads, Snapshot
 from .accesses import Accesses
 from .contest import FIRST_ROUND, Contest
 from .eviction import Evictions
-from .gradients import ShownGradients
+from .gradients import FoundGradients, ShownGradients
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
 from .tiers import FIRST_TIER, Tiers
@@ -64,6 +64,7 @@ class Recording:
         apart: Arguments that may do so and are copied; observed calls had them by another storage.
         persistent: Arguments that came from one place and were written, by leaf.
         gradients: The gradient slots that replays fill.
+        found: Gradients that it finds in slots, and replaces.
         estimate: Bytes that it is expected to need.
         known: What a call reads and writes that finds all as the last one did; None where that is not clear.
         memory: What it holds; None while nothing is captured.
@@ -103,6 +104,7 @@ class Recording:
         self.bound, self.apart = bound, apart
         self.persistent = persistent if persistent is not None else {}
         self.gradients = gradients if gradients is not None else ShownGradients()
+        self.found = FoundGradients()
         self.estimate = estimate
         self.known: Noted | None = None
         self.memory: RecordingMemory | None = None
@@ -414,6 +416,10 @@ class Recording:
         """Whether the gradient slots are as they were."""
         return self.gradients.hold(self.guard.present)
 
+    def bring_back_gradients(self) -> None:
+        """Before a call: what lies in gradient slots is moved to where it was, if nobody can tell."""
+        self.found.bring_back(self.gradients.effects)
+
     def withdraw_gradients(self) -> bool:
         """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
         return self.gradients.withdraw(self.guard.present)
@@ -421,6 +427,7 @@ class Recording:
     def show_gradients(self, effects: list[GradientEffect]) -> None:
         """After a replay: fill the gradient slots."""
         self.gradients.show(effects, self.guard.present)
+        self.bring_back_gradients()  # so that the next call is a short way
 
     def gradient_storages(self) -> list[torch.UntypedStorage]:
         """The memory of gradients, those that it leaves and those it finds, whose owners are counted."""

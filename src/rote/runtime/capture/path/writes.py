@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 
 from ....base import Site, Sites, user_site
@@ -35,6 +37,13 @@ class Writes:
         self.over_arrays: set[Origin] = set()
         self._cursor = cursor
         self._sites = sites
+        self._times = Counter[Origin]()  # each is written
+
+    def count(self, tensor: torch.Tensor) -> int:
+        """A number that grows with each write of a tensor's memory; one made for inference has no version."""
+        origin = self._cursor.storages.origin(tensor)
+        times = self._times[origin] if origin is not None else 0
+        return times if tensor.is_inference() else tensor._version + times
 
     def note(self, written: list[torch.Tensor], *, counted: bool = True) -> None:
         """An operation writes these operands; ``counted`` says that their versions change."""
@@ -42,6 +51,7 @@ class Writes:
             origin = self._cursor.storages.origin(tensor)
             if origin is None:
                 continue
+            self._times[origin] += 1
             if origin[0] is not NEW and origin not in self.sites:
                 self.sites[origin] = self._sites.here()
             if counted:

@@ -53,6 +53,8 @@ from .random_settings import computes
 _BUILTIN = ("builtins", "torch")
 _HARMLESS = NAMES["harmless"]
 _OF_CYTHON = NAMES["cython"]
+_OF_TYPE: type = type(torch.FloatTensor)
+"""The class of the constructors of tensors of one type."""
 _CLOCK = "clock"
 _KEEPING = NAMES["keeping"]
 _SHALLOW = NAMES["shallow"]
@@ -160,8 +162,8 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
         trace.callables.run(trace.classes.read(meta, "__call__"))
     if lookup.can_change(kind):  # C makes no instance of a class with abstract methods
         of_namespace(trace, "__abstractmethods__", kind)
-    if kind is torch.Tensor and len(args) == 1 and trace.outside.is_tensors(args[0]):
-        return  # it looks at the memory of the array, and converts that by operations
+    if (kind is torch.Tensor or meta is _OF_TYPE) and not names and _of_array(trace, args):
+        return
     in_c = True
     for name in ("__new__", "__init__"):
         look = trace.classes.read if lookup.can_change(kind) else trace.classes.look_up
@@ -179,6 +181,15 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
         c_call(trace, made_by(kind) if in_c else kind, *_split(names, args))
     elif trace.outside.has(kind):
         trace.callables.called.add(identity(kind))
+
+
+def _of_array(trace: Trace, args: tuple[Any, ...]) -> bool:
+    """Note that a constructor makes a tensor of an array: over its memory, which operations convert."""
+    if len(args) != 1 or type(args[0]) is not numpy.ndarray or args[0].dtype.hasobject:
+        return False
+    if not trace.outside.is_tensors(args[0]):
+        trace.makes_tensor(args[0])
+    return True
 
 
 def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any, ...]) -> None:

@@ -101,6 +101,11 @@ _C_FUNCTIONS = (
 _ASKING = (builtins.id, operator.is_, operator.is_not)
 _IDENTITIES: Mapping[str, Any] = {each.__name__: each for each in _ASKING}
 """What tells objects apart that are equal."""
+_OF_MEMORY = frozenset({
+    torch.from_numpy, torch.Tensor, torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.LongTensor,
+    torch.IntTensor, torch.ShortTensor, torch.CharTensor, torch.ByteTensor, torch.BoolTensor,
+})  # fmt: skip
+"""What makes a tensor over the memory of an array, of which operations make one of another type."""
 _CALLS_BACK = frozenset({"apply_", "map_", "map2_", "apply"})
 """Methods of PyTorch's that give numbers to a function of Python's and take what it returns."""
 _OF_ITERTOOLS: tuple[type, ...] = (
@@ -325,7 +330,7 @@ def _moved(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
 
 def _iterates(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     """The instruction hands on what it iterates; what is iterated may compute that in C."""
-    _iterated(numbers, (value,))
+    _iterated(trace, numbers, (value,))
 
 
 def _attribute(trace: Trace, numbers: TrackedNumbers, name: str, owner: Any) -> None:
@@ -521,6 +526,8 @@ def _call(
         _call(trace, numbers, function.func, (*function.args, *args, *bound.values()), (*names, *bound))
     elif type(function) is FunctionType:
         _into_python(trace, numbers, function, args)
+    elif function in _OF_MEMORY and numbers.has_arrays and [*map(type, args)] == [numpy.ndarray]:
+        return  # the tensor is met with its memory
     elif isinstance(function, type):
         _construct(trace, numbers, function, args, named)
     elif isinstance(function, _C_FUNCTIONS) or type(function) is numpy.ufunc:
@@ -607,7 +614,7 @@ def _into_python(
 
 def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: int) -> None:
     """A class is called."""
-    if any([kind in known for known in (CALLED, _MOVES, _ITERATES, _CONSUMES, _FILLS)]):
+    if kind is map or any([kind in known for known in (CALLED, _MOVES, _ITERATES, _CONSUMES, _FILLS)]):
         _into_c(trace, numbers, kind, args, named)
         return
     if kind is str and args and type(args[0]) is type:  # its name
@@ -654,8 +661,6 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.compute_next(OF_MEMBERS[function], members)
     elif function in _PLACES and not named and _has_a_place(numbers, args):
         _placed(numbers, function, *args)
-    elif function is torch.from_numpy and numbers.has_arrays:  # the tensor is met with its memory
-        return
     elif _is_of_torch(function):
         if function.__name__ in _CALLS_BACK:
             numbers.stop(f"{function.__name__} calls Python code")
@@ -674,7 +679,9 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
     elif function in _HASHES:  # an object's own methods say what they look at
         numbers.pin_inside(*args)
     elif function in _ITERATES:
-        _iterated(numbers, args)
+        _iterated(trace, numbers, args)
+    elif function is map and not named and len(args) > 1 and _gives_to_python(trace, numbers, args[0]):
+        _iterated(trace, numbers, args[1:])
     elif function in _FILLS:
         _consumed(numbers, [each for each in args[: len(args) - named] if not issubclass(type(each), dict)])
     elif function in _CONSUMES:
@@ -738,7 +745,7 @@ def _descriptor(function: Any) -> Any:
     return None
 
 
-def _iterated(numbers: TrackedNumbers, args: tuple[Any, ...]) -> None:
+def _iterated(trace: Trace, numbers: TrackedNumbers, args: tuple[Any, ...]) -> None:
     """C iterates objects, and hands on what they give.
 
     Which class an object has does not matter, but who answers: a method of Python's is followed, and those of
@@ -747,8 +754,21 @@ def _iterated(numbers: TrackedNumbers, args: tuple[Any, ...]) -> None:
     for each in args:
         numbers.pin(each)
         known = type(each) in _NUMBERS or each is None or is_data(each) or isinstance(each, type)
+        if type(each) is map:
+            function, *sources = map.__reduce__(each)[1]
+            known = _gives_to_python(trace, numbers, function)
+            _iterated(trace, numbers, tuple(sources))
         if not (known or _hands_on(type(each))):
             numbers.stop(f"a {type(each).__name__} is iterated")
+
+
+def _gives_to_python(trace: Trace, numbers: TrackedNumbers, function: Any) -> bool:
+    """Whether C hands what it has to a function of Python's, and gives what that returns."""
+    function = function.__func__ if type(function) is MethodType else function
+    if type(function) is not FunctionType:
+        return False
+    _into_python(trace, numbers, function, ())
+    return True
 
 
 def _consumed(numbers: TrackedNumbers, args: Iterable[Any]) -> None:

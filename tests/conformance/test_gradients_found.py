@@ -1,0 +1,127 @@
+"""Gradients that a call finds, adds to and replaces: a generator's backward goes through its critic."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import rote
+from rote.testing import assert_same
+
+STEPS = 40
+
+
+class Pair:
+    """A generator and its critic, with what their user does between calls."""
+
+    def __init__(self, device, between=lambda pair, number: None, make=torch.optim.SGD):
+        torch.manual_seed(0)
+        self.generator = nn.Linear(3, 4).to(device)
+        self.critic = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1)).to(device)
+        self.optimizers = [make(each.parameters(), 0.05) for each in (self.generator, self.critic)]
+        self.between, self.held = between, []
+
+    def step(self, noise, real):
+        of_generator, of_critic = self.optimizers
+        of_generator.zero_grad()
+        made = self.generator(noise)
+        (-self.critic(made).mean()).backward()
+        of_generator.step()
+        of_critic.zero_grad()
+        loss = self.critic(made.detach()).mean() - self.critic(real).mean()
+        loss.backward()
+        of_critic.step()
+        return loss.detach()
+
+    def sums(self, noise, real):
+        """What is found is also read: its norm leads to a weight."""
+        before = [each.grad for each in self.critic.parameters() if each.grad is not None]
+        weight = sum(each.square().sum() for each in before) if before else noise.new_ones(())
+        return self.step(noise * weight, real)
+
+    def run(self, method, wrap):
+        step, seen = wrap(getattr(self, method)), []
+        for number in range(STEPS):
+            like = self.generator.weight
+            seen.append(step(torch.randn(8, 3).to(like), torch.randn(8, 4).to(like)))
+            seen += [None if each.grad is None else each.grad.clone() for each in self.critic.parameters()]
+            self.between(self, number)
+            seen += [each.clone() for each in self.held]
+        return [*seen, *self.generator.parameters(), *self.critic.parameters()]
+
+
+def played(method, device, **how):
+    """Plainly, and graphed; how many calls were replayed."""
+    graphs = []
+
+    def wrap(function):
+        graphs.append(rote.graph(function, keep=True))
+        return graphs[0]
+
+    plain = Pair(device, **how).run(method, lambda function: function)
+    assert_same(Pair(device, **how).run(method, wrap), plain)
+    return graphs[0].report().replayed
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("method", ["step", "sums"])
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam])
+def test_what_the_call_before_has_left_is_found(device, method, make):
+    assert played(method, device, make=make) > STEPS // 2
+
+
+def holds(pair, number):
+    if number % 7 == 3:
+        pair.held.append(pair.critic[0].weight.grad)
+
+
+def views(pair, number):
+    if number % 7 == 3:
+        pair.held.append(pair.critic[0].weight.grad[0])
+
+
+def holds_for_a_while(pair, number):
+    pair.held[:] = [pair.critic[2].weight.grad] if number % 5 < 2 else []
+
+
+def lets_go(pair, number):
+    if number % 5 == 2:
+        pair.critic.zero_grad()
+
+
+def writes(pair, number):
+    if number % 3 == 1:
+        pair.critic[0].weight.grad.mul_(0.5)
+
+
+def replaces(pair, number):
+    if number % 4 == 1:
+        pair.critic[0].weight.grad = torch.ones_like(pair.critic[0].weight)
+
+
+def shares(pair, number):
+    if number % 4 == 1:
+        both = torch.ones(2, *pair.critic[0].weight.shape).to(pair.critic[0].weight)
+        pair.critic[0].weight.grad = both[0]
+        pair.held[:] = [both]
+
+
+def gives_away(pair, number):
+    if number % 6 == 2:
+        pair.held.append(pair.critic[0].bias.grad)
+        pair.critic[0].bias.grad = pair.critic[0].bias.grad.clone()
+
+
+def marks(pair, number):
+    if number % 4 == 1:
+        pair.critic[0].weight.grad.note = number
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "between", [holds, views, holds_for_a_while, lets_go, writes, replaces, shares, gives_away, marks]
+)
+@pytest.mark.parametrize("method", ["step", "sums"])
+def test_the_caller_does_something_with_what_was_left(device, method, between):
+    played(method, device, between=between)
