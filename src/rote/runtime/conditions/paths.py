@@ -221,7 +221,8 @@ def _made_of(value: Any) -> list[tuple[str, Any]]:
     kind = type(value)
     if issubclass(kind, tuple):
         held, names = members.values(value), getattr(kind, "_fields", None)
-        names = [f".{name}" for name in names] if names else [f"[{n}]" for n in range(len(held))]
+        named = type(names) is tuple and len(names) == len(held)  # a class may be given others at any time
+        names = [f".{name}" for name in names] if named else [f"[{n}]" for n in range(len(held))]
         return [*zip(names, held, strict=True)]
     if kind is FunctionType:
         names = [f".{name}" for name in value.__code__.co_freevars]
