@@ -7,7 +7,8 @@ the one in whose place it lies, and two paths that led to one object have to lea
 
 The identity of an object may matter itself: it is compared by ``is``, looked up, handed to C, written to,
 handed out, referred to weakly, or found in a way that is no slot. Such objects are *pinned* while a call is
-traced (:meth:`..reads.trace.outside.Outside.pin`), and are in no pair.
+traced (:meth:`..reads.trace.outside.Outside.pin`), and are in no pair. Neither are objects whose death has
+code run, by a finalizer or a set of weak references: a guard that answers for another would keep them alive.
 
 Where objects in a slot are replaced again and again, no new guard is made for each: what is read of them is
 compared at each call (:class:`Followed`).
@@ -29,6 +30,7 @@ from ...base import identity
 from ..arguments import is_openable
 from ..objects import Content, Position, TensorMark, members
 from ..state import Argument, Entry, Names, Read, Reads, form_of, read, same
+from .abandonment import runs_code_at_death
 
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 _KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
@@ -198,6 +200,8 @@ class Pairs:
             return None
         if id(was) not in self._inside and not can_pair(kind):
             return None
+        if runs_code_at_death(was):
+            return None  # a guard that is kept would keep it alive
         if identity(was) in self._known.pinned or identity(now) in self._known.pinned:
             return None
         if issubclass(kind, dict):
