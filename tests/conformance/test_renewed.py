@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import random
 import struct
 import threading
 import weakref
 from types import ModuleType, SimpleNamespace
 
+import numpy
 import pytest
 import torch
 
@@ -164,5 +167,52 @@ def test_weak_references_that_are_compared(how, device):
             kept.name = "a" if number % 2 else "b"
 
         return lambda x: x * ask(one, other), change, lambda: kept.name
+
+    assert is_the_same(make, device).replayed
+
+
+class Halves(random.Random):
+    def random(self):
+        return 0.5
+
+
+def full(kind=None):
+    made = numpy.full((2, 2), 2.0)
+    return made if kind is None else made.view(kind)
+
+
+ALIKE = {
+    "matrix": (full, lambda: full(numpy.matrix), lambda a: float((a * a)[0, 0])),
+    "class of an array": (full, lambda: full(numpy.matrix), lambda a: type(a).__name__),
+    "random numbers": (lambda: random.Random(3), lambda: Halves(3), lambda a: type(a).__name__),
+    "array's random numbers": (
+        lambda: numpy.random.RandomState(3),
+        lambda: type("Own", (numpy.random.RandomState,), {})(3),
+        lambda a: type(a).__name__,
+    ),
+    "numbers of C": (
+        lambda: ctypes.c_int(1), lambda: ctypes.c_float.from_buffer_copy(b"\1\0\0\0"), lambda a: a.value,
+    ),
+    "read only": (
+        lambda: memoryview(bytearray(b"ab")), lambda: memoryview(b"ab"), lambda a: a.readonly,
+    ),
+    "every second": (
+        lambda: memoryview(b"aabb")[::2], lambda: memoryview(b"ab"), lambda a: a.strides[0],
+    ),
+    "words": (lambda: memoryview(b"abcd"), lambda: memoryview(b"abcd").cast("H"), lambda a: a[0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_another_class_or_form_with_equal_content(name, device):
+    one, other, ask = ALIKE[name]
+
+    def make():
+        state = {"it": one()}
+
+        def change(number):
+            state["it"] = (other if number % 2 else one)()
+
+        return lambda x: (x * 2, ask(state["it"])), change, lambda: ""
 
     assert is_the_same(make, device).replayed

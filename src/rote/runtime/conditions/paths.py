@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from types import CellType, FunctionType, MethodType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ...base import identity
 from ..arguments import is_openable
@@ -224,9 +224,9 @@ def _made_of(value: Any) -> list[tuple[str, Any]]:
     """The immutable parts of an object, with what one writes to get them."""
     kind = type(value)
     if issubclass(kind, tuple):
-        held, names = members.values(value), getattr(kind, "_fields", None)
-        named = type(names) is tuple and len(names) == len(held)  # a class may be given others at any time
-        names = [f".{name}" for name in names] if named else [f"[{n}]" for n in range(len(held))]
+        held, fields = members.values(value), cast(Any, getattr(kind, "_fields", None))
+        named = type(fields) is tuple and len(fields) == len(held)  # a class may be given others at any time
+        names = [f".{name}" for name in fields] if named else [f"[{n}]" for n in range(len(held))]
         return [*zip(names, held, strict=True)]
     if kind is FunctionType:
         names = [f".{name}" for name in value.__code__.co_freevars]
