@@ -145,6 +145,7 @@ STEPPING = {
     "permutations": lambda: itertools.permutations(range(5)),
     "combinations": lambda: itertools.combinations(range(9), 3),
     "groups": lambda: itertools.zip_longest(ITEMS, ITEMS),
+    "groups of which one ends": lambda: itertools.zip_longest(ITEMS, ITEMS[:2]),
 }
 
 

@@ -848,3 +848,37 @@ def test_what_is_read_in_any_way_is_compared(reader: str, device: Any) -> None:
             home.cfg.inner["b"][1] = 7.125
 
     play(lambda home, x: x * read(home.cfg), lays, device, step)
+
+
+class Watched:
+    def __init__(self):
+        self.scale = 2.0
+
+
+WATCHING = {
+    "finalizer": lambda log, watched, made: weakref.finalize(made, log.append, 1),
+    "set": lambda log, watched, made: watched.add(made),
+    "key": lambda log, watched, made: watched.add(made) or weakref.ref(made, lambda _: None),
+}
+
+
+@pytest.mark.parametrize("how", WATCHING)
+def test_an_object_whose_death_is_noticed(how, device):
+    def run(wrap):
+        log, watched, state = [], weakref.WeakSet(), {}
+
+        def put():
+            state["config"] = Watched()
+            WATCHING[how](log, watched, state["config"])
+
+        put()
+        graphed, found = wrap(lambda x: x * state["config"].scale * (len(log) + len(watched))), []
+        for number in range(10):
+            if number in (4, 5, 8):
+                put()
+            found.append(graphed(torch.full((3,), float(number), device=device)))
+        return found, graphed
+
+    found, graphed = run(rote.graph)
+    assert_same(found, run(lambda call: call)[0])
+    assert graphed.report().replayed

@@ -155,6 +155,9 @@ class Admission:
             source.refuse(f"names != {source.constant(names)}")
             members = "members"
             (self.generators if cls is torch.Generator else self._objects).append(name)
+        elif kind == "namedtuple":  # its class may have got ways of its own to count and to iterate
+            source.refuse(f"{source.constant(tuple.__len__)}({name}) != {len(children)}")
+            members = f"{source.constant(tuple.__iter__)}({name})"
         elif kind in _INDEXED:
             source.refuse(f"len({name}) != {len(children)}")
             members = name

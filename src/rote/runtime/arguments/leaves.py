@@ -13,7 +13,9 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 import numpy
@@ -136,14 +138,14 @@ def _parts(
     if opened and (opening := opened.get(kind)) is not None:
         return ("object", kind, *opening.look(value))
     if dataclasses.is_dataclass(kind):
-        names = _fields_of(value, kind)
-        return None if names is None else ("dataclass", kind, names, [getattr(value, each) for each in names])
+        held = _fields_of(value, kind)
+        return None if held is None else ("dataclass", kind, tuple(held), held.values())
     if kind is Bound:
         return "bound", Bound, value.targets, (value.value, *value.parts)
     if kind is Made:
         return "made", value.kind, value.names, value.values
-    if is_instance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
-        return "namedtuple", kind, kind._fields, value
+    if is_instance(value, tuple) and hasattr(kind, "_fields") and not table_of(value):
+        return _parts_of_named(value, kind._fields)
     if is_instance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
         return "structseq", kind, len(value), value
     if kind is deque and isinstance(value, deque) and len(value) <= LONGEST:  # to ask others runs their code
@@ -170,13 +172,37 @@ def _parts_of_view(value: Any, kind: type) -> tuple[Any, Iterable[Any]]:
     return MixedKeys([key for key, _ in value]), [item for _, item in value]
 
 
-def _fields_of(value: Any, kind: type[Any]) -> tuple[str, ...] | None:
-    """The fields of a dataclass instance; None if they are not all there is to it."""
-    names = tuple(field.name for field in dataclasses.fields(kind) if hasattr(value, field.name))
+def _parts_of_named(value: tuple[Any, ...], names: Any) -> tuple[str, Any, Any, Iterable[Any]] | None:
+    """A named tuple as it lies in memory, whatever its class says by now of names and of iteration."""
+    known = type(names) is tuple and len(names) == tuple.__len__(value)
+    return ("namedtuple", type(value), names, tuple.__iter__(value)) if known else None
+
+
+def _fields_of(value: Any, kind: type[Any]) -> dict[str, Any] | None:
+    """What lies in the fields of a dataclass instance; None if they are not all there is to it.
+
+    A field that the class gives by a property or the like lies elsewhere.
+    """
+    names = [field.name for field in dataclasses.fields(kind)]
     if isinstance(value, dict):
-        names = tuple(name for name in names if name in value)
-        return names if len(names) == len(value) else None
-    return names if set(getattr(value, "__dict__", ())) <= set(names) else None
+        found = {name: getattr(value, name) for name in names if hasattr(value, name) and name in value}
+        return found if len(found) == len(value) else None
+    table, found = table_of(value) or {}, dict[str, Any]()
+    for name in names:
+        descriptor = _in_class(kind, name)
+        if type(descriptor) is MemberDescriptorType:
+            with suppress(AttributeError):
+                found[name] = descriptor.__get__(value)
+        elif hasattr(type(descriptor), "__set__"):
+            return None
+        elif name in table:
+            found[name] = table[name]
+    return found if table.keys() <= found.keys() else None
+
+
+def _in_class(kind: type[Any], name: str) -> Any:
+    """What a class has under a name, as it lies there; None if there is nothing."""
+    return next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
 
 
 def repeated(spec: Spec, value: Any) -> tuple[tuple[int, int], ...]:
@@ -447,7 +473,9 @@ def _inside(spec: Spec, value: Any, position: int) -> Any:
     kind, _, names, _ = spec
     if value is _NOTHING:
         return value
-    if kind in ("list", "tuple", "deque", "structseq", "namedtuple"):
+    if kind == "namedtuple":
+        return tuple.__getitem__(value, position)
+    if kind in ("list", "tuple", "deque", "structseq"):
         return value[position]
     if kind in ("dict", "defaultdict"):
         return value[names[position]]
@@ -458,7 +486,9 @@ def _inside(spec: Spec, value: Any, position: int) -> Any:
         return inner[1] if type(value) is _ITEMS else inner
     if kind == "made":
         return value.values[position] if type(value) is Made else member_of(value, names[position])
-    return member_of(value, names[position]) if kind == "object" else getattr(value, names[position])
+    if kind == "object":
+        return member_of(value, names[position])
+    return object.__getattribute__(value, names[position])
 
 
 def branch_names(spec: Spec, prefix: str) -> list[str]:

@@ -21,6 +21,7 @@ import sys
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable
+from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -87,6 +88,18 @@ def is_watched(value: Any) -> bool:
     return bool(weakref.getweakrefcount(value)) or any(
         ["__del__" in vars(each) for each in type(value).__mro__]
     )
+
+
+def runs_code_at_death(value: Any) -> bool:
+    """Whether somebody has code run when an object dies; the runtime's own does not count."""
+    return bool(weakref.getweakrefcount(value)) and any(
+        [_is_others(reference.__callback__) for reference in weakref.getweakrefs(value)]
+    )
+
+
+def _is_others(callback: Any) -> bool:
+    function = callback.func if type(callback) is partial else callback
+    return function is not None and not str(getattr(function, "__module__", "")).startswith(_PACKAGE)
 
 
 def is_plain(value: Any) -> bool:

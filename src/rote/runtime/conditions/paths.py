@@ -7,7 +7,8 @@ the one in whose place it lies, and two paths that led to one object have to lea
 
 The identity of an object may matter itself: it is compared by ``is``, looked up, handed to C, written to,
 handed out, referred to weakly, or found in a way that is no slot. Such objects are *pinned* while a call is
-traced (:meth:`..reads.trace.outside.Outside.pin`), and are in no pair.
+traced (:meth:`..reads.trace.outside.Outside.pin`), and are in no pair. Neither are objects whose death has
+code run, by a finalizer or a set of weak references: a guard that answers for another would keep them alive.
 
 Where objects in a slot are replaced again and again, no new guard is made for each: what is read of them is
 compared at each call (:class:`Followed`).
@@ -23,12 +24,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from types import CellType, FunctionType, MethodType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ...base import identity
 from ..arguments import is_openable
 from ..objects import Content, Position, TensorMark, members
 from ..state import Argument, Entry, Names, Read, Reads, form_of, read, same
+from .abandonment import runs_code_at_death
 
 _tuple = tuple.__new__  # half the time of a named tuple's own constructor
 _KINDS = frozenset({dict, OrderedDict, list, tuple, deque, FunctionType, MethodType, partial, CellType})
@@ -198,6 +200,8 @@ class Pairs:
             return None
         if id(was) not in self._inside and not can_pair(kind):
             return None
+        if runs_code_at_death(was):
+            return None  # a guard that is kept would keep it alive
         if identity(was) in self._known.pinned or identity(now) in self._known.pinned:
             return None
         if issubclass(kind, dict):
@@ -220,8 +224,9 @@ def _made_of(value: Any) -> list[tuple[str, Any]]:
     """The immutable parts of an object, with what one writes to get them."""
     kind = type(value)
     if issubclass(kind, tuple):
-        held, names = members.values(value), getattr(kind, "_fields", None)
-        names = [f".{name}" for name in names] if names else [f"[{n}]" for n in range(len(held))]
+        held, fields = members.values(value), cast(Any, getattr(kind, "_fields", None))
+        named = type(fields) is tuple and len(fields) == len(held)  # a class may be given others at any time
+        names = [f".{name}" for name in fields] if named else [f"[{n}]" for n in range(len(held))]
         return [*zip(names, held, strict=True)]
     if kind is FunctionType:
         names = [f".{name}" for name in value.__code__.co_freevars]

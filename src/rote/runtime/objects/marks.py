@@ -104,7 +104,7 @@ def counted(length: int) -> Content:
 
 
 def mark(value: Any) -> Any:
-    """The form in which a value is kept: tensors by address; arrays, memory and sets by content."""
+    """The form in which a value is kept: tensors by address; arrays, memory and sets by class and content."""
     kind = type(value)
     if kind in BY_IDENTITY or issubclass(kind, Content):
         return value
@@ -117,7 +117,7 @@ def mark(value: Any) -> Any:
     if is_instance(value, numpy.ndarray):
         return value if value.dtype.hasobject and value.size > SAMPLE else _array(value)
     if is_instance(value, numpy.void) and not value.dtype.hasobject:  # a record may be part of an array
-        return Content((repr(value.dtype), value.tobytes()))
+        return Content((kind, repr(value.dtype), value.tobytes()))
     if is_instance(value, (set, frozenset)):
         return _set(value)
     if is_instance(value, (bytearray, array)):
@@ -129,15 +129,17 @@ def mark(value: Any) -> Any:
     if is_empty_stage_table(value):
         return Content("empty")
     if is_instance(value, random.Random):
-        return Content(value.getstate())
+        return Content((kind, value.getstate()))
     if is_instance(value, numpy.random.RandomState):
-        return Content(_told(value.get_state(legacy=False)))
+        return Content((kind, _told(value.get_state(legacy=False))))
     if is_instance(value, numpy.random.Generator):
-        return Content(_told(value.bit_generator.state))
+        return Content((kind, _told(value.bit_generator.state)))
     if is_instance(value, numpy.random.BitGenerator):
-        return Content(_told(value.state))
+        return Content((kind, _told(value.state)))
     memory = memory_of(value)
-    return Content((memory.size, _numbers(memory))) if memory is not None else position(value) or value
+    if memory is None:
+        return position(value) or value
+    return Content((kind, *_lies(memory), _numbers(memory)))
 
 
 def _told(state: Any) -> Any:
@@ -183,8 +185,8 @@ def _array(array: Any) -> Content:
 
 
 def _lies(array: Any) -> tuple[Any, ...]:
-    """What numpy says of an array beside its numbers: how they lie, and whether they can be written."""
-    return array.shape, _kind(array.dtype), array.strides, array.flags.num
+    """What there is to an array beside its numbers: how they lie, whether they can be written, its class."""
+    return array.shape, _kind(array.dtype), array.strides, array.flags.num, type(array)
 
 
 def _kind(dtype: Any) -> Any:

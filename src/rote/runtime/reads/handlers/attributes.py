@@ -23,7 +23,7 @@ import torch.autograd.function
 
 from ....base import identity, is_own
 from ...objects import ARRAY_FACTS, PROXIES, UNSET, Content, counted, is_getter_of_pybind, said_name
-from ...state import ASKED, ATTRIBUTE, ITEM, KIND, LENGTH, ORDER, SAID, answer
+from ...state import ASKED, ATTRIBUTE, ITEM, KIND, LENGTH, ORDER, REFERENT, SAID, answer
 from ..table import NAMES, lookup
 from ..trace import (
     C_FUNCTIONS,
@@ -284,6 +284,24 @@ def looks_through(trace: Trace, kind: type) -> None:
     """Refuse a proxy: it reads another object in C, which no note sees."""
     if kind in PROXIES and not is_for_output(trace):
         trace.running.refuse("weakref.proxy", "looks at an object through a weakref.proxy; use a weakref.ref")
+
+
+def referent(trace: Trace, reference: Any) -> Any:
+    """What a weak reference leads to; note that the call gets there."""
+    target = reference()
+    if trace.outside.given.number_of(target) is not None and trace.outside.given.is_one(target):
+        return target  # the reference and its target are both in the arguments
+    if trace.outside.has(reference):
+        trace.outside.read(REFERENT, reference, None, Content(target is not None), " (whether it lives)")
+        owner = target.__self__ if type(target) is MethodType else target
+        if owner is not None and not trace.outside.has(owner):
+            trace.outside.anchored.add(identity(owner))  # reads of the target do not keep it alive
+        trace.outside.find(target, reference, "()")
+        if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
+            trace.running.refuse(
+                "weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself"
+            )
+    return target
 
 
 def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from random import Random
-from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import FunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 import numpy
@@ -60,6 +60,7 @@ _KEEPING = NAMES["keeping"]
 _SHALLOW = NAMES["shallow"]
 _LOOKING_INSIDE = ("__eq__", "__lt__", "__gt__", "__le__", "__ge__", "__repr__")
 """What methods of containers that compare or write their members ask these for."""
+_RENEWING = NAMES["renewing"]
 _SEEDING = NAMES["seeding"]
 _MAKING_GENERATORS = frozenset({"numpy.random.default_rng"})
 """Functions of numpy's that are not about its global generator, among those that are written in Cython."""
@@ -225,7 +226,8 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     trace.running.trusts = trace.running.trusts or trace.running.rows.is_shipped(row.name)
     computes(trace, row.name)
     owner = getattr(function, "__self__", None)
-    if is_nobody(type(owner)) or (issubclass(type(owner), type) and not issubclass(type(function), type)):
+    free = is_nobody(type(owner)) and type(function) is not MethodWrapperType
+    if free or (issubclass(type(owner), type) and not issubclass(type(function), type)):
         owner = None
     if row.name in _CONTAINERS:
         kwargs = {name: each for name, each in kwargs.items() if not trace.outside.is_tensors(each)}
@@ -332,6 +334,8 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         given = given[1:] if is_method else given
         if not is_method and name.startswith("numpy.random.") and name not in _MAKING_GENERATORS:
             owner = GLOBAL_GENERATORS[-1]
+    if row not in ("writes", UNKNOWN) and function.__name__ in _RENEWING and trace.outside.has(owner):
+        row = "writes"  # what is said of a type's other methods is not said of these
     if name.startswith("torch."):  # the operation notes which generator it draws from
         given = tuple([each for each in given if type(each) is not torch.Generator])
     if row in ("pure", "reads", "fixed"):

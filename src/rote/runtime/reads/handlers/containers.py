@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable
 from datetime import datetime, time
@@ -41,7 +42,7 @@ from ..trace import (
     is_readable,
     shown,
 )
-from .attributes import attribute, bind, everything, looks_through, plain_attribute
+from .attributes import attribute, bind, everything, looks_through, plain_attribute, referent
 from .random_settings import settings, written
 
 _LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
@@ -361,6 +362,8 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
             continue
         if names and what != TENSOR:
             _overridden(trace, part, names)
+        if compared and issubclass(type(part), weakref.ref) and _compares_referents(part):
+            left.append(referent(trace, part))
         if what == TENSOR or (names and what in (FUNCTION, METHOD)):
             trace.outside.pin(part)
             continue  # comparing or writing a function does not call it
@@ -368,6 +371,11 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
         if inside:
             left.extend(parts)
     return met.values()
+
+
+def _compares_referents(reference: weakref.ref[Any]) -> bool:
+    """Whether weak references are hashed and compared by what they lead to, as long as that lives."""
+    return lookup.find(type(reference), "__eq__").owner is weakref.ref
 
 
 def content_once(trace: Trace, value: Any, names: tuple[str, ...] = ()) -> None:
@@ -448,9 +456,7 @@ def _object(trace: Trace, value: Any, handed: bool = True) -> Iterable[Any]:
             everything(trace, value)
         return list(vars(value).values())
     if issubclass(kind, BaseException):
-        if outside:
-            plain_attribute(trace, "args", value)
-        return (value.args,)
+        return _error(trace, value, outside)
     if issubclass(kind, numpy.ndarray):
         return _array(trace, value)
     parts = _parts(value)
@@ -465,6 +471,15 @@ def _object(trace: Trace, value: Any, handed: bool = True) -> Iterable[Any]:
     if kind in _VIEWS:
         whole(trace, parts[""])
     return parts.values()
+
+
+def _error(trace: Trace, value: BaseException, outside: bool) -> list[Any]:
+    """An exception: its arguments, and what C keeps besides, such as the name of a file."""
+    names = ("args", *lookup.slots(type(value)))
+    if outside:
+        for name in names:
+            plain_attribute(trace, name, value)
+    return [getattr(value, name, None) for name in names]
 
 
 def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
@@ -647,10 +662,9 @@ def length(trace: Trace, value: Any) -> None:
     if what == CONTAINER or type(value) is deque:
         if trace.outside.has(value):
             trace.outside.read(LENGTH, value, None, Content(len(value)), " (length)")
-    elif what == DERIVED and is_in_c(trace.classes.look_up(type(value), "__len__")):
+    elif what == DERIVED and is_in_c(trace.classes.read(type(value), "__len__")):
         if trace.outside.has(value):
             trace.outside.kind(value)
-            trace.classes.read(type(value), "__len__")
             trace.outside.read(LENGTH, value, None, Content(members.length(value)), " (length)")
     elif type(value) is numpy.ndarray:
         attribute(trace, "shape", value)

@@ -23,9 +23,9 @@ import torch.autograd.function
 
 from ....base import COLLECTOR, identity, is_internal
 from ...objects import UNSET, Content, asked_key, cached_in, is_full, is_standard, remembered
-from ...state import ASKED, CACHED, ORDER, REFERENT, VARIABLE, answer
+from ...state import ASKED, CACHED, ORDER, VARIABLE, answer
 from ..table import HANDLED, NAMES, lookup, name_of
-from ..trace import PLAIN, TENSOR, Trace, is_in_c, prints, writes
+from ..trace import PLAIN, Trace, is_in_c, prints, writes
 from .apart import pickled, taken_apart
 from .attributes import (
     attribute,
@@ -35,6 +35,7 @@ from .attributes import (
     looks_around,
     plain_attribute,
     plain_store,
+    referent,
     store_attribute,
     through_descriptor,
 )
@@ -317,19 +318,7 @@ def _globals(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _weak(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    target = function()
-    if trace.outside.given.number_of(target) is not None and trace.outside.given.is_one(target):
-        return  # the reference and its target are both in the arguments
-    if trace.outside.has(function):
-        trace.outside.read(REFERENT, function, None, Content(target is not None), " (whether it lives)")
-        owner = target.__self__ if type(target) is MethodType else target
-        if owner is not None and not trace.outside.has(owner):
-            trace.outside.anchored.add(identity(owner))  # reads of the target do not keep it alive
-        trace.outside.find(target, function, "()")
-        if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
-            trace.running.refuse(
-                "weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself"
-            )
+    referent(trace, function)
 
 
 def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
