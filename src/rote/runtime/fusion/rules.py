@@ -465,8 +465,8 @@ def _normalization(calculation: Calculation) -> int:
         else:
             weighed = made(fn.MULTIPLY, factor, made(fn.SUBTRACT, value, middle))
             found = made(fn.MULTIPLY_AND_ADD, weighed, inverse, more)
-        if by_cudnn:  # it adds none of what was there, which leaves no -0
-            found = made(fn.ADD, found, calculation.operand(Number(int, 0), inner))
+            if by_cudnn:  # it adds none of what was there, which leaves no -0
+                found = made(fn.ADD, found, calculation.operand(Number(int, 0), inner))
     return calculation.converted(found, calculation.result)
 
 

@@ -202,9 +202,7 @@ class _Look:
         """The numbers and iterators that an iterator refers to, also from the stack of a generator."""
         parts: list[Any] = gc.get_referents(iterator)
         own = isinstance(iterator, GeneratorType)
-        if (
-            not own
-        ):  # zip and others keep their iterators in a tuple, zip_longest in one that comes to have holes
+        if not own:  # zip and others keep their iterators in a tuple, that of zip_longest comes to have holes
             held = [reversed(gc.get_referents(part)) if type(part) is tuple else (part,) for part in parts]
             parts = [each for members_of in held for each in members_of]
         names = (iterator.__name__, iterator.__qualname__) if own else ()
