@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from rote.runtime.backends import PROCESS
 from rote.runtime.compiling import COMPILERS
-from rote.runtime.fusion import KERNELS, KernelRequest, NoKernelError
+from rote.runtime.fusion import KernelRequest, NoKernelError, kernels_of
 from rote.runtime.optimize.alternatives import parts, products
 from rote.runtime.optimize.alternatives.operands import Attention
 from rote.runtime.optimize.alternatives.parts import PartsPlan
@@ -96,7 +96,7 @@ def run(settings: Settings) -> Outcome:
     plans = {name: _plans(given) for name, given in givens.items()}
     with backend.lock:
         backend.enter_call()
-        device = KERNELS.of(backend)
+        device = kernels_of(backend)
         begun = time.perf_counter()
         sources = [source for each in plans.values() for plan in each.values() for source in plan.sources]
         COMPILERS.get().submit(sources).wait(COMPILE_S)

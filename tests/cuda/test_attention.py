@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import rote
 from rote.runtime.backends import PROCESS
 from rote.runtime.compiling import COMPILERS
-from rote.runtime.fusion import KERNELS, KernelRequest
+from rote.runtime.fusion import KernelRequest, kernels_of
 from rote.runtime.optimize.alternatives import parts
 from rote.runtime.optimize.alternatives.operands import Attention
 from rote.runtime.optimize.alternatives.parts import PartsPlan
@@ -45,7 +45,7 @@ def runner_for(plans: list[PartsPlan]):
     backend = PROCESS.of(torch.device("cuda", torch.cuda.current_device()))
     with backend.lock:
         backend.enter_call()
-        device = KERNELS.of(backend)
+        device = kernels_of(backend)
         request = KernelRequest(device, [source for plan in plans for source in plan.sources], ())
         assert COMPILERS.get().wait(COMPILE_S) and request.prove()
         yield AlternativeRunner(RunningSession(), device)

@@ -15,6 +15,7 @@ from rote.runtime.engine.ledger import (
     FREE_AHEAD,
     FREE_CALLS,
     FREE_KEYS,
+    FREE_LESSONS,
     FREE_PART_TRACES,
     FREE_RECORDINGS,
     FREE_SEARCHES,
@@ -95,6 +96,19 @@ def test_recordings_that_nothing_replays_are_in_vain():
         ledger.add_trace(TRACED_S, recorded=traced % 2 == 1)
         traced += 1
     assert traced == FREE_TRACES + 2 * FREE_RECORDINGS
+
+
+def test_calls_that_learn_something_are_not_in_vain():
+    ledger, traced = Ledger(), 0
+    while ledger.allows():
+        ledger.add_trace(TRACED_S, recorded=False, learned=traced % 2 == 1)
+        traced += 1
+    assert traced == FREE_TRACES + FREE_LESSONS
+    ledger = Ledger()
+    for _ in range(FREE_CALLS - 1):
+        ledger.add_trace(TRACED_S, recorded=False, learned=True)
+        ledger.add_replays(1)
+        assert ledger.allows()
 
 
 def test_each_instance_adds_to_what_is_free():

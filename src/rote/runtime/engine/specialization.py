@@ -452,6 +452,7 @@ class Specialization:
         # is gone when the collector looks.
         asked = "get_threshold" in self.executed.mentioned()
         began, known = perf_counter(), self.changing.news
+        seen = recording.root.seen if recording is not None else 0
         try:
             with nullcontext() if asked else COLLECTOR.rests():
                 answer = self._learn(recording, call, plan, site, guards)
@@ -460,8 +461,9 @@ class Specialization:
             raise
         if answer.how == EAGER and not answer.reasons:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
+        learned = self.changing.news > known or (recording is not None and recording.root.seen > seen)
         self._ledger.add_trace(
-            perf_counter() - began, recorded=answer.how == RECORDED, ahead=plan.at_length,
+            perf_counter() - began, recorded=answer.how == RECORDED, learned=learned, ahead=plan.at_length,
             closed=self._kin.is_closed,
         )  # fmt: skip
         if plan.at_length:

@@ -686,8 +686,8 @@ class TrackedNumbers:
 
     @property
     def asks_alone(self) -> bool:
-        """Whether the conditions on numbers are outcomes of comparisons, and none is a value."""
-        return all([value.kind in TRUTHS for value in self.outcomes.values()])
+        """Whether there are conditions on numbers, each the outcome of a comparison, and none a value."""
+        return bool(self.outcomes) and all([value.kind in TRUTHS for value in self.outcomes.values()])
 
 
 def _place_of(order: int, name: str = "", lines: Lines | None = None) -> NumberSource:

@@ -5,6 +5,7 @@ from .ledger import (
     FOR_WORK,
     FREE_AHEAD,
     FREE_KEYS,
+    FREE_LESSONS,
     FREE_PART_TRACES,
     FREE_RECORDINGS,
     FREE_SEARCHES,

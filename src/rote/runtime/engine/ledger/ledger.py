@@ -8,10 +8,14 @@ runs plainly, and is looked at again as often as the bound allows.
 **What is free.** A program has to begin somewhere: of the first ``FREE_CALLS`` calls that are not replayed
 ``FREE_TRACES`` may be traced in vain, recording nothing. A call that records takes one of them back, that of
 the observation it completes, unless ``FREE_RECORDINGS`` were made since a replay: where sizes are new in each
-call, each second one records a way that no further call goes. Until as many as ``EARLY_CALLS`` it stays free
-to record what was observed: a stream of many shapes comes back to the first one late. Each further instance
-of a method adds as many calls, one trace in vain and one recording, up to ``FREE_WRAPPERS`` instances: a
-network of thirty graphed layers makes thirty calls before the first one comes again.
+call, each second one records a way that no further call goes. Nor is a call in vain that finds a number to
+change, or does what an earlier one has done, as long as there are no more than ``FREE_LESSONS`` since a
+replay: a step that does something else in each fourth call takes that many until each way is known.
+
+Until as many as ``EARLY_CALLS`` it stays free to record what was observed: a stream of many shapes comes back
+to the first one late. Each further instance of a method adds as many calls, one trace in vain and one
+recording, up to ``FREE_WRAPPERS`` instances: a network of thirty graphed layers makes thirty calls before the
+first one comes again.
 
 **Lengths.** A call at another length is recorded ahead (:mod:`..kin`), and counts as one in vain until it is
 replayed. ``FREE_AHEAD`` of them are free in the first calls, as a loop over positions comes to each of them
@@ -78,6 +82,9 @@ FREE_KEYS = FREE_TRACES // 2
 
 FREE_RECORDINGS = FREE_TRACES // 2
 """How many recordings without a replay are not in vain."""
+
+FREE_LESSONS = 12
+"""How many calls that have only learned something are not in vain, without a replay."""
 
 FREE_AHEAD = 2 * FREE_TRACES
 """How many may be those of calls that are recorded ahead, with all others."""
@@ -150,7 +157,7 @@ class Ledger:
         self._trace_s = self._look_s = self._plain_s = self._search_s = 0.0
         self._replay_s = self._price = self._work_s = self._for_work_s = 0.0
         self._searches = self._used = 0
-        self._unused = 0  # recordings since the last replay
+        self._unused = self._lessons = 0  # recordings, and calls that learned something, since a replay
         self._compared = False
         self._met: OrderedDict[int, None] = OrderedDict()
 
@@ -177,17 +184,36 @@ class Ledger:
         """One more wrapper has its first call."""
         self._wrappers = min(self._wrappers + 1, FREE_WRAPPERS)
 
-    def add_trace(self, seconds: float, *, recorded: bool, ahead: bool = False, closed: bool = False) -> None:
-        """A call was traced. What records completes what an earlier call has observed, or is ``ahead``."""
+    def add_trace(
+        self,
+        seconds: float,
+        *,
+        recorded: bool,
+        learned: bool = False,
+        ahead: bool = False,
+        closed: bool = False,
+    ) -> None:
+        """A call was traced.
+
+        Args:
+            seconds: How long it took.
+            recorded: It has completed what an earlier call has observed, or is ``ahead``.
+            learned: It has found a number to change, or done what an earlier call has done.
+            ahead: It was recorded by what calls at other lengths do.
+            closed: Those are few lengths that come again.
+        """
         free = self._is_free_ahead(closed=closed) if ahead else self._is_free(completes=recorded)
         surplus = max(seconds - self._plain_s, 0.0)
         self._price = 0.0
         self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
         self._calls += 1
         self._traced += 1
-        awaited = recorded and not ahead and self._unused < FREE_RECORDINGS + self._wrappers - 1
+        if recorded and not ahead and self._unused < FREE_RECORDINGS + self._wrappers - 1:
+            self._add_vain(-1)
+        elif recorded or not learned or self._lessons >= FREE_LESSONS:
+            self._add_vain(1)
         self._unused += recorded
-        self._add_vain(-1 if awaited else 1)
+        self._lessons += learned
         self._means.spend(surplus, free=free)
 
     def add_use(self) -> None:
@@ -217,7 +243,8 @@ class Ledger:
         self._calls += count
         self._replayed += count
         self._unpriced += count
-        self._unused = 0 if count else self._unused
+        if count:
+            self._unused = self._lessons = 0
         self._earn_by_replays()
 
     def time_replay(self, seconds: float) -> None:
