@@ -452,7 +452,8 @@ class Specialization:
         # is gone when the collector looks.
         asked = "get_threshold" in self.executed.mentioned()
         began, known = perf_counter(), self.changing.news
-        seen, ways = (recording.root.seen, recording.root.ways) if recording is not None else (0, 0)
+        tree = recording.root if recording is not None else Node()
+        seen, nodes = tree.seen, len(tree.walk())
         try:
             with nullcontext() if asked else COLLECTOR.rests():
                 answer = self._learn(recording, call, plan, site, guards)
@@ -461,7 +462,7 @@ class Specialization:
             raise
         if answer.how == EAGER and not answer.reasons:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
-        again = recording is not None and recording.root.seen > seen and recording.root.ways == ways
+        again = tree.seen > seen and len(tree.walk()) == nodes
         learned = again or self.changing.news > known
         self._ledger.add_trace(
             perf_counter() - began, recorded=answer.how == RECORDED, learned=learned, ahead=plan.at_length,

@@ -250,11 +250,6 @@ class Node:
         """Number of observed ways from here to an end."""
         return sum(child.paths() for child in self.edges.values()) if self.edges else 1
 
-    @property
-    def ways(self) -> int:
-        """How many nodes there are, this one and all below it."""
-        return 1 + sum([child.ways for child in self.edges.values()])
-
     def walk(self) -> list[Node]:
         """This node and all below it, depth first."""
         found: list[Node] = [self]
