@@ -1,4 +1,5 @@
-"""What each line of the generated replay takes the host: 4 x Linear(256) and ReLU, with one input or ten.
+"""What each line of the generated replay takes the host: 4 x Linear(256) and ReLU, with one input or ten, and
+a whole training step of one Linear(1024) with SGD.
 
 The function that answers a plain replay is written as text. Here a mark stands before each of its lines, and
 the host's time between two marks, less that of a mark, is what the line takes. Nobody waits for the device,
@@ -24,35 +25,42 @@ from torch import Tensor
 import rote
 from rote.runtime.arguments import Source
 
-from .common import Outcome, Settings, bare_replay, time_loops
+from .common import Outcome, Settings, all_equal, bare_replay, time_loops
 from .overhead import WIDTH, build
+from .targets.training import linear_sgd
 
 NEEDS_GPU = False
-CALLS, LOOP = 400, 100
+CALLS, LOOP, WARM = 400, 100, 9
 _CONSTANT = re.compile(r"\bc\d+\b")
 
 
-@torch.no_grad()
 def run(settings: Settings) -> Outcome:
-    """Both subjects."""
+    """All subjects."""
     out = Outcome()
-    layers = build(settings.device)
 
-    def several(*inputs: Tensor) -> Tensor:
-        return layers(sum(inputs))
+    def layers() -> Callable[..., Tensor]:
+        made = build(settings.device)
+        return lambda *inputs: made(sum(inputs)) if len(inputs) > 1 else made(*inputs)
 
-    for count in (1, 10):
-        inputs = [torch.randn(1, WIDTH, device=settings.device) for _ in range(count)]
-        measure(out, f"{count} inputs", several if count > 1 else layers, inputs, settings)
+    with torch.no_grad():
+        for count in (1, 10):
+            inputs = [torch.randn(1, WIDTH, device=settings.device) for _ in range(count)]
+            measure(out, f"{count} inputs", layers, inputs, settings)
+    kind = settings.device.type
+    measure(out, "training step", lambda: linear_sgd(device=kind)[0], linear_sgd(device=kind)[1], settings)
     return out
 
 
 def measure(
-    out: Outcome, name: str, fn: Callable[..., Tensor], inputs: Sequence[Tensor], settings: Settings
+    out: Outcome,
+    name: str,
+    made: Callable[[], Callable[..., Tensor]],
+    inputs: Sequence[Tensor],
+    settings: Settings,
 ) -> None:
-    """Whole calls, bare replays, and the lines."""
-    plain = rote.graph(fn, keep=True, numerics="plain")
-    for _ in range(8):
+    """Whole calls, bare replays, and the lines; each of a callable of its own, made in the same way."""
+    plain = rote.graph(made(), keep=True, numerics="plain")
+    for _ in range(WARM):
         plain(*inputs)
     ways: dict[str, Callable[[], object]] = {"rote": lambda: plain(*inputs)}
     bare = bare_replay(plain)
@@ -61,10 +69,10 @@ def measure(
     out.add(name, time_loops(ways, settings, rounds=30, calls=LOOP))
     marked = _Marked()
     with mock.patch.object(Source, "compile", lambda source: marked.compile(source)):
-        graphed = rote.graph(fn, keep=True, numerics="plain")
-        for _ in range(8):
-            graphed(*inputs)
-    out.checks[f"{name}: equal"] = torch.equal(fn(*inputs), graphed(*inputs))
+        graphed = rote.graph(made(), keep=True, numerics="plain")
+        results = [graphed(*inputs).clone() for _ in range(WARM)]
+    theirs = made()
+    out.checks[f"{name}: equal"] = all_equal([theirs(*inputs) for _ in range(WARM)], results)
     for _ in range(settings.rounds(30)):
         for _ in range(CALLS // 10):
             marked.begin()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import abc
 import collections
+import dataclasses
 import gc
 import pickle
+import re
 import sys
 import threading
 import time
@@ -28,7 +30,10 @@ from rote.runtime.fingerprint.layout import (
     find_layout,
     find_lengths,
     find_owners,
+    find_registrations,
+    find_sets,
     find_version,
+    place_of_slot,
     place_of_table,
     shows_changes,
 )
@@ -266,8 +271,10 @@ def test_members_of_lists():
 
 def test_attributes():
     places_of = find_attributes()
-    of_functions = {"__code__", "__defaults__", "__kwdefaults__", "__doc__"}
-    assert {name for _, name in places_of} == of_functions | {"__mro__", "__name__", "default_factory"}
+    of_functions = {"__code__", "__defaults__", "__kwdefaults__", "__doc__", "__globals__", "__annotations__"}
+    of_partials = {"func", "args", "keywords"}
+    names = {"__mro__", "__name__", "__qualname__", "default_factory"}
+    assert {name for _, name in places_of} == of_functions | of_partials | names
 
     def function(first=1):
         return first
@@ -287,8 +294,8 @@ def test_attributes():
 def test_classes_and_their_names():
     places_of = find_attributes()
     kind = abc.ABCMeta("Part", (Plain,), {})
-    changes = {"__bases__": (Other,), "__name__": "Another"}
-    for name, changed in (("__mro__", "__bases__"), ("__name__", "__name__")):
+    changes = {"__bases__": (Other,), "__name__": "Another", "__qualname__": "One more"}
+    for name, changed in (("__mro__", "__bases__"), ("__name__", "__name__"), ("__qualname__",) * 2):
         before = word(id(kind), places_of[type, name])
         assert before == id(getattr(kind, name))
         setattr(kind, changed, changes[changed])
@@ -317,6 +324,25 @@ class Slotted:
     __slots__ = ("__dict__", "part")
 
 
+class Watching:
+    __slots__ = ("value",)
+
+    def __getattribute__(self, name):
+        return 1
+
+
+class Dying:
+    __slots__ = ("value",)
+
+    def __del__(self):
+        pytest.fail("an instance was made and has died")
+
+
+@dataclasses.dataclass
+class Sized:
+    size: int = 3
+
+
 class Numbers(list):
     pass
 
@@ -333,6 +359,41 @@ def test_where_attributes_lie(kind):
 
 def test_objects_without_attributes():
     assert place_of_table(int) is None and place_of_table(list) is None
+
+
+def test_where_attributes_with_a_slot_lie():
+    field = dataclasses.fields(Sized)[0]
+    for name in ("name", "type", "default", "kw_only"):
+        place = place_of_slot(type(field), name)
+        assert place is not None and word(id(field), place) == id(getattr(field, name))
+        setattr(field, name, now := object())
+        assert word(id(field), place) == id(now)
+
+
+@pytest.mark.parametrize("kind", [Plain, Watching, Dying, tuple, int, torch.Tensor, re.Pattern])
+def test_attributes_whose_place_is_not_known(kind):
+    assert place_of_slot(kind, "value") is None
+    assert place_of_slot(kind, "pattern") is None
+
+
+def test_tables_of_sets():
+    layout = find_sets()
+    assert layout is not None
+    for length in (0, 1, 3, 8, 60):
+        members = [object() for _ in range(length)]
+        found = set(members)
+        mask, table = words_at(places(id(found), layout))
+        keys = words_at(places(table, range(0, 2 * mask + 2, 2)))
+        assert [key for key in keys if key] == list(map(id, found))
+
+
+def test_registrations_show():
+    at = find_registrations()
+    if at is None:
+        pytest.skip("the state of the module of abstract classes is not found")
+    before = words_at([at])
+    Base.register(Plain)
+    assert words_at([at]) != before
 
 
 def test_of_which_class_an_object_is():

@@ -52,6 +52,12 @@ class Switches:
         """Whether their words are known."""
         return bool(_words())
 
+    def say(self, asked: Any, answer: Any) -> bool:
+        """Whether a function answers this as long as they hold."""
+        return any(
+            [asked is each and answer is was for each, was in zip(SWITCHES, self._values, strict=True)]
+        )
+
     def holds(self) -> bool:
         """Whether they are as the key has them; each is asked by name."""
         if read_switches() != self._values:

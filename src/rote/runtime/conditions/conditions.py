@@ -26,6 +26,7 @@ from ..state import (
     BULK,
     CELL,
     DEFINED,
+    HELD,
     ITEM,
     KIND,
     LENGTH,
@@ -45,7 +46,7 @@ _GONE = (KeyError, IndexError, ValueError, AttributeError)
 """Raised where a slot is no more."""
 _EXACT = frozenset({str, int, bool, type(None)})
 """Types whose values are the same if they are equal and of one type."""
-_COMPARED = (str, bytes, int, bool, type(None), type)
+_COMPARED = frozenset({str, bytes, int, bool, type(None), type})
 """In a set of one of these types, equal members are the same member; not so of floats: 0.0 equals -0.0."""
 
 _Loop = Callable[[list[Any], list[Any]], Iterable[Any]]
@@ -92,8 +93,11 @@ class Condition:
             return None
         return self.only([next(place for place, entry in enumerate(self.entries) if entry is found.entry)])
 
-    def is_kept(self, place: int) -> bool:
-        """Whether a slot of a dict holds what it held as long as nobody has changed the dict."""
+    def is_kept(self, place: int, held: Held) -> bool:
+        """Whether a slot of a dict holds what it held as long as nobody has changed the dict.
+
+        Words of memory may be asked for it from now on.
+        """
         return True
 
     def is_read(self, place: int, held: Held) -> bool:
@@ -187,7 +191,7 @@ class Contents(Condition):
     """Slots hold objects whose content is what it was."""
 
     @override
-    def is_kept(self, place: int) -> bool:
+    def is_kept(self, place: int, held: Held) -> bool:
         entry = self.entries[place]
         return not isinstance(entry.value, (Content, TensorMark)) and read(entry) is entry.value
 
@@ -211,8 +215,18 @@ class Plain(Condition):
             return False
 
     @override
-    def is_kept(self, place: int) -> bool:
-        return type(read(self.entries[place])) is frozenset
+    def is_kept(self, place: int, held: Held) -> bool:
+        now = read(self.entries[place])
+        return type(now) is frozenset or self._is_read(place, now, held)
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        entry = self.entries[place]
+        return entry.kind == BULK and self._is_read(place, entry.container, held)
+
+    def _is_read(self, place: int, container: Any, held: Held) -> bool:
+        was = self._were[place]
+        return was is not None and was[0] is set and held.take_set(container, was[2])
 
 
 class Kinds(Condition):
@@ -253,6 +267,8 @@ def _class_for(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] |
     container, value, kind = type(entry.container), entry.value, entry.kind
     if container is Argument or value is MISSING:
         return Contents
+    if container is frozenset and kind in (BULK, HELD) and _COMPARED.issuperset(map(type, entry.container)):
+        return None
     if kind in (BULK, ASKED):
         return Plain if _plain_was(entry) else Contents
     if kind == DEFINED:

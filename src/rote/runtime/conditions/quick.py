@@ -41,7 +41,7 @@ from ..fingerprint import (
     portions,
 )
 from ..pytorch import metadata_check
-from ..state import BULK, DEFINED, ITEM, LENGTH, OPERATORS, ORDER, Argument
+from ..state import ASKED, BULK, DEFINED, ITEM, LENGTH, OPERATORS, ORDER, Argument, Entry
 from .conditions import Condition
 from .dicts import Dicts
 from .guards import Guard
@@ -95,10 +95,20 @@ class QuickGuard:
         entry = condition.entries[place]
         if type(entry.container) is Argument:
             return False
+        if self._dicts.answer(entry, covered) or self._is_switch(entry):
+            return True
         covers = identity(entry.container) in covered
-        if covers and (entry.kind in _OF_KEYS or (entry.kind == ITEM and condition.is_kept(place))):
+        if covers and (
+            entry.kind in _OF_KEYS or (entry.kind == ITEM and condition.is_kept(place, self._held))
+        ):
             return True
         return condition.is_read(place, self._held)
+
+    def _is_switch(self, entry: Entry) -> bool:
+        """Whether a slot is one of PyTorch's switches, which are asked anyway."""
+        if entry.kind != ASKED or self._switches is None:
+            return False
+        return self._switches.say(entry.container, entry.value.value)
 
     def _look_at_tensors(self) -> None:
         """Note how the tensors are now."""

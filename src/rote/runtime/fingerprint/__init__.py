@@ -3,7 +3,7 @@
 from .alike import Alike
 from .epoch import EPOCH
 from .held import Held
-from .layout import find_layout, find_lengths, find_owners, find_version, state_of, watch
+from .layout import find_layout, find_lengths, find_owners, find_registrations, find_version, state_of, watch
 from .words import (
     BYTES,
     EVERYTHING,

@@ -8,17 +8,18 @@ kind of change to a tensor (:data:`CHANGES`) has to show in the places found. Ot
 from __future__ import annotations
 
 import sys
+from abc import ABC, get_cache_token
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from functools import cache, partial
-from types import CellType, FunctionType
-from typing import Any
+from types import CellType, FunctionType, MemberDescriptorType, ModuleType
+from typing import Any, NamedTuple
 
 import numpy
 import torch
 
 from ..pytorch import Sizes, negative_view, raw_keys, sizes_of_objects
-from .words import BYTES, Layout, Owners, WatchedWords, Words, is_readable, read, word
+from .words import BYTES, Layout, Owners, WatchedWords, Words, is_readable, places, read, word
 
 
 @cache
@@ -96,7 +97,7 @@ class _Held:
     def __init__(self, number: int) -> None:
         self.name = f"_Held{number}"
 
-    def __call__(self) -> None:
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Nothing is made: a factory has to be callable."""
 
 
@@ -111,15 +112,91 @@ def _function(name: str, value: Callable[[_Held], Any]) -> Callable[[_Held], Any
     return make
 
 
+def _class(held: _Held) -> type:
+    return type(held.name, (), {"__qualname__": f"{held.name} of a sample"})
+
+
+def _partial(held: _Held) -> Any:
+    return partial(held, held.name, held=held)
+
+
 _WITH: dict[tuple[type, str], Callable[[_Held], Any]] = {
     (FunctionType, "__defaults__"): _function("__defaults__", lambda held: (held,)),
     (FunctionType, "__kwdefaults__"): _function("__kwdefaults__", lambda held: {"held": held}),
     (FunctionType, "__code__"): _function("__module__", lambda held: held.name),
     (FunctionType, "__doc__"): _function("__doc__", lambda held: (held,)),
-    (type, "__mro__"): lambda held: type(held.name, (), {}),
-    (type, "__name__"): lambda held: type(held.name, (), {"__qualname__": "other"}),
+    (FunctionType, "__name__"): _function("__name__", lambda held: f"{held.name} of a sample"),
+    (FunctionType, "__qualname__"): _function("__qualname__", lambda held: f"{held.name} of a sample"),
+    (FunctionType, "__annotations__"): _function("__annotations__", lambda held: {"held": held}),
+    (FunctionType, "__globals__"): lambda held: FunctionType((lambda: None).__code__, {"held": held}),
+    (type, "__mro__"): _class,
+    (type, "__name__"): _class,
+    (type, "__qualname__"): _class,
+    (partial, "func"): _partial,
+    (partial, "args"): _partial,
+    (partial, "keywords"): _partial,
     (defaultdict, "default_factory"): defaultdict,
 }
+
+
+def place_of_slot(kind: type, name: str) -> int | None:
+    """The word of an instance that is the address of an attribute with a slot; None where that is not found.
+
+    Instances are made for it, without their ``__init__``. Nothing of the user's code runs.
+    """
+    found = [vars(each)[name] for each in kind.__mro__ if name in vars(each)]
+    if sizes_of_objects() is None or type(kind) is not type or hasattr(kind, "__del__"):
+        return None
+    if kind.__getattribute__ is not object.__getattribute__:
+        return None
+    if not found or type(found[0]) is not MemberDescriptorType:
+        return None
+    held = [object() for _ in range(3)]
+    try:
+        samples = [object.__new__(kind) for _ in held]
+        for sample, each in zip(samples, held, strict=True):
+            found[0].__set__(sample, each)
+    except (TypeError, AttributeError):  # it is more than an object with slots, or the slot is C's own
+        return None
+    heads = [read(id(sample), kind.__basicsize__ // BYTES) for sample in samples]
+    return _place(heads, [[id(each)] for each in held])
+
+
+class SetWords(NamedTuple):
+    """Words of a set, by their number.
+
+    Attributes:
+        mask: One less than the number of places in its table, of two words each.
+        table: The address of the table.
+    """
+
+    mask: int
+    table: int
+
+
+_BEFORE_MEMBERS = range(2, 7)
+"""Words of a set that are numbers and the address of its table; then follow members of small ones."""
+
+
+@cache
+def find_sets() -> SetWords | None:
+    """Find where the table of a set lies, and how large it is; None where that is not found."""
+    if sizes_of_objects() is None:
+        return None
+    samples = [{object() for _ in range(length)} for length in (2, 5, 9, 40)]
+    heads = [read(id(sample), _BEFORE_MEMBERS.stop) for sample in samples]
+    masks = [
+        n for n in _BEFORE_MEMBERS if all(6 < head[n] < 256 and not head[n] & head[n] + 1 for head in heads)
+    ]
+    tables = [n for n in _BEFORE_MEMBERS if all(head[n] >> 20 and not head[n] >> 60 for head in heads)]
+    if len(masks) != 1 or len(tables) != 1 or any(head[tables[0]] % BYTES for head in heads):
+        return None
+    found = SetWords(masks[0], tables[0])
+    for sample, head in zip(samples, heads, strict=True):
+        keys = read(head[found.table], 2 * head[found.mask] + 2)[::2]
+        if [key for key in keys if key] != list(map(id, sample)):
+            return None
+    return found
 
 
 def place_of_table(kind: type) -> int | None:
@@ -180,6 +257,30 @@ def find_version() -> int | None:
         sample: dict[Any, Any] = {"a": 1, "b": 2}
         found &= set(_changed(id(sample), size, lambda sample=sample, change=change: change(sample)))
     return found.pop() if len(found) == 1 else None
+
+
+@cache
+def find_registrations() -> int | None:
+    """The index of a word, among all memory, that is another number after each registration with a class.
+
+    It is the token of abstract classes (:func:`abc.get_cache_token`), which lies in the state of their module
+    in C (seen in Python 3.11 to 3.13); None where that is not found.
+    """
+    module = sys.modules.get("_abc")
+    if sizes_of_objects() is None or module is None:
+        return None
+    states = [found for found in read(id(module), ModuleType.__basicsize__ // BYTES)[2:] if found >> 20]
+    said = [[word(state, 1) if not state % BYTES else -1 for state in states]]
+    numbers = [get_cache_token()]
+    for _ in range(3):
+
+        class Sampled(ABC): ...  # noqa: B024
+
+        Sampled.register(_Held)
+        said.append([word(state, 1) if not state % BYTES else -1 for state in states])
+        numbers.append(get_cache_token())
+    found = [state for state, *seen in zip(states, *said, strict=True) if seen == numbers]
+    return places(found[0], [1])[0] if len(found) == 1 and len({*numbers}) == len(numbers) else None
 
 
 def state_of(version: int) -> int:

@@ -2,7 +2,7 @@
 
 from . import members
 from .arrays import ARRAY_FACTS, ArrayForm, array_over, form_of, is_view, tensor_over
-from .cached import Remembered, asked_key, cached_in, is_full, remembered
+from .cached import Remembered, asked_key, cached_in, is_full, remembered, table_of
 from .classes import (
     UNSET,
     Class,

@@ -70,6 +70,18 @@ def cached_in(function: Any, asked: Any = None) -> list[Any]:
     return [each for each in (*found, *held) if id(each) not in left_out and not _is_link(each)]
 
 
+def table_of(function: Any, asked: Any = None) -> dict[Any, Any] | None:
+    """The dict that changes with whatever a cache keeps now (:func:`remembered`).
+
+    None if there is no such dict, or if it is not all: each hit changes the order in which a cache of limited
+    size lets go of several results.
+    """
+    own, size = vars(function), function.cache_parameters()["maxsize"]
+    tables = [each for each in gc.get_referents(function) if type(each) is dict and each is not own]
+    ordered = asked is None and size is not None and size > 1
+    return tables[0] if len(tables) == 1 and not ordered else None
+
+
 def _is_link(value: Any) -> bool:
     """Whether a value is an internal object of the cache, or the class of one."""
     kind = value if isinstance(value, type) else type(value)

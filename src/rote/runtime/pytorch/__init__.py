@@ -26,6 +26,7 @@ from .frames import (
     runs_operator,
     stance,
     switch_of,
+    told_by_stance,
     untraced,
     watching_compilations,
 )

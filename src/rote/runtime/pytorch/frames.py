@@ -195,6 +195,13 @@ def stance() -> str:
     return f"{said} {backend}" if backend is not None else said
 
 
+def told_by_stance() -> tuple[dict[str, Any], ...]:
+    """The dicts in which everything lies that :func:`stance` reads; none where there is no such thing yet."""
+    frames = _module("eval_frame")
+    now = getattr(frames, "_stance", None)
+    return (vars(frames), vars(now)) if hasattr(now, "__dict__") else ()
+
+
 def compiled_frames(code: CodeType, backend: Any) -> list[CompiledFrame]:
     """What Dynamo has compiled for frames with this code, in the order in which it asks.
 
