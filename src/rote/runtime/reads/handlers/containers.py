@@ -544,7 +544,11 @@ def _store_member(trace: Trace, value: Any, key: int) -> None:
     elif trace.outside.has(value):
         length = members.length(value)
         trace.outside.read(LENGTH, value, None, Content(length), " (length)")
-        trace.writes.write(ITEM, value, key % length, value)
+        before = trace.writes.length_before(value)
+        if before is None:
+            trace.writes.write(ITEM, value, key % length, value)
+        elif key % length < before:  # behind that lies what the call has added itself
+            trace.writes.change(value)
 
 
 def store_slice(trace: Trace, new: Any, value: Any, start: Any, end: Any) -> None:

@@ -110,6 +110,11 @@ class OutsideWrites:
         slots.growing[where].count += count
         return True
 
+    def length_before(self, container: Any) -> int | None:
+        """How many members a list had before the call has added the first one; None if it has added none."""
+        growing = self._slots.growing.get(identity(container))
+        return len(growing.written.was) if growing is not None else None
+
     def tell(self, what: tuple[Any, ...], containers: Iterable[Any]) -> None:
         """All is told of a function, as long as some containers outside are not written, nor a class."""
         self.told.add(what)

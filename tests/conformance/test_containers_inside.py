@@ -1,0 +1,107 @@
+"""Containers that a call fills, changes and empties again: results, members and reads are those of plain calls."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+import torch
+
+import rote
+from rote.testing import assert_same
+
+pytest.importorskip("hypothesis")
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+WARM = rote.Options().warmup + 1
+CALLS = 9
+KINDS = {"list": list, "deque": collections.deque}
+
+
+def index(held, at):
+    return at % (2 * len(held)) - len(held)
+
+
+STEPS = {
+    "append": lambda held, at: held.append(at),
+    "append none": lambda held, at: held.append(None),
+    "extend": lambda held, at: held.extend([at, None]),
+    "store": lambda held, at: held.__setitem__(index(held, at), at),
+    "store at the end": lambda held, at: held.__setitem__(-1, at + 1),
+    "store at the start": lambda held, at: held.__setitem__(0, at + 2),
+    "insert": lambda held, at: held.insert(at, at),
+    "pop": lambda held, at: held.pop(),
+    "delete": lambda held, at: held.__delitem__(index(held, at)),
+    "remove": lambda held, at: held.remove(held[index(held, at)]),
+    "reverse": lambda held, at: held.reverse(),
+    "clear": lambda held, at: held.clear(),
+    "read": lambda held, at: held[index(held, at)],
+    "read the end": lambda held, at: held[-1],
+    "length": lambda held, at: len(held),
+    "sum": lambda held, at: sum(each or 0 for each in held),
+    "in": lambda held, at: at in held,
+    "pop while none": lambda held, at: pop_while_none(held),
+}
+
+
+def pop_while_none(held):
+    while held and held[-1] is None:
+        held.pop()
+
+
+class Program:
+    def __init__(self, kind, members, steps, empties):
+        self.held = KINDS[kind](members)
+        self.steps, self.empties = steps, empties
+
+    def __call__(self, x):
+        count = len(self.held)
+        for name, at in self.steps:
+            if self.held or name in ("append", "append none", "extend", "insert", "length", "sum", "in"):
+                found = STEPS[name](self.held, at)
+                if type(found) in (int, bool):
+                    x = x * 2 + found
+        while self.empties and len(self.held) > count:
+            self.held.pop()
+        return x
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.lists(st.one_of(st.integers(0, 9), st.none()), max_size=3),
+    st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 5)), min_size=1, max_size=7),
+    st.booleans(),
+)
+def test_what_a_call_does_to_a_container(kind, members, steps, empties):
+    ours, theirs = (Program(kind, members, steps, empties) for _ in range(2))
+    g = rote.graph(ours, keep=True)
+    for number in range(CALLS):
+        x = torch.full((2,), float(number))
+        if number == CALLS - 2:  # another call than those that were recorded
+            for each in (ours, theirs):
+                each.held.append(5)
+        assert_same(g(x), theirs(x), f"call {number} of {steps}")
+        assert list(ours.held) == list(theirs.held), f"after call {number} of {steps}"
+    g.reset()
+
+
+RESTORED = {
+    "a place is taken and given back": [("append none", 0), ("store", 0), ("read", 0), ("pop", 0)],
+    "the end is stored": [("append none", 0), ("store at the end", 3), ("read the end", 0), ("pop", 0)],
+    "several are added": [("extend", 1), ("store at the start", 1), ("sum", 0), ("pop", 0), ("pop", 0)],
+    "those that are empty go": [("append none", 0), ("length", 0), ("pop while none", 0)],
+}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("name", sorted(RESTORED))
+def test_a_container_that_is_restored_is_no_reason(device, name, kind):
+    program, plain = (Program(kind, (), RESTORED[name], False) for _ in range(2))
+    g = rote.graph(program)
+    for number in range(CALLS):
+        x = torch.full((2,), float(number), device=device)
+        assert_same(g(x), plain(x), f"call {number}")
+    assert g.report().replayed >= CALLS - WARM, g.explain()
