@@ -1,4 +1,4 @@
-"""Containers that a call fills, changes and empties again: results, members and reads are those of plain calls."""
+"""Containers that a call fills and empties, or makes anew: results, members and reads are those of plain calls."""
 
 from __future__ import annotations
 
@@ -105,3 +105,74 @@ def test_a_container_that_is_restored_is_no_reason(device, name, kind):
         x = torch.full((2,), float(number), device=device)
         assert_same(g(x), plain(x), f"call {number}")
     assert g.report().replayed >= CALLS - WARM, g.explain()
+
+
+# ---------------------------------------------------------------------- numbers that are put anew
+
+
+class Rates:
+    """Rates that each call reads, and puts anew as ``make`` makes them of numbers."""
+
+    def __init__(self, make):
+        self.make, self.count = make, 0
+        self.rates = make([1.0, 2.0])
+        self.first = self.rates
+
+    def read(self):
+        return list(self.rates.values()) if isinstance(self.rates, dict) else list(self.rates)
+
+    def __call__(self, x):
+        self.count += 1
+        for rate in self.read():
+            x = x * rate
+        self.rates = self.make([self.count * 0.5, self.count * 0.25])
+        return x
+
+
+MADE = {
+    "list": list,
+    "tuple": tuple,
+    "dict": lambda rates: {"one": rates[0], "other": rates[1]},
+    "whole numbers": lambda rates: [int(4 * rate) for rate in rates],
+}
+
+
+def rate_of_its_own(g, each):
+    each.rates = each.make([3.0, 7.0])
+
+
+def kept_elsewhere(g, each):
+    each.first = each.rates
+
+
+def longer(g, each):
+    each.rates = each.make([3.0, 7.0]) if isinstance(each.rates, dict) else each.make([3.0, 7.0]) * 2
+
+
+def other_types(g, each):
+    each.rates = each.make([True, 3.0]) if isinstance(each.rates, dict) else type(each.rates)([True, 3])
+
+
+def written_in_place(g, each):
+    if isinstance(each.rates, list):
+        each.rates[1] = 9.0
+    elif isinstance(each.rates, dict):
+        each.rates["other"] = 9.0
+
+
+@pytest.mark.parametrize("between", [rate_of_its_own, kept_elsewhere, longer, other_types, written_in_place])
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_numbers_that_each_call_puts_anew(device, name, between):
+    ours, theirs = Rates(MADE[name]), Rates(MADE[name])
+    g = rote.graph(ours)
+    for number in range(26):
+        x = torch.full((2,), float(number), device=device)
+        if number in (18, 22):
+            between(g, ours), between(g, theirs)
+        held = ours.rates
+        assert_same(g(x), theirs(x), f"call {number}")
+        assert ours.rates == theirs.rates and type(ours.rates) is type(theirs.rates), f"call {number}"
+        assert list(map(type, ours.read())) == list(map(type, theirs.read())), f"call {number}"
+        assert ours.rates is not held, f"call {number}"
+        assert ours.first == theirs.first, f"call {number}"
+    assert g.report().replayed >= 10, g.explain()

@@ -6,6 +6,7 @@ import _io
 import builtins
 import codecs
 import inspect
+import sys
 import logging
 import pkgutil
 import types
@@ -36,6 +37,7 @@ OF_LIBRARIES = {"libraries", "writing_functions", "times", "cython"}
 OF_CLASSES = {"classes", "parts", "parameters"}
 """Names that classes may have or not."""
 TYPES = {"plain_types", "fixed_types", "types_by_content"}
+SINCE = {"fixed_types_since_3_12"} if sys.version_info >= (3, 12) else set()
 
 
 def test_every_row_is_looked_at_here():
@@ -49,6 +51,7 @@ def test_every_row_is_looked_at_here():
         "modules_of_modes",
         "renewing",
         "left_out",
+        "fixed_types_since_3_12",
     }
     assert set(NAMES) == OWNERS.keys() | OF_LIBRARIES | OF_CLASSES | TYPES | others
 
@@ -60,7 +63,7 @@ def test_attributes_are_there(row):
     assert missing <= OF_OTHER_VERSIONS
 
 
-@pytest.mark.parametrize("row", sorted(TYPES))
+@pytest.mark.parametrize("row", sorted(TYPES | SINCE))
 def test_types_are_types(row):
     assert all([inspect.isclass(each) for each in names.types_in(row)])
 

@@ -79,7 +79,7 @@ from .opened import (
     slots_of,
     table_of,
 )
-from .places import StatePlace, can_be_carried, place_of
+from .places import StatePlace, can_be_carried, holds_tensors, place_of
 from .source import NOT_MINE, Source
 from .switches import Switches, read_switches
 from .traced import tracing

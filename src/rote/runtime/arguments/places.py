@@ -110,9 +110,13 @@ def _is_namespace(value: Any) -> bool:
 
 
 def can_be_carried(value: Any) -> bool:
-    """Whether a value is a tensor, a container of tensors and plain values, or a tuple of numbers."""
-    if type(value) is tuple and value and all([type(each) in _NUMBERS for each in value]):
-        return True
+    """Whether a value is a tensor, or a container of tensors and plain values, or of numbers alone."""
+    held = value.values() if type(value) is dict else value if type(value) in (tuple, list) else ()
+    return bool(held and all([type(each) in _NUMBERS for each in held])) or holds_tensors(value)
+
+
+def holds_tensors(value: Any) -> bool:
+    """Whether a value is a tensor, or a container of tensors and plain values."""
     return bool(_tensors_in(value))
 
 

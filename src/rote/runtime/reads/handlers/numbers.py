@@ -137,6 +137,8 @@ _PLACES = {bisect.bisect_right: ("<=", "<"), bisect.bisect_left: ("<", "<=")}
 
 _OF_NUMPY: type = type(numpy.clip)
 """The type of numpy's functions in Python that others may replace for their own arrays."""
+_WITHOUT_NUMBERS = frozenset({_OF_NUMPY, torch.jit.ScriptFunction})
+"""Types of functions that see no numbers but those that they are given."""
 _IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType})
 """Types of numpy's functions."""
 _NOTHING: frozenset[int] = frozenset()
@@ -545,7 +547,7 @@ def _call(
         elif type(found) is FunctionType:
             _into_python(trace, numbers, found, args)
         else:
-            _unknown(numbers, function, args if type(function) is _OF_NUMPY else (function, *args))
+            _unknown(numbers, function, args if type(function) in _WITHOUT_NUMBERS else (function, *args))
 
 
 def _on_arrays(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....base import identity
-from ...arguments import APPENDED, can_be_carried
+from ...arguments import APPENDED, can_be_carried, holds_tensors
 from ...numbers import GLOBAL_GENERATORS, KINDS, is_array
 from ...objects import Content, Position, members
 from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
@@ -145,8 +145,8 @@ class OutsideEffects:
 
     def _has_moved(self, each: WrittenSlot) -> bool:
         """Whether a container of tensors is to be carried. Of one that only grows each call finds more."""
-        if not can_be_carried(each.container):
-            return False
+        if not holds_tensors(each.container):
+            return False  # numbers are followed where they lie
         length, given = len(each.was), self._outside.given
         return len(each.container) <= length or given.finds_again(each.container, length)
 

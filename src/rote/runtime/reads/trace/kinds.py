@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import defaultdict
 from typing import Any
@@ -90,7 +91,8 @@ class Traits(dict[type, int]):
         return flags
 
 
-FIXED = (*PLAIN_TYPES, *C_FUNCTIONS, *types_in("fixed_types"))
+_SINCE_3_12 = types_in("fixed_types_since_3_12") if sys.version_info >= (3, 12) else ()
+FIXED = (*PLAIN_TYPES, *C_FUNCTIONS, *types_in("fixed_types"), *_SINCE_3_12)
 """Types whose instances do not change, or whose changes are noticed in other ways."""
 
 
