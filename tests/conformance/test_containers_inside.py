@@ -1,4 +1,4 @@
-"""Containers that a call fills and empties, or makes anew: results, members and reads are those of plain calls."""
+"""Containers that a call fills and empties, or makes anew: all is as after plain calls."""
 
 from __future__ import annotations
 

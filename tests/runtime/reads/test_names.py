@@ -6,9 +6,9 @@ import _io
 import builtins
 import codecs
 import inspect
-import sys
 import logging
 import pkgutil
+import sys
 import types
 
 import numpy
