@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import weakref
 
 import pytest
 import torch
@@ -176,3 +178,47 @@ def test_numbers_that_each_call_puts_anew(device, name, between):
         assert ours.rates is not held, f"call {number}"
         assert ours.first == theirs.first, f"call {number}"
     assert g.report().replayed >= 10, g.explain()
+
+
+class Awaited:
+    """An object that coroutines may wait for, and go through."""
+
+    async def __anext__(self):
+        await self
+        raise StopAsyncIteration
+
+    def __aiter__(self):
+        return self
+
+    def __await__(self):
+        pytest.fail("nobody waits")
+        yield
+
+
+def test_what_only_coroutines_call_is_not_called_by_c(device):
+    def fn(x):
+        return x * len(weakref.WeakSet([Awaited()])) + len({Awaited(), Awaited()})
+
+    g = rote.graph(fn)
+    for number in range(CALLS):
+        x = torch.full((2,), float(number), device=device)
+        assert_same(g(x), fn(x), f"call {number}")
+    assert g.report().replayed >= CALLS - WARM, g.explain()
+
+
+def test_a_coroutine_is_not_followed(device):
+    async def wait(x):
+        async for _ in Awaited():
+            pass
+        return x * 2
+
+    def fn(x):
+        with contextlib.suppress(BaseException):
+            wait(x).send(None)
+        return x * 2
+
+    g = rote.graph(fn)
+    for number in range(CALLS):
+        g(torch.full((2,), float(number), device=device))
+    assert g.report().replayed == 0
+    assert "wait, which cannot be followed: GET_AITER" in g.explain()

@@ -56,6 +56,7 @@ from .path import (
     TakenView,
     WrittenPlace,
     built_of,
+    factors_in,
     given_numbers,
     in_list,
     is_mask_of,
@@ -173,6 +174,8 @@ class HostDataMode(TorchFunctionMode):
             self._tracer.generators.meet(generator)
         if func in _GIVES_NUMBER and self._numbers is not None:
             return self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
+        if kwargs and (factors := factors_in(func, kwargs)):
+            kwargs = {**kwargs, **{name: self._read_number(kwargs[name]) for name in factors}}
         if func in _INDEXES and type(args[1]) in _INDEXING_ALONE:
             args = args[0], self._without_lists(args[0], args[1]), *args[2:]
         if self._places is not None and func in _READS_PLACE:
@@ -283,11 +286,16 @@ class HostDataMode(TorchFunctionMode):
 
     def _read_index(self, key: Any, index: torch.Tensor) -> Any:
         """An index, with the number that C would read from a tensor in it."""
-        number = index.item()
+        number = self._read_number(index)
+        return tuple([number if each is index else each for each in key]) if type(key) is tuple else number
+
+    def _read_number(self, tensor: torch.Tensor) -> Any:
+        """The number that C would read from a tensor that is given where it takes a number."""
+        number = tensor.item()
         if self._numbers is not None:
             number = self._numbers.read(number)
             self._numbers.owe(number)
-        return tuple([number if each is index else each for each in key]) if type(key) is tuple else number
+        return number
 
     def _without_lists(self, tensor: torch.Tensor, key: Any) -> Any:
         """An index with tensors for its lists of numbers.

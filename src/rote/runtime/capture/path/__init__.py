@@ -4,7 +4,7 @@ from .built import BuiltArray, BuiltNumbers, built_of
 from .cursor import Cursor, Mode, Stop
 from .derivatives import NumbersOfNodes
 from .follower import Follower
-from .handed import HandedNumbers, given_numbers, in_list, may_be_handed
+from .handed import HandedNumbers, factors_in, given_numbers, in_list, may_be_handed
 from .host_reads import HostReads
 from .positions import PUT, WrittenPlace, is_mask_of, may_be_stored, number_in, position_of
 from .sharded import ShardedTensors

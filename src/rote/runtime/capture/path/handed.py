@@ -39,6 +39,10 @@ _TAKEN = frozenset({
 _ENDS = {"randint": ("low", "high"), "randint_like": ("low", "high"), "random_": ("from", "to")}
 """Whole numbers that are no sizes, though schemas write them so: between which are drawn."""
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+_FACTORS = ("alpha", "beta", "value")
+"""Names of operands that are numbers, and never tensors."""
+_WITH_VALUE = frozenset({"addcmul", "addcmul_", "addcdiv", "addcdiv_"})
+"""The functions of which that is true of ``value``."""
 
 
 class HandedNumbers:
@@ -132,6 +136,22 @@ def given_numbers(
         for key, each in (*enumerate(args), *kwargs.items())
         if any([numbers.expression(part) is not None for part in in_list(each)])
     }
+
+
+def factors_in(func: Any, kwargs: Mapping[str, Any]) -> list[str]:
+    """The operands that are numbers and are given as tensors: a function in C reads them there."""
+    if type(func) is FunctionType:
+        return []
+    found = [(name, kwargs[name]) for name in _FACTORS if type(kwargs.get(name)) in _PLAIN]
+    return [
+        name for name, each in found if _is_read(each) and (name != "value" or func.__name__ in _WITH_VALUE)
+    ]
+
+
+def _is_read(tensor: torch.Tensor) -> bool:
+    """Whether C takes a tensor for a number."""
+    plain = not tensor.is_meta and not is_wrapped(tensor)
+    return plain and not tensor.dim() and not tensor.requires_grad
 
 
 def in_list(value: Any) -> list[Any]:

@@ -47,6 +47,8 @@ from .random_settings import settings, written
 
 _LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
 _WITHOUT_METHODS = frozenset({PLAIN, TENSOR, CONTAINER, MODULE, FUNCTION, METHOD, IN_C})
+_OF_COROUTINES = frozenset({"__aiter__", "__anext__", "__aenter__", "__aexit__", "__await__"})
+"""Special methods that only coroutines call, and those are not followed."""
 _SAID_OF_CLASSES = NAMES["classes"]
 _OF_GENERATORS = ("send", "throw", "close")
 _HASHING = ("__hash__", "__eq__")
@@ -714,7 +716,8 @@ def methods(trace: Trace, value: Any) -> None:
         table = trace.classes.namespace(each)
         trace.outside.read(ORDER, table, None, Content(tuple(table)), " (its names)", each)
         for name in tuple(table):
-            if name.startswith("__") and name.endswith("__") and name not in _SAID_OF_CLASSES:
+            said = not name.startswith("__") or not name.endswith("__") or name in _SAID_OF_CLASSES
+            if not said and name not in _OF_COROUTINES:
                 trace.callables.run(trace.classes.read(kind, name))
 
 
