@@ -287,6 +287,16 @@ class TracedCall:
             raise InternalError("something is to run beside a call that has not begun")
         return self._last.aside(call)
 
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> bool:
+        """Give memory to a storage from outside, or take it back; False if no replay can do that."""
+        if self._last is None:
+            raise InternalError("a storage is resized beside a call that has not begun")
+        return self._last.resize(storage, nbytes)
+
+    def has_made(self, storage: torch.UntypedStorage) -> bool:
+        """Whether the call has made a storage."""
+        return self._last is not None and self._last.cursor.storages.number_of(storage) is not None
+
     def copy_back(self) -> None:
         """The callable raised: copy what it wrote into static inputs to the caller's tensors."""
         inputs = self._inputs
@@ -437,6 +447,7 @@ class TracedCall:
         blockers += tracer.host.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()
         blockers += tracer.transfers.finish()
+        blockers += tracer.resized.reasons(tracked=any([leaf.tracked for leaf in template.leaves]))
         blockers += unknown_states(self._hooks.settings, tracer.cursor.storages)
         tracer.cursor.storages.note_readers("the result", self._site)
         cursor.complete()

@@ -93,6 +93,8 @@ from .path import (
     HostReads,
     Mode,
     NumbersOfNodes,
+    GIVES_MEMORY,
+    ResizedStorages,
     ShardedTensors,
     Steps,
     Stop,
@@ -146,10 +148,11 @@ class Tracer(DispatchMode):
         self.writes = Writes(cursor, self._sites)
         self.sharded = sharded
         self.follower = Follower(cursor, path, stop)
-        self.reads = HostReads(cursor, self.follower, self.generators, numbers)
+        self.resized = ResizedStorages(cursor)
+        self.reads = HostReads(cursor, self.follower, self.generators, self.resized, numbers)
         self.host = HostTensors(cursor, self.follower, self.writes, has_made, under_arrays, numbers)
         self.placer = Placer(cursor, self.writes)
-        self.runner = Runner(cursor)
+        self.runner = Runner(cursor, self.resized)
         self.transfers = Transfers(cursor, self.follower, collective, leads)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
@@ -556,6 +559,21 @@ class Tracer(DispatchMode):
         finally:
             if profiler is not None:
                 set_profile(profiler)
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> bool:
+        """The call gives memory to an empty storage from outside, or takes it back."""
+        if self.cursor.suspended:
+            return True
+        had = storage.nbytes()
+        if had and nbytes not in (0, had):
+            return False
+        if not had and nbytes:
+            made = self.resized.fill(self._steps(), storage, nbytes)
+            if made is not None:
+                self.unwritten.made(GIVES_MEMORY.name(), made)
+        elif had and not nbytes:
+            self.resized.empty(storage)
+        return True
 
     def meet_operator(self, name: str) -> None:
         """The call comes to an operator over Python functions, which is not looked into."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from itertools import pairwise
 from types import CodeType
 from typing import Any
 
@@ -43,6 +44,7 @@ from ..program import (
     StorageTable,
     group_members,
     lying_in,
+    span_of,
     memory_of_host,
     within,
 )
@@ -335,17 +337,33 @@ def gradient_reasons(
 
 
 def _shown_twice(outcome: Observation, effects: list[GradientEffect], site: Site) -> list[Reason]:
-    """Gradients that a result shows, too, or another slot: a replay would hand out several tensors."""
+    """Gradients that a result shows, too, or another slot: a replay would hand out several tensors.
+
+    Those of tensors that are spread are copied at each replay; such that lie beside each other in one memory,
+    as FSDP makes them, are then in memory of their own.
+    """
+    apart = {id(each) for each in effects if each.spread is not None} if _apart(effects) else set[int]()
+    beside = set[int]()  # storages in which only such lie
     shown = {leaf.index: "the result" for leaf in outcome.template.leaves if leaf.kind == OWN}
     for effect in effects:
         if effect.static is None:
             continue
         number = outcome.storages.token(effect.static).origin[1]
-        if number in shown:
+        if number in shown and not (id(effect) in apart and number in beside):
             text = f"{effect.name}.grad, which the call makes, is {shown[number]} as well"
             return [reason(rules.GRADIENT_RETURNED, text, site)]
         shown[number] = f"{effect.name}.grad"
+        if id(effect) in apart:
+            beside.add(number)
     return []
+
+
+def _apart(effects: Iterable[GradientEffect]) -> bool:
+    """Whether no two gradients of spread tensors have an element in common."""
+    parts = [each.static for each in effects if each.static is not None and each.spread is not None]
+    spans = [(each.data_ptr(), each.data_ptr() + span_of(each) * each.itemsize) for each in parts if each.numel()]
+    spans.sort()
+    return all([one[1] <= two[0] for one, two in pairwise(spans)])
 
 
 def array_reasons(outcome: Observation, known: list[tuple[int, int]]) -> list[Reason]:

@@ -139,6 +139,7 @@ def facts_of(func: Any) -> Facts:
     collective = "collective" in row or _GROUP in str(schema)
     ticketed = not own and _TICKET in str(schema)
     relocates = torch.Tag.inplace_view in func.tags
+    into = "overwrites" in row and bool(row.get("writes"))  # and its schema does not say that it writes
     outputs = all(each.kwarg_only for each, is_written in zip(arguments, writes, strict=True) if is_written)
     seeded = torch.Tag.nondeterministic_seeded in func.tags or any(
         ["Generator" in str(argument.type) for argument in arguments]
@@ -156,7 +157,7 @@ def facts_of(func: Any) -> Facts:
         training=positions.get("training") if undeclared else None,
         # the schema of another library says no more
         overwrites=packet not in _REDUCING
-        and (transfers or (schema.is_mutable and (not own or "overwrites" in row or outputs))),
+        and (transfers or into or (schema.is_mutable and (not own or "overwrites" in row or outputs))),
         scaled=own and any(each.name == "beta" and each.kwarg_only for each in arguments),
         asks_shapes=func.is_view or relocates or (own and (of_shape or "aliases" in row)),
         blank="blank" in row,

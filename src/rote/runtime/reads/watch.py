@@ -16,7 +16,7 @@ from ..pytorch import untraced
 from .bytecode import Answering, Around, Swaps, Tracking
 from .handlers import HANDLERS, NOTE_NAMES, PLAIN_OR_TENSOR, Notes, TrackingNotes, called, follow_function
 from .table import Rows
-from .trace import Aside, Noted, Trace
+from .trace import NO_RESIZING, Aside, Noted, Resizing, Trace
 
 
 def is_anchored(value: Any) -> bool:
@@ -54,13 +54,15 @@ class Watch:
         meet: Callable[[Any], None] = lambda tensor: None,
         aside: Aside = aside,
         numbers: TrackedNumbers | None = None,
+        resizing: Resizing = NO_RESIZING,
     ) -> Trace:
         """A call begins on this thread.
 
         Roots are named objects that exist before the call. C calls ``functions``. ``meet`` gets each tensor
         that is found outside. ``aside`` runs what is no part of the call. ``numbers`` are those that change.
+        ``resizing`` knows the storages of the call.
         """
-        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers)
+        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers, resizing)
         for name, value in roots:
             trace.outside.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):

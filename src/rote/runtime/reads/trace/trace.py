@@ -17,7 +17,7 @@ from ...arguments import Call, GivenParts
 from ...arguments import address_of as generator_address
 from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
 from ...objects import base_of, module_of, pointer_of, said_module, said_name, scripted
-from ...pytorch import READY, Contact, GroupCall, Reducers, scripted_names
+from ...pytorch import READY, RESTS, Contact, GroupCall, Reducers, scripted_names
 from ...state import SCRIPTED
 from ..bytecode import Swaps
 from ..table import Rows
@@ -30,6 +30,7 @@ from .given import Given
 from .kinds import table
 from .noted import Noted, Output, Setting
 from .outside import COMPARED_BYTES, Outside
+from .resizing import EMPTY, NO_RESIZING, Resizing
 from .running import RunningCode
 from .writing import OutsideWrites
 from .written import Slots, target_of
@@ -68,6 +69,7 @@ class Trace:
         meet: Callable[[Any], None],
         aside: Aside,
         numbers: TrackedNumbers | None = None,
+        resizing: Resizing = NO_RESIZING,
     ) -> None:
         self.numbers = numbers
         self.kinds = table()
@@ -82,6 +84,7 @@ class Trace:
         self._bindings = Bindings(self.outside)
         self._answers = answers
         self._aside = aside
+        self._resizing = resizing
         self._scripts: dict[int, Any] = {}
         self._output: dict[Output, None] = {}
         self._contact: Contact | None = None
@@ -204,6 +207,29 @@ class Trace:
         found, self.collective = self.collective, None
         return found
 
+    # ------------------------------------------------------------------ storages
+
+    def knows_size(self, storage: torch.UntypedStorage) -> bool:
+        """Whether the size of a storage follows from what is known: it is empty, or the call has resized it."""
+        emptied = self.outside.emptied
+        if emptied.has(storage._cdata):
+            return True
+        if storage.nbytes():
+            return False
+        if self._resizing.has_made(storage):
+            return True
+        if not emptied.any():
+            self.outside.find(emptied, None, "the storages of tensors")
+            self.outside.answers(emptied, EMPTY)
+        emptied.add(storage)
+        return True
+
+    def resizes(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        """A storage is about to get memory, or to lose it."""
+        if not (self.knows_size(storage) and self._resizing.resize(storage, nbytes)):
+            text = "resizes the storage of a tensor, which has memory"
+            self.running.refuse("torch.UntypedStorage.resize_", text)
+
     def writes_output(self, output: Output) -> None:
         """The call writes something for somebody to read, once in a line that is enough to tell."""
         self._output[output] = None
@@ -280,6 +306,8 @@ class Trace:
         self.reducers.end()
         for each in [value for which, value in outside.items() if self.held[which] > 0]:
             running.refuse(outside.name(each), f"acquires {outside.name(each)} and does not release it")
+        for each in [said for ask in outside.resting.values() if (said := ask()) != RESTS]:
+            running.refuse("fully_shard", f"leaves {each}")
         effects = tuple(OutsideEffects(outside, self._bindings.bound).found())
         self.followed.put_back(
             (target_of(each.kind, each.container, each.key, outside.get(each.owner), ""), each.now())
@@ -298,6 +326,7 @@ class Trace:
             each.let_go()
         for held in (self._scripts, self._arrays, self.followed.drawn):
             held.clear()
+        self._resizing = NO_RESIZING
         self._aside = _over  # it leads to what ran the call
         return noted
 

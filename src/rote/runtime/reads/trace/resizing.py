@@ -1,0 +1,70 @@
+"""Storages outside that a call gives memory to: empty when it begins, which is a condition."""
+
+from __future__ import annotations
+
+import weakref
+
+from typing import Protocol
+
+import torch
+
+EMPTY = ""
+"""What :class:`EmptyStorages` says while all are empty."""
+
+
+class Resizing(Protocol):
+    """Whoever knows the storages of the traced call."""
+
+    def has_made(self, storage: torch.UntypedStorage) -> bool:
+        """Whether the call has made a storage."""
+        ...
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> bool:
+        """Give memory to an empty storage from outside, or take it back; False if no replay can do that."""
+        ...
+
+
+class NoResizing:
+    """None knows them: there is no call, or it is over."""
+
+    def has_made(self, storage: torch.UntypedStorage) -> bool:
+        """Not known."""
+        return False
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> bool:
+        """Nothing is recorded."""
+        return False
+
+
+NO_RESIZING = NoResizing()
+
+
+class EmptyStorages:
+    """Storages, weakly, that were empty before a call; asked, whether they still are."""
+
+    def __init__(self) -> None:
+        self._storages: list[weakref.ref[torch.UntypedStorage]] = []
+        self._handles: set[int] = set()
+
+    def __call__(self) -> str:
+        """Nothing, or what has become of one."""
+        for reference in self._storages:
+            storage = reference()
+            if storage is None:
+                return "a storage that is gone"
+            if nbytes := storage.nbytes():
+                return f"a storage of {nbytes} bytes"
+        return EMPTY
+
+    def add(self, storage: torch.UntypedStorage) -> None:
+        """One that is empty, and was when the call began."""
+        self._handles.add(storage._cdata)
+        self._storages.append(weakref.ref(storage))
+
+    def has(self, handle: int) -> bool:
+        """Whether one of them has this handle."""
+        return handle in self._handles
+
+    def any(self) -> bool:
+        """Whether there is any."""
+        return bool(self._storages)
