@@ -100,11 +100,12 @@ _OF_WRAPPERS = frozenset({
     "DistributedDataParallel._setup_in_backward_optimizers", "DistributedDataParallel.forward",
     "DistributedDataParallel._check_sync_bufs_pre_fwd", "DistributedDataParallel._check_sync_bufs_post_fwd",
     "DistributedDataParallel.will_sync_module_buffers", "Join.notify_join_context",
-    "_to_kwargs", "_recursive_to",
+    "_to_kwargs", "_recursive_to", "_apply_to_tensors", "_is_namedtuple",
 })  # fmt: skip
 """Steps of a wrapper's call; what they call in C is met by :class:`.Reducers`."""
 _OF_WRAPPERS_IN = (
     f"{_PARALLEL}distributed.py", f"{_DISTRIBUTED}utils.py", f"{_DISTRIBUTED}algorithms/join.py",
+    f"{_PARALLEL}scatter_gather.py",
 )  # fmt: skip
 
 
