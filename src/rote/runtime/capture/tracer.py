@@ -85,6 +85,7 @@ from .host_tensors import HostTensors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
 from .path import (
+    GIVES_MEMORY,
     TAKEN,
     BuiltNumbers,
     Cursor,
@@ -93,7 +94,6 @@ from .path import (
     HostReads,
     Mode,
     NumbersOfNodes,
-    GIVES_MEMORY,
     ResizedStorages,
     ShardedTensors,
     Steps,

@@ -44,8 +44,8 @@ from ..program import (
     StorageTable,
     group_members,
     lying_in,
-    span_of,
     memory_of_host,
+    span_of,
     within,
 )
 from ..pytorch import constants_of, is_kept_out
@@ -361,7 +361,9 @@ def _shown_twice(outcome: Observation, effects: list[GradientEffect], site: Site
 def _apart(effects: Iterable[GradientEffect]) -> bool:
     """Whether no two gradients of spread tensors have an element in common."""
     parts = [each.static for each in effects if each.static is not None and each.spread is not None]
-    spans = [(each.data_ptr(), each.data_ptr() + span_of(each) * each.itemsize) for each in parts if each.numel()]
+    spans = [
+        (each.data_ptr(), each.data_ptr() + span_of(each) * each.itemsize) for each in parts if each.numel()
+    ]
     spans.sort()
     return all([one[1] <= two[0] for one, two in pairwise(spans)])
 

@@ -29,7 +29,17 @@ from .frames import (
     untraced,
     watching_compilations,
 )
-from .gathering import EVENTS, RESTS, is_gathered, under_way
+from .gathering import (
+    EVENTS,
+    FORWARDS,
+    PLACES,
+    QUEUED,
+    RESTS,
+    Forwards,
+    LeftForwards,
+    is_gathered,
+    under_way,
+)
 from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding
 from .modes import DispatchMode

@@ -33,10 +33,11 @@ _WRAPPERS = (_PARALLEL, f"{_DISTRIBUTED}fsdp/", f"{_DISTRIBUTED}_composable")
 _PASSING_ON = (
     f"{_PARALLEL}data_parallel.py", f"{_DISTRIBUTED}c10d_logger.py", f"{_DISTRIBUTED}_mesh_layout.py",
     f"{_DISTRIBUTED}_pycute/", f"{_DISTRIBUTED}tensor/", f"{_DISTRIBUTED}_local_tensor/",
-    f"{_DISTRIBUTED}fsdp/_fully_shard/", f"{_DISTRIBUTED}fsdp/_common_utils.py", f"{_DISTRIBUTED}_composable_state.py",
+    f"{_DISTRIBUTED}fsdp/_fully_shard/", f"{_DISTRIBUTED}fsdp/_common_utils.py",
+    f"{_DISTRIBUTED}_composable_state.py",
 )  # fmt: skip
 """Files that only call acting code, as ``DataParallel`` on several devices, sharded tensors and the wrapper
-around collectives do; arithmetic of meshes."""
+around collectives do; arithmetic of meshes; FSDP, whose collectives are operations."""
 
 _READERS = frozenset({
     "_get_object_coll_device",
@@ -152,7 +153,10 @@ def _is_reader(code: CodeType) -> bool:
     """Whether code of PyTorch's reads which groups there are, or calls collectives, and no more."""
     name, file = code.co_qualname.partition(".<locals>")[0], code.co_filename
     if file == f"{_DISTRIBUTED}device_mesh.py":
-        return name in ("_get_pg_from_name", "_get_device_handle") or name.removeprefix("DeviceMesh.") in _OF_MESHES
+        return (
+            name in ("_get_pg_from_name", "_get_device_handle")
+            or name.removeprefix("DeviceMesh.") in _OF_MESHES
+        )
     if file in _OF_WRAPPERS_IN:
         return name in _OF_WRAPPERS
     return file in _CALLING_IN or (file in _READERS_IN and (name in _READERS or name in _CALLING))

@@ -95,7 +95,7 @@ class SessionStorages:
         return block
 
     def end(self, storage: torch.UntypedStorage) -> None:
-        """The memory of a storage is given back, as if it had died; does nothing if it came from elsewhere."""
+        """The memory of a storage is given back, as if it had died, if it was made here."""
         block = self.living().pop(self.key(storage), None)
         if block is not None:
             block.ref, block.death = None, self.clock

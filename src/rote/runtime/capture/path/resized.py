@@ -1,10 +1,11 @@
 """Memory that a call gives to a storage from outside, and takes back: ``untyped_storage().resize_(...)``.
 
 FSDP gathers a parameter into a storage that is empty before the call and behind it. What lies in it meanwhile
-is the call's own: to give it memory is an operation that makes a storage, and to take that back ends its life.
+is the call's own: to give it memory is an operation that makes a storage, and to take that back ends its
+life.
 A replay has the memory where the recording has it, and leaves the storage from outside as it is.
 
-That it is empty before the call is a condition (:class:`...reads.trace.Resizing`). One that holds memory from
+That it is empty before the call is a condition (:mod:`...reads.trace.resizing`). One that holds memory from
 outside is not resized in a call that is recorded, nor is one left at another size than it had.
 
 What does not work: memory that is still there where the host reads a value, since Python that goes on from

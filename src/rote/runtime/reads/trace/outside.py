@@ -36,7 +36,20 @@ from ...objects import (
     members,
     said_name,
 )
-from ...pytorch import EVENTS, LOCAL, RESTS, SPREAD_AS, SPREAD_BY, plain_functions, is_gathered, sharding_settings, under_way
+from ...pytorch import (
+    EVENTS,
+    FORWARDS,
+    LOCAL,
+    PLACES,
+    RESTS,
+    SPREAD_AS,
+    SPREAD_BY,
+    Forwards,
+    is_gathered,
+    plain_functions,
+    sharding_settings,
+    under_way,
+)
 from ...state import (
     ASKED,
     ATTRIBUTE,
@@ -94,7 +107,7 @@ _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
 _KEPT_BY_GENERATORS, _COUNTER = "gauss_next", "next_id"
 """Where a random generator keeps a number for its next call, and PyTorch the number of its next hook."""
-_NO_CONDITIONS = frozenset({_KEPT_BY_GENERATORS, _COUNTER, EVENTS})
+_NO_CONDITIONS = frozenset({_KEPT_BY_GENERATORS, _COUNTER, EVENTS, FORWARDS, PLACES})
 _OF_HANDLES = gc.get_referents(vars(RemovableHandle))[0]
 
 
@@ -128,6 +141,7 @@ class Outside(dict[int, Any]):
         self.reads_lent = False  # of arrays that the call has made of tensors
         self.reads_arrays = False  # Python or C reads numbers of arrays among the arguments, or writes some
         self.emptied = EmptyStorages()
+        self.forwards = Forwards()
         self.resting: dict[int, Callable[[], str]] = {}  # contexts of FSDP's, and what asks whether they rest
         self.tells_tensors = False  # it was asked whether an argument is another tensor
         # arguments that are known by their identity, and whose death is noticed
@@ -433,6 +447,8 @@ class Outside(dict[int, Any]):
 
         Or a table of FSDP's, which is empty when no backward is under way: then that is the condition.
         """
+        if key in (FORWARDS, PLACES):
+            return is_gathered(owner) and self.forwards.meet(owner, key)
         if key == EVENTS:
             return is_gathered(owner) and self._rests(owner)
         if key == _COUNTER:
@@ -584,6 +600,7 @@ class Outside(dict[int, Any]):
 
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
+        self.forwards.let_go()
         for held in (self, self.reads, self._held, self.replaced, self.moved, self.lent):
             held.clear()
         self.given = Given()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-
 from typing import Protocol
 
 import torch

@@ -17,7 +17,7 @@ from ...arguments import Call, GivenParts
 from ...arguments import address_of as generator_address
 from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
 from ...objects import base_of, module_of, pointer_of, said_module, said_name, scripted
-from ...pytorch import READY, RESTS, Contact, GroupCall, Reducers, scripted_names
+from ...pytorch import QUEUED, READY, RESTS, Contact, GroupCall, LeftForwards, Reducers, scripted_names
 from ...state import SCRIPTED
 from ..bytecode import Swaps
 from ..table import Rows
@@ -202,6 +202,27 @@ class Trace:
         self.outside.find(check, None, "the reducer of DistributedDataParallel")
         self.outside.answers(check, READY)
 
+    def left_forwards(self) -> list[LeftForwards]:
+        """The call has returned: what it leaves behind for a backward of FSDP's to come.
+
+        A backward looks at the forwards that there were before the call, so there may be none.
+        """
+        forwards, running = self.outside.forwards, self.running
+        if any([each.key == QUEUED for each in self.outside.slots.written.values()]):
+            asks = forwards.rested()
+            if asks is None:
+                running.refuse(
+                    "fully_shard", "has a backward, with forwards before or behind it that have none"
+                )
+            for ask in asks or ():
+                self.outside.find(ask, None, "what FSDP does")
+                self.outside.answers(ask, RESTS)
+            return []
+        steps = forwards.left()
+        if steps is None:
+            running.refuse("fully_shard", "changes the list of forwards without a backward")
+        return steps or []
+
     def take_collective(self) -> GroupCall | None:
         """The collective that was about to be made, and is."""
         found, self.collective = self.collective, None
@@ -210,7 +231,7 @@ class Trace:
     # ------------------------------------------------------------------ storages
 
     def knows_size(self, storage: torch.UntypedStorage) -> bool:
-        """Whether the size of a storage follows from what is known: it is empty, or the call has resized it."""
+        """Whether the size of a storage is known: it is empty, or the call has resized it."""
         emptied = self.outside.emptied
         if emptied.has(storage._cdata):
             return True
