@@ -198,7 +198,7 @@ def random_reasons(
 def _puts_back(settings: list[Setting], outcome: Observation) -> bool:
     """Whether a call draws nothing, and sets PyTorch's generators to states of this call alone."""
     ran = [each for node in outcome.nodes for each in node.operations if each.is_of_aten]
-    draws = any([each.draws or not (each.facts.own or each.facts.hidden) for each in ran])
+    draws = any([each.draws or not each.facts.told for each in ran])
     own = [each.state is not None and not each.given for each in settings]
     return not draws and bool(own) and all(own)
 

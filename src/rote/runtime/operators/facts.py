@@ -31,6 +31,8 @@ _REDUCING = frozenset({
 """Collectives that read all that they fill."""
 _SENDING = frozenset({"c10d::send", "_c10d_functional::isend"})
 """They have one of these names for what they only read."""
+_TOLD = frozenset({"fsdp"})
+"""Namespaces of PyTorch's own operators besides ``aten`` that draw no random numbers."""
 _TICKET = "Tensor ticket"
 """What an operator takes or returns that keeps an autograd graph of its own, as calls in compiled code do."""
 
@@ -106,6 +108,11 @@ class Facts:
     own: bool
     functional: bool
     total: bool
+
+    @property
+    def told(self) -> bool:
+        """Whether its schema and its row tell all of it: that of another library may draw random numbers."""
+        return self.own or self.hidden or self.transfers or self.op.namespace in _TOLD
 
     @property
     def short(self) -> str:

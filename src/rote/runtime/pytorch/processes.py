@@ -34,7 +34,7 @@ _PASSING_ON = (
     f"{_PARALLEL}data_parallel.py", f"{_DISTRIBUTED}c10d_logger.py", f"{_DISTRIBUTED}_mesh_layout.py",
     f"{_DISTRIBUTED}_pycute/", f"{_DISTRIBUTED}tensor/", f"{_DISTRIBUTED}_local_tensor/",
     f"{_DISTRIBUTED}fsdp/_fully_shard/", f"{_DISTRIBUTED}fsdp/_common_utils.py",
-    f"{_DISTRIBUTED}_composable_state.py",
+    f"{_DISTRIBUTED}_composable_state.py", f"{_DISTRIBUTED}algorithms/_checkpoint/",
 )  # fmt: skip
 """Files that only call acting code, as ``DataParallel`` on several devices, sharded tensors and the wrapper
 around collectives do; arithmetic of meshes; FSDP, whose collectives are operations."""
