@@ -55,6 +55,7 @@ from ..program import (
     Reference,
     Token,
     UnsupportedTensorError,
+    Unwritten,
     Value,
     caught,
     exchanged,
@@ -101,7 +102,6 @@ from .path import (
     TakenView,
     TakenViews,
     Transfers,
-    Unwritten,
     Writes,
     kept_call,
     only_reads,
@@ -568,7 +568,8 @@ class Tracer(DispatchMode):
         if had and nbytes not in (0, had):
             return False
         if not had and nbytes:
-            made = self.resized.fill(self._steps(), storage, nbytes)
+            known = Overload.of(GIVES_MEMORY)
+            made = self.resized.fill(self._steps(), known, storage, nbytes)
             if made is not None:
                 self.unwritten.made(GIVES_MEMORY.name(), made)
         elif had and not nbytes:

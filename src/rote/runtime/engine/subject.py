@@ -14,8 +14,9 @@ from ..backends.protocol import Backend
 from ..memory import Account
 from ..numbers import TrackedNumbers
 from ..program import BackwardLog
+from ..pytorch import NO_RESIZING, Resizing
 from ..reads import WATCH, aside
-from ..reads.trace import NO_RESIZING, Aside, Resizing, Trace
+from ..reads.trace import Aside, Trace
 from ..recording import Numerics
 from ..state import ExecutedCode
 from .facts import FactStore

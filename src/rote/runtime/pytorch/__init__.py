@@ -13,6 +13,7 @@ from .compiled import (
     seeing_compiled,
     takes_tickets,
 )
+from .emptied import EMPTY, NO_RESIZING, EmptyStorages, Resizing
 from .frames import (
     LEFT_ALONE,
     CompiledFrame,

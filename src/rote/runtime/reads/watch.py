@@ -12,11 +12,11 @@ import torch
 from ...base import identity, is_instance
 from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
-from ..pytorch import untraced
+from ..pytorch import NO_RESIZING, Resizing, untraced
 from .bytecode import Answering, Around, Swaps, Tracking
 from .handlers import HANDLERS, NOTE_NAMES, PLAIN_OR_TENSOR, Notes, TrackingNotes, called, follow_function
 from .table import Rows
-from .trace import NO_RESIZING, Aside, Noted, Resizing, Trace
+from .trace import Aside, Noted, Trace
 
 
 def is_anchored(value: Any) -> bool:

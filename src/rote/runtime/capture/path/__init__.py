@@ -13,5 +13,4 @@ from .taken import READS_PLACE, TAKEN, TakenView, TakenViews, only_reads, read_a
 from .tape import RestartError, SegmentTape, kept_call
 from .transfers import Steps, Transfers
 from .unseen import UnseenValue
-from .unwritten import Unwritten
 from .writes import CHANGED, Writes

@@ -5,8 +5,8 @@ is the call's own: to give it memory is an operation that makes a storage, and t
 life.
 A replay has the memory where the recording has it, and leaves the storage from outside as it is.
 
-That it is empty before the call is a condition (:mod:`...reads.trace.resizing`). One that holds memory from
-outside is not resized in a call that is recorded, nor is one left at another size than it had.
+That it is empty before the call is a condition (:class:`...pytorch.EmptyStorages`). One that holds memory
+from outside is not resized in a call that is recorded, nor is one left at another size than it had.
 
 What does not work: memory that is still there where the host reads a value, since Python that goes on from
 there would find other memory in the storage than the replay has filled; memory that an operation between two
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -25,7 +26,6 @@ from ....hazards import rules
 from ....hazards.rules import Reason, reason
 from ...program import Operation
 from ...pytorch import plain_functions
-from ..overloads import Overload
 from .cursor import Cursor, Mode
 from .transfers import Steps
 
@@ -46,8 +46,17 @@ class ResizedStorages:
         self._cursor = cursor
         self._filled: dict[int, tuple[torch.UntypedStorage, Site]] = {}  # that have memory now, by handle
 
-    def fill(self, steps: Steps, storage: torch.UntypedStorage, nbytes: int) -> torch.Tensor | None:
-        """Give memory to an empty storage: the result of an operation that makes it, if that is noted."""
+    def fill(
+        self, steps: Steps, known: Any, storage: torch.UntypedStorage, nbytes: int
+    ) -> torch.Tensor | None:
+        """Give memory to an empty storage.
+
+        Args:
+            known: What is known of the operation that makes memory.
+
+        Returns:
+            Its result, if the call is followed.
+        """
         cursor, site = self._cursor, user_site()
         self.any = self.any or site
         if not cursor.on_host:
@@ -60,7 +69,6 @@ class ResizedStorages:
             if cursor.blockers and cursor.mode is Mode.OBSERVE:
                 return None
             made = cursor.quietly(partial(_bytes_of, storage))
-        known = Overload.of(GIVES_MEMORY)
         options = {"dtype": torch.uint8, "device": storage.device}
         operation, tensors, tokens, _ = steps.before(known, ([nbytes],), options)
         if cursor.mode is Mode.FOLLOW:

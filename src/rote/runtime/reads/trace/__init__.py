@@ -31,7 +31,6 @@ from .output import (
     writes,
     writes_by_method,
 )
-from .resizing import NO_RESIZING, Resizing
 from .trace import Aside, Trace, handled_kind
 from .writing import OF_CLASS
 from .written import shown

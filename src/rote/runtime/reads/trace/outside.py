@@ -44,6 +44,7 @@ from ...pytorch import (
     RESTS,
     SPREAD_AS,
     SPREAD_BY,
+    EmptyStorages,
     Forwards,
     is_gathered,
     plain_functions,
@@ -93,7 +94,6 @@ from .kinds import (
     Traits,
     is_readable,
 )
-from .resizing import EmptyStorages
 from .running import RunningCode
 from .written import Slots, shown
 

@@ -17,7 +17,19 @@ from ...arguments import Call, GivenParts
 from ...arguments import address_of as generator_address
 from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
 from ...objects import base_of, module_of, pointer_of, said_module, said_name, scripted
-from ...pytorch import QUEUED, READY, RESTS, Contact, GroupCall, LeftForwards, Reducers, scripted_names
+from ...pytorch import (
+    EMPTY,
+    NO_RESIZING,
+    QUEUED,
+    READY,
+    RESTS,
+    Contact,
+    GroupCall,
+    LeftForwards,
+    Reducers,
+    Resizing,
+    scripted_names,
+)
 from ...state import SCRIPTED
 from ..bytecode import Swaps
 from ..table import Rows
@@ -30,7 +42,6 @@ from .given import Given
 from .kinds import table
 from .noted import Noted, Output, Setting
 from .outside import COMPARED_BYTES, Outside
-from .resizing import EMPTY, NO_RESIZING, Resizing
 from .running import RunningCode
 from .writing import OutsideWrites
 from .written import Slots, target_of
