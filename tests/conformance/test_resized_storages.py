@@ -12,7 +12,7 @@ NBYTES = 12 * 4
 
 
 class Gathered:
-    """A tensor whose storage is empty between calls."""
+    """A tensor whose storage is empty between calls. It is written where no version counts."""
 
     def __init__(self):
         self.whole = torch.empty(12)
@@ -32,7 +32,7 @@ class Gathered:
 
     def once(self, x):
         self.fill()
-        self.whole.copy_(x.reshape(-1) * 2)
+        self.whole.data.copy_(x.reshape(-1) * 2)
         y = self.view @ self.view.T
         self.empty()
         return y + 1
@@ -40,7 +40,7 @@ class Gathered:
     def twice(self, x):
         y = self.once(x)
         self.fill()
-        torch.mul(x.reshape(-1), y.sum(), out=self.whole)
+        torch.mul(x.reshape(-1), y.sum(), out=self.whole.data)
         z = self.view * y.mean()
         self.empty()
         return z
@@ -48,8 +48,8 @@ class Gathered:
     def both(self, x):
         self.fill()
         self.fill(self.other)
-        self.whole.copy_(x.reshape(-1))
-        torch.add(self.whole, 1, out=self.other)
+        self.whole.data.copy_(x.reshape(-1))
+        torch.add(self.whole, 1, out=self.other.data)
         y = self.other * self.whole
         self.empty()
         return y
@@ -58,11 +58,11 @@ class Gathered:
         """Autograd keeps the tensor, which has other memory by the time of the backward."""
         weight = x.sum().detach().requires_grad_()
         self.fill()
-        self.whole.copy_(x.reshape(-1))
+        self.whole.data.copy_(x.reshape(-1))
         y = (self.view.detach() * weight).sum()
         self.empty()
         self.fill()
-        self.whole.data.copy_(x.reshape(-1) * 3)  # which changes no version
+        self.whole.data.copy_(x.reshape(-1) * 3)
         (gradient,) = torch.autograd.grad(y, weight)
         self.empty()
         return gradient
@@ -73,7 +73,7 @@ class Gathered:
 
     def read_while_filled(self, x):
         self.fill()
-        self.whole.copy_(x.reshape(-1))
+        self.whole.data.copy_(x.reshape(-1))
         big = self.whole.sum().item() > 30
         y = self.whole * 2 if big else self.whole - 1
         self.empty()
@@ -81,13 +81,20 @@ class Gathered:
 
     def left_filled(self, x):
         self.fill()
-        self.whole.copy_(x.reshape(-1))
+        self.whole.data.copy_(x.reshape(-1))
         return self.view * 2
 
     def between_segments(self, x):
         self.fill()
-        self.whole.copy_(x.reshape(-1))
+        self.whole.data.copy_(x.reshape(-1))
         y = torch.linalg.svdvals(self.view)
+        self.empty()
+        return y
+
+    def counted(self, x):
+        self.fill()
+        self.whole.copy_(x.reshape(-1))
+        y = self.whole * 2
         self.empty()
         return y
 
@@ -106,7 +113,7 @@ class Gathered:
 
     def grown(self, x):
         self.fill()
-        self.whole.copy_(x.reshape(-1))
+        self.whole.data.copy_(x.reshape(-1))
         self.whole.untyped_storage().resize_(2 * NBYTES)
         y = self.whole * 2
         self.empty()
@@ -142,6 +149,7 @@ def test_what_is_emptied_again_replays(way):
         ("left_filled", "RT205", "gives memory to a storage from outside, and leaves it there"),
         ("between_segments", "RT205", "runs between two segments, on memory that the call gave a storage"),
         ("unwritten", "RT123", "reads memory that aten::empty made and that no operation has written"),
+        ("counted", "RT205", "whose storage the call empties again has another version behind it"),
         ("grown", "RT218", "resizes the storage of a tensor, which has memory"),
     ],
 )

@@ -500,6 +500,7 @@ class Tracer(DispatchMode):
             parts, written = self.sharded.divide(facts.name, written_operands(facts, args, kwargs))
             self.writes.note(parts, counted=False)
             self.writes.note(written, counted=facts.mutable)
+            self.resized.write(written)
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
         """Make an alias, which is no operation: autograd makes some itself, and others under hooks."""

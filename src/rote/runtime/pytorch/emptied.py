@@ -42,12 +42,11 @@ class EmptyStorages:
     """Storages, weakly, that were empty before a call; asked, whether they still are."""
 
     def __init__(self) -> None:
-        self._storages: list[weakref.ref[torch.UntypedStorage]] = []
-        self._handles: set[int] = set()
+        self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}  # by handle
 
     def __call__(self) -> str:
         """Nothing, or what has become of one."""
-        for reference in self._storages:
+        for reference in self._storages.values():
             storage = reference()
             if storage is None:
                 return "a storage that is gone"
@@ -57,12 +56,12 @@ class EmptyStorages:
 
     def add(self, storage: torch.UntypedStorage) -> None:
         """One that is empty, and was when the call began."""
-        self._handles.add(storage._cdata)
-        self._storages.append(weakref.ref(storage))
+        self._storages[storage._cdata] = weakref.ref(storage)
 
-    def has(self, handle: int) -> bool:
-        """Whether one of them has this handle."""
-        return handle in self._handles
+    def has(self, storage: torch.UntypedStorage) -> bool:
+        """Whether a storage is one of them."""
+        reference = self._storages.get(storage._cdata)
+        return reference is not None and reference() is storage
 
     def any(self) -> bool:
         """Whether there is any."""

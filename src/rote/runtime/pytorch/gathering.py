@@ -97,6 +97,10 @@ class Forwards:
             self._found[id(owner)] = owner, name, [*found]
         return type(found) is list
 
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self._found)
+
     def rested(self) -> list[Callable[[], str]] | None:
         """What asks whether they are empty, if all were before the call and are behind it."""
         if any([before or getattr(owner, name) for owner, name, before in self._found.values()]):

@@ -15,6 +15,7 @@ segments reads, which holds the tensor; results that have a history, which would
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -31,6 +32,7 @@ from .transfers import Steps
 
 GIVES_MEMORY = torch.ops.aten.empty.memory_format
 _OUTSIDE = "Take the memory of tensors before the call, and give it back behind it; or leave it to them."
+_UNCOUNTED = "Write tensor.data, or under torch.autograd._unsafe_preserve_version_counter(tensor)."
 _TOGETHER = "Take the whole step in one call, up to where the memory is given back."
 
 
@@ -44,6 +46,9 @@ class ResizedStorages:
     def __init__(self, cursor: Cursor) -> None:
         self.any: Site | None = None
         self._cursor = cursor
+        self._numbers: set[int | None] = set()  # of what they have been given, in the call
+        # tensors on them that were written, by identity, with their version before
+        self._written: dict[int, tuple[weakref.ref[torch.Tensor], int, Site]] = {}
         self._filled: dict[int, tuple[torch.UntypedStorage, Site]] = {}  # that have memory now, by handle
 
     def fill(
@@ -75,10 +80,12 @@ class ResizedStorages:
             was = cursor.expect(operation).results[0]
             cursor.storages.result(made, operation.name, operation.site, was.made)
             cursor.passed()
+            self._numbers.add(was.made)
             return made
         if cursor.mode is Mode.RECORD:
             cursor.recorder.session.adopt(storage)
         steps.after(operation, known.facts, tensors, tokens, made)
+        self._numbers.add(cursor.storages.number_of(storage))
         return made
 
     def empty(self, storage: torch.UntypedStorage) -> None:
@@ -98,11 +105,18 @@ class ResizedStorages:
             self._block(text, site)
             return
 
+    def write(self, written: Iterable[torch.Tensor]) -> None:
+        """An operation is about to write operands, whose versions may change: replays count nothing here."""
+        for tensor in written if self._filled else ():
+            whole = tensor if tensor._base is None else tensor._base
+            number = self._cursor.storages.number_of(whole.untyped_storage())
+            if number in self._numbers and id(whole) not in self._written and not whole.is_inference():
+                self._written[id(whole)] = weakref.ref(whole), whole._version, user_site()
+
     def stay(self, operation: Operation) -> None:
         """An operation is about to run between two segments."""
-        numbers = {self._cursor.storages.number_of(storage) for storage, _ in self._filled.values()}
-        for each in operation.tokens if numbers else ():
-            if each.made in numbers:
+        for each in operation.tokens if self._filled else ():
+            if each.made in self._numbers:
                 text = f"{operation.name} runs between two segments, on memory that the call gave a storage"
                 self._block(text, operation.site)
 
@@ -112,6 +126,12 @@ class ResizedStorages:
             text = "the call gives memory to a storage from outside, and leaves it there"
             yield reason(rules.TENSOR_ESCAPES, text, site, _TOGETHER)
             return
+        for reference, version, site in self._written.values():
+            tensor = reference()
+            if tensor is not None and tensor._version != version:
+                text = "a tensor whose storage the call empties again has another version behind it"
+                yield reason(rules.TENSOR_ESCAPES, text, site, _UNCOUNTED)
+                return
         if tracked and self.any is not None:
             text = "a result has a history, and the call empties storages from outside that it had filled"
             yield reason(rules.TENSOR_ESCAPES, text, self.any, _TOGETHER)

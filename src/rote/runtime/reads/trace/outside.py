@@ -338,7 +338,7 @@ class Outside(dict[int, Any]):
         form = mark(value)
         if type(form) is TensorMark and form.address and self.emptied.any():
             with plain_functions():
-                emptied = self.emptied.has(value.untyped_storage()._cdata)
+                emptied = self.emptied.has(value.untyped_storage())
             return form._replace(address=0) if emptied else form
         return form
 

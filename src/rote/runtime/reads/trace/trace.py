@@ -244,7 +244,7 @@ class Trace:
     def knows_size(self, storage: torch.UntypedStorage) -> bool:
         """Whether the size of a storage is known: it is empty, or the call has resized it."""
         emptied = self.outside.emptied
-        if emptied.has(storage._cdata):
+        if emptied.has(storage):
             return True
         if storage.nbytes():
             return False
@@ -355,7 +355,7 @@ class Trace:
             self.followed.draws, outside.reads_arrays, outside.reads_lent,
             tuple(outside.given.missing), scripts, self._contact,
             self.callables.has_switched, running.trusts or bool(scripts), outside.tells_tensors,
-            frozenset(self.reducers.buckets),
+            frozenset(self.reducers.buckets), outside.emptied.any() or outside.forwards.any(),
         )  # fmt: skip
         for each in (outside, slots, self.classes):
             each.let_go()
