@@ -1415,12 +1415,9 @@ def sharded(rank, wrap, device):
 
 @program(nccl="RT803", least=3)
 def sharded_without_gradients(rank, wrap, device):
-    """Parameters are gathered for each layer, and their memory is given back behind it."""
-    net = copy.deepcopy(model(device))
-    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
-    for layer in (net[0], net[2], net):
-        fully_shard(layer, mesh=mesh)
-    return wrap(torch.no_grad()(lambda x: net(x) * 2)), parts_of(net)
+    """Each forward is added to a list, which the next backward looks at."""
+    net, _ = sharded_blocks(device)
+    return wrap(torch.no_grad()(lambda x: net(x[None]) * 2)), left_by(net)
 
 
 @program(nccl="RT803", least=3)
@@ -1432,10 +1429,12 @@ def sharded_whole_step(rank, wrap, device):
     return wrap(Step(net, net).__call__), parts_of(net)
 
 
-def sharded_blocks(device, *, shape=(RANKS,), **options):
+def sharded_blocks(device, *, shape=(RANKS,), attention=False, **options):
     """Blocks in the parts of which the processes have a share each, and a layer around; and AdamW."""
     torch.manual_seed(0)
-    layers = [Attention(), nn.Sequential(nn.Linear(4, 7), nn.GELU(), nn.Linear(7, 4)), Attention()]
+    layers = [nn.Linear(4, 7), nn.Sequential(nn.GELU(), nn.Linear(7, 4))]
+    if attention:
+        layers = [Attention(), nn.Sequential(*layers), Attention()]
     net = nn.Sequential(*layers, nn.LayerNorm(4)).to(device)
     names = ("copies", "parts")[-len(shape) :]
     mesh = dist.device_mesh.init_device_mesh(device.type, shape, mesh_dim_names=names)
@@ -1477,7 +1476,7 @@ def sharded_step(net, optimizer, rounds=1, forward=None):
 
 @program(nccl="RT803", least=30, steps=40)
 def sharded_transformer_trained(rank, wrap, device):
-    net, optimizer = sharded_blocks(device)
+    net, optimizer = sharded_blocks(device, attention=True)
     return wrap(sharded_step(net, optimizer), keep=True), left_by(net)
 
 
@@ -1485,7 +1484,7 @@ def sharded_transformer_trained(rank, wrap, device):
 def sharded_transformer_in_bfloat16_and_rounds(rank, wrap, device):
     """Parameters stay gathered until the backward, in another type than that in which they are kept."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    net, optimizer = sharded_blocks(device, reshard_after_forward=False, mp_policy=policy)
+    net, optimizer = sharded_blocks(device, attention=True, reshard_after_forward=False, mp_policy=policy)
     return wrap(sharded_step(net, optimizer, rounds=3), keep=True), left_by(net)
 
 
@@ -1506,7 +1505,7 @@ def sharded_and_checkpointed(rank, wrap, device):
     net, optimizer = sharded_blocks(device)
 
     def forward(x):
-        for layer in net[:3]:
+        for layer in net[:2]:
             x = checkpoint(layer, x, use_reentrant=False)
         return x
 
@@ -1554,16 +1553,7 @@ def happening(device, wrap, before, **options):
 @program(nccl="RT803", least=2, steps=14)
 def sharded_and_frozen(rank, wrap, device):
     def before(net, turn):
-        net[0].q.weight.requires_grad_(turn < 6)
-
-    return happening(device, wrap, before)
-
-
-@program(nccl="RT803", least=2, steps=14)
-def sharded_and_loaded(rank, wrap, device):
-    def before(net, turn):
-        if turn == 6:
-            net.load_state_dict({name: each * 0.5 for name, each in net.state_dict().items()})
+        net[0].weight.requires_grad_(turn < 6)
 
     return happening(device, wrap, before)
 
@@ -1576,17 +1566,6 @@ def sharded_and_evaluated_between(rank, wrap, device):
         if turn in (5, 9, 10):
             with torch.no_grad():
                 net(torch.ones(1, 3, 4, device=device))
-
-    return happening(device, wrap, before)
-
-
-@program(nccl="RT803", least=2, steps=14)
-def sharded_and_gathered_by_hand(rank, wrap, device):
-    def before(net, turn):
-        if turn in (5, 9):
-            net[0].unshard()
-        if turn == 9:
-            net[0].reshard()
 
     return happening(device, wrap, before)
 
@@ -1639,19 +1618,6 @@ def sharded_and_left_gathered(rank, wrap, device):
     net, optimizer = sharded_blocks(device)
     net.set_reshard_after_backward(False)
     return wrap(sharded_step(net, optimizer)), left_by(net)
-
-
-@program(nccl="RT803", least=3)
-def sharded_in_inference(rank, wrap, device):
-    net, _ = sharded_blocks(device)
-    return wrap(torch.inference_mode()(lambda x: net(x[None]) * 2)), left_by(net)
-
-
-@program(nccl="RT803", least=3)
-def sharded_and_asked(rank, wrap, device):
-    """Each forward is added to a list, which the next backward looks at."""
-    net, _ = sharded_blocks(device, reshard_after_forward=True)
-    return wrap(torch.no_grad()(lambda x: net(x[None]) * 2)), left_by(net)
 
 
 @program(host=True)
