@@ -38,7 +38,7 @@ from .gathering import (
     RESTS,
     Forwards,
     LeftForwards,
-    is_gathered,
+    gathers,
     under_way,
 )
 from .kept_out import is_kept_out, keeping_out

@@ -27,12 +27,12 @@ RESTS = ""
 """What :func:`under_way` says of a context in which no backward is under way."""
 
 
-def is_gathered(value: Any) -> bool:
-    """Whether a value is a parameter that FSDP gathers, or a context in which it does so.
+def gathers(module: str) -> bool:
+    """Whether a class is FSDP's, by its module: of a parameter that is gathered, or of a context of that.
 
     What such a thing makes at its first use it keeps.
     """
-    return type(value).__module__.startswith(_FSDP)
+    return module.startswith(_FSDP)
 
 
 def under_way(context: weakref.ref[Any]) -> str:

@@ -34,6 +34,7 @@ from ...objects import (
     is_empty_stage_table,
     mark,
     members,
+    said_module,
     said_name,
 )
 from ...pytorch import (
@@ -46,7 +47,7 @@ from ...pytorch import (
     SPREAD_BY,
     EmptyStorages,
     Forwards,
-    is_gathered,
+    gathers,
     plain_functions,
     sharding_settings,
     under_way,
@@ -448,9 +449,9 @@ class Outside(dict[int, Any]):
         Or a table of FSDP's, which is empty when no backward is under way: then that is the condition.
         """
         if key in (FORWARDS, PLACES):
-            return is_gathered(owner) and self.forwards.meet(owner, key)
+            return gathers(said_module(type(owner))) and self.forwards.meet(owner, key)
         if key == EVENTS:
-            return is_gathered(owner) and self._rests(owner)
+            return gathers(said_module(type(owner))) and self._rests(owner)
         if key == _COUNTER:
             return container is _OF_HANDLES
         generator = self.followed.keeper(container) if key == _KEPT_BY_GENERATORS else None
