@@ -26,6 +26,7 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from tests.faults.injection import Injector
 from torch import nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -125,10 +126,33 @@ def tensor_parallel(wrap: Any, device: torch.device) -> Any:
     return step, net
 
 
+def fully_sharded(wrap: Any, device: torch.device) -> Any:
+    net: Any = Net(device)
+    mesh = dist.device_mesh.init_device_mesh(device.type, (dist.get_world_size(),))
+    for each in (net.first, net.second, net):
+        fully_shard(each, mesh=mesh)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+
+    @wrap
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, net
+
+
 PROGRAMS = {
     "decoding": decoding, "training": training, "data parallel": data_parallel,
-    "tensor parallel": tensor_parallel,
+    "tensor parallel": tensor_parallel, "fully sharded": fully_sharded,
 }  # fmt: skip
+
+
+def programs_on(kind: str) -> list[str]:
+    """Those that replay on a type of device."""
+    return [name for name in PROGRAMS if kind == "cpu" or name != "fully sharded"]
 
 
 class Injectors(NamedTuple):
@@ -186,6 +210,9 @@ class Faults:
         self._g.reset()
 
     def _replace(self) -> None:
+        if isinstance(self._net, FSDPModule):  # which keeps parts of its own
+            self._net.load_state_dict({name: each.clone() for name, each in self._net.state_dict().items()})
+            return
         for p in self._net.parameters():
             p.data = p.data.clone()
 
@@ -236,7 +263,7 @@ def main(rank: int, file: str, ranks: int, steps: int, kind: str) -> None:
         timeout=LIMIT,
     )  # fmt: skip
     injectors = Injectors.made(kind)
-    for name in PROGRAMS:
+    for name in programs_on(kind):
         print(json.dumps(play(name, rank, steps, device, injectors)), flush=True)
     dist.destroy_process_group()
 

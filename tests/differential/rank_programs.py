@@ -15,6 +15,7 @@ import math
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as differentiable
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.distributed.tensor.parallel import (
@@ -32,6 +33,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 import rote
 from rote.api.parts import part
@@ -1399,8 +1401,9 @@ def ddp_accumulated(rank, wrap, device):
     return trained(net, wrap(accumulated(net, DistributedDataParallel(net), optimizer)))
 
 
-@program("RT803")
+@program("RT405", nccl="RT803")
 def sharded(rank, wrap, device):
+    """The backward runs outside, and needs what FSDP has noted in the forward."""
     net = copy.deepcopy(model(device))
     mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
     fully_shard(net, mesh=mesh)
@@ -1410,23 +1413,211 @@ def sharded(rank, wrap, device):
     return step, parts_of(net)
 
 
-@program("RT803")
+@program(nccl="RT803", least=3)
 def sharded_without_gradients(rank, wrap, device):
-    """Parameters are gathered for each layer, and their memory is given back behind it."""
-    net = copy.deepcopy(model(device))
-    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
-    for layer in (net[0], net[2], net):
-        fully_shard(layer, mesh=mesh)
-    return wrap(torch.no_grad()(lambda x: net(x) * 2)), parts_of(net)
+    """Each forward is added to a list, which the next backward looks at."""
+    net, _ = sharded_blocks(device)
+    return wrap(torch.no_grad()(lambda x: net(x[None]) * 2)), left_by(net)
 
 
-@program("RT803")
+@program(nccl="RT803", least=3)
 def sharded_whole_step(rank, wrap, device):
     net = copy.deepcopy(model(device))
     mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
     for layer in (net[0], net[2], net):
         fully_shard(layer, mesh=mesh)
     return wrap(Step(net, net).__call__), parts_of(net)
+
+
+def sharded_blocks(device, *, shape=(RANKS,), attention=False, **options):
+    """Blocks in the parts of which the processes have a share each, and a layer around; and AdamW."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 7), nn.Sequential(nn.GELU(), nn.Linear(7, 4))]
+    if attention:
+        layers = [Attention(), nn.Sequential(*layers), Attention()]
+    net = nn.Sequential(*layers, nn.LayerNorm(4)).to(device)
+    names = ("copies", "parts")[-len(shape) :]
+    mesh = dist.device_mesh.init_device_mesh(device.type, shape, mesh_dim_names=names)
+    for layer in (*layers, net):
+        fully_shard(layer, mesh=mesh, **options)
+    return net, torch.optim.AdamW(net.parameters(), lr=0.001, fused=True)
+
+
+def left_by(net):
+    """Parts of parameters and gradients, and which forwards wait for a backward."""
+    states = [each._get_fsdp_state() for each in net.modules() if hasattr(each, "_get_fsdp_state")]
+
+    def left():
+        context = states[0]._comm_ctx
+        groups = [group for state in states if (group := state._fsdp_param_group) is not None]
+        waiting = [len(getattr(context, "post_forward_order", ()))]
+        waiting += [place for group in groups for place in (-1, *group._post_forward_indices)]
+        return [*parts_of(net)(), torch.tensor(waiting)]
+
+    return left
+
+
+def sharded_step(net, optimizer, rounds=1, forward=None):
+    """A training step as users write it; gradients are summed up where they are, but for the last round."""
+
+    def step(x):
+        optimizer.zero_grad()
+        for turn in range(rounds):
+            if rounds > 1:
+                net.set_requires_gradient_sync(turn == rounds - 1)
+            loss = (forward or net)(x[None] / 10).float().square().mean() / rounds
+            loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+@program(nccl="RT803", least=30, steps=40)
+def sharded_transformer_trained(rank, wrap, device):
+    net, optimizer = sharded_blocks(device, attention=True)
+    return wrap(sharded_step(net, optimizer), keep=True), left_by(net)
+
+
+@program(nccl="RT803", least=30, steps=40)
+def sharded_transformer_in_bfloat16_and_rounds(rank, wrap, device):
+    """Parameters stay gathered until the backward, in another type than that in which they are kept."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    net, optimizer = sharded_blocks(device, attention=True, reshard_after_forward=False, mp_policy=policy)
+    return wrap(sharded_step(net, optimizer, rounds=3), keep=True), left_by(net)
+
+
+@program(nccl="RT803", least=3)
+def sharded_among_two_dimensions(rank, wrap, device):
+    net, optimizer = sharded_blocks(device, shape=(1, RANKS))
+    return wrap(sharded_step(net, optimizer)), left_by(net)
+
+
+@program(nccl="RT803", least=3)
+def sharded_and_copied(rank, wrap, device):
+    net, optimizer = sharded_blocks(device, shape=(RANKS, 1))
+    return wrap(sharded_step(net, optimizer)), left_by(net)
+
+
+@program(nccl="RT803", least=3)
+def sharded_and_checkpointed(rank, wrap, device):
+    net, optimizer = sharded_blocks(device)
+
+    def forward(x):
+        for layer in net[:2]:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x
+
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            return forward(x)
+
+    whole = fully_shard(Whole(), mesh=mesh_of(device))
+    return wrap(sharded_step(net, optimizer, forward=whole)), parts_of(net)
+
+
+@program(nccl="RT803", least=3)
+def sharded_and_fetched_ahead(rank, wrap, device):
+    net, optimizer = sharded_blocks(device)
+    net.set_modules_to_forward_prefetch([net[0], net[1]])
+    net[1].set_modules_to_backward_prefetch([net[0]])
+    return wrap(sharded_step(net, optimizer)), left_by(net)
+
+
+class Between:
+    """Something happens before some of the calls."""
+
+    def __init__(self, g, before):
+        self.g, self.before, self.turn = g, before, 0
+
+    def __call__(self, x):
+        self.turn += 1
+        self.before(self.turn)
+        return self.g(x)
+
+    def report(self):
+        return self.g.report()
+
+
+def happening(device, wrap, before, **options):
+    net, optimizer = sharded_blocks(device, **options)
+    g = wrap(sharded_step(net, optimizer), keep=True)
+    return Between(g, partial(before, net)), left_by(net)
+
+
+@program(nccl="RT803", least=2, steps=14)
+def sharded_and_frozen(rank, wrap, device):
+    def before(net, turn):
+        net[0].weight.requires_grad_(turn < 6)
+
+    return happening(device, wrap, before)
+
+
+@program(nccl="RT803", least=2, steps=14)
+def sharded_and_evaluated_between(rank, wrap, device):
+    """A forward leaves the last parameters gathered, and is in the list of those without a backward."""
+
+    def before(net, turn):
+        if turn in (5, 9, 10):
+            with torch.no_grad():
+                net(torch.ones(1, 3, 4, device=device))
+
+    return happening(device, wrap, before)
+
+
+@program(nccl="RT803", least=2, steps=14)
+def sharded_without_sums_for_a_while(rank, wrap, device):
+    """While gradients are summed up where they are, parameters stay gathered or have their own sums."""
+
+    def before(net, turn):
+        net.set_requires_gradient_sync(turn not in (5, 6))
+
+    return happening(device, wrap, before)
+
+
+@program(nccl="RT803", least=2, steps=14)
+def sharded_and_scaled(rank, wrap, device):
+    """The host reads whether gradients are finite when all memory was given back."""
+    net, _ = sharded_blocks(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler(device.type, init_scale=4.0, growth_interval=3)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x[None] / 10).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return wrap(step, keep=True), left_by(net)
+
+
+@program("RT205", nccl="RT803")
+def sharded_and_read_in_between(rank, wrap, device):
+    net, optimizer = sharded_blocks(device)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x[None] / 10).square().mean()
+        if loss.item() < 1e6:
+            loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return wrap(step), left_by(net)
+
+
+@program("RT205", nccl="RT803")
+def sharded_and_left_gathered(rank, wrap, device):
+    net, optimizer = sharded_blocks(device)
+    net.set_reshard_after_backward(False)
+    return wrap(sharded_step(net, optimizer)), left_by(net)
 
 
 @program(host=True)

@@ -9,6 +9,7 @@ from typing import Any
 from ..base import NOWHERE, Site
 from ..runtime.backends.protocol import KERNEL, Segment
 from ..runtime.program import Operation, Reseed, Token
+from ..runtime.pytorch import LeftForwards
 from ..runtime.recording import Branch, Island, Launched, Node, Recording
 from ..runtime.replay import TimedStep
 from .modules import ModuleNames
@@ -114,7 +115,7 @@ def steps_of(
     return tuple([
         _step(node, step, inside, contents, measured)
         for node, step, measured in steps
-        if not isinstance(step, Reseed)
+        if not isinstance(step, (Reseed, LeftForwards))
     ])  # fmt: skip
 
 

@@ -49,7 +49,7 @@ from ..program import (
     unknown_states,
     unseen_function_mode,
 )
-from ..pytorch import GroupCall, plain_functions, seeing_compiled
+from ..pytorch import GroupCall, LeftForwards, plain_functions, seeing_compiled
 from ..reads.trace import Noted, Setting
 from ..recording import Node, Own, StaticInputs, hand_out, make_template, with_lent
 from . import blame
@@ -150,6 +150,7 @@ class TraceHooks:
         leads: Whether C++ that is known has begun a collective, by its name.
         knows_spread: Whether the call has read how a tensor from outside is spread over processes.
         ask_sharding: Notes the settings for operations on such tensors.
+        left_forwards: What the call leaves behind for a backward of FSDP's.
         is_held: Whether a slot that the call has read and never written holds a tensor.
     """
 
@@ -165,6 +166,7 @@ class TraceHooks:
     knows_spread: Callable[[torch.Tensor], bool] = lambda tensor: True
     ask_sharding: Callable[[], None] = lambda: None
     is_held: Callable[[torch.Tensor], bool] = lambda tensor: False
+    left_forwards: Callable[[], Sequence[LeftForwards]] = tuple
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,16 @@ class TracedCall:
         if self._last is None:
             raise InternalError("something is to run beside a call that has not begun")
         return self._last.aside(call)
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> bool:
+        """Give memory to a storage from outside, or take it back; False if no replay can do that."""
+        if self._last is None:
+            raise InternalError("a storage is resized beside a call that has not begun")
+        return self._last.resize(storage, nbytes)
+
+    def has_made(self, storage: torch.UntypedStorage) -> bool:
+        """Whether the call has made a storage."""
+        return self._last is not None and self._last.cursor.storages.number_of(storage) is not None
 
     def copy_back(self) -> None:
         """The callable raised: copy what it wrote into static inputs to the caller's tensors."""
@@ -437,6 +449,7 @@ class TracedCall:
         blockers += tracer.host.changed_arrays() + refused_views(tensors, self._site)
         blockers += tracer.generators.settle()
         blockers += tracer.transfers.finish()
+        blockers += tracer.resized.reasons(tracked=any([leaf.tracked for leaf in template.leaves]))
         blockers += unknown_states(self._hooks.settings, tracer.cursor.storages)
         tracer.cursor.storages.note_readers("the result", self._site)
         cursor.complete()
@@ -455,7 +468,11 @@ class TracedCall:
             cursor.block(blocker)
         node = cursor.node
         node.counted = Counted.of(tracer.writes.counted, cursor.storages, tracer.sharded.written())
+        left = self._hooks.left_forwards()
         if cursor.mode is Mode.RECORD and self._tape is not None:
+            for step in left:
+                self._tape.close(cursor)
+                self._tape.prepare(step)
             self._tape.end_node(cursor, None)
         if self._tape is not None and self._tape.shortage is not None and self._failed is None:
             self._failed = blame.out_of_memory(self._tape.shortage, self._site)

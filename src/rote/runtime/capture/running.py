@@ -17,7 +17,7 @@ from ..program import operations as ops
 from ..pytorch import Running, is_kept_out
 from ..state import get_profile, set_profile
 from .overloads import Overload
-from .path import Cursor, Mode, RestartError, SegmentTape
+from .path import Cursor, Mode, ResizedStorages, RestartError, SegmentTape
 from .stores import without_copies
 
 _OBSERVE = Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
@@ -32,10 +32,11 @@ class Runner:
         running: The operator that runs, if its kernel may be Python code.
     """
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, resized: ResizedStorages) -> None:
         self.profiler: Any = None
         self.running: Running | None = None
         self._cursor = cursor
+        self._resized = resized
 
     def seen(self, call: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run what may be the user's code in sight of the profiler; see :mod:`..state.executed`."""
@@ -112,6 +113,7 @@ class Runner:
             code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         if not known.quiet:
             cursor.node.pure = False
+        self._resized.stay(operation)
         return self.seen(
             tape.island, cursor, operation, func, args, kwargs, code, early=placement is Placement.EARLY
         )

@@ -55,6 +55,7 @@ from ..program import (
     Reference,
     Token,
     UnsupportedTensorError,
+    Unwritten,
     Value,
     caught,
     exchanged,
@@ -85,6 +86,7 @@ from .host_tensors import HostTensors
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
 from .path import (
+    GIVES_MEMORY,
     TAKEN,
     BuiltNumbers,
     Cursor,
@@ -93,13 +95,13 @@ from .path import (
     HostReads,
     Mode,
     NumbersOfNodes,
+    ResizedStorages,
     ShardedTensors,
     Steps,
     Stop,
     TakenView,
     TakenViews,
     Transfers,
-    Unwritten,
     Writes,
     kept_call,
     only_reads,
@@ -146,10 +148,11 @@ class Tracer(DispatchMode):
         self.writes = Writes(cursor, self._sites)
         self.sharded = sharded
         self.follower = Follower(cursor, path, stop)
-        self.reads = HostReads(cursor, self.follower, self.generators, numbers)
+        self.resized = ResizedStorages(cursor)
+        self.reads = HostReads(cursor, self.follower, self.generators, self.resized, numbers)
         self.host = HostTensors(cursor, self.follower, self.writes, has_made, under_arrays, numbers)
         self.placer = Placer(cursor, self.writes)
-        self.runner = Runner(cursor)
+        self.runner = Runner(cursor, self.resized)
         self.transfers = Transfers(cursor, self.follower, collective, leads)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
@@ -497,6 +500,7 @@ class Tracer(DispatchMode):
             parts, written = self.sharded.divide(facts.name, written_operands(facts, args, kwargs))
             self.writes.note(parts, counted=False)
             self.writes.note(written, counted=facts.mutable)
+            self.resized.write(written)
 
     def _detached(self, func: Any, tensor: torch.Tensor) -> Any:
         """Make an alias, which is no operation: autograd makes some itself, and others under hooks."""
@@ -556,6 +560,22 @@ class Tracer(DispatchMode):
         finally:
             if profiler is not None:
                 set_profile(profiler)
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> bool:
+        """The call gives memory to an empty storage from outside, or takes it back."""
+        if self.cursor.suspended:
+            return True
+        had = storage.nbytes()
+        if had and nbytes not in (0, had):
+            return False
+        if not had and nbytes:
+            known = Overload.of(GIVES_MEMORY)
+            made = self.resized.fill(self._steps(), known, storage, nbytes)
+            if made is not None:
+                self.unwritten.made(GIVES_MEMORY.name(), made)
+        elif had and not nbytes:
+            self.resized.empty(storage)
+        return True
 
     def meet_operator(self, name: str) -> None:
         """The call comes to an operator over Python functions, which is not looked into."""

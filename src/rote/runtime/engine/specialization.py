@@ -548,7 +548,9 @@ class Specialization:
         if plan.known is not None:
             with self.executed, unwaited(plan.backend):
                 return [(self._run_traced(traced, recording, plan), plan.known)]
-        trace = self.executed.followed = self.subject.follow(call, plan.meet, traced.aside, plan.numbers)
+        trace = self.executed.followed = self.subject.follow(
+            call, plan.meet, traced.aside, plan.numbers, traced
+        )
         try:
             with self.executed, unwaited(plan.backend):
                 seen = [self._run_traced(traced, recording, plan, self._hooks(trace, recording))]
@@ -590,6 +592,7 @@ class Specialization:
             trace.outside.knows_spread,
             trace.outside.ask_sharding,
             trace.outside.holds,
+            trace.left_forwards,
         )
 
     def _abandon(self, recording: Recording | None, plan: Plan) -> None:

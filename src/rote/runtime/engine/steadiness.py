@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from itertools import pairwise
 from types import CodeType
 from typing import Any
 
@@ -44,6 +45,7 @@ from ..program import (
     group_members,
     lying_in,
     memory_of_host,
+    span_of,
     within,
 )
 from ..pytorch import constants_of, is_kept_out
@@ -196,7 +198,7 @@ def random_reasons(
 def _puts_back(settings: list[Setting], outcome: Observation) -> bool:
     """Whether a call draws nothing, and sets PyTorch's generators to states of this call alone."""
     ran = [each for node in outcome.nodes for each in node.operations if each.is_of_aten]
-    draws = any([each.draws or not (each.facts.own or each.facts.hidden) for each in ran])
+    draws = any([each.draws or not each.facts.told for each in ran])
     own = [each.state is not None and not each.given for each in settings]
     return not draws and bool(own) and all(own)
 
@@ -335,17 +337,35 @@ def gradient_reasons(
 
 
 def _shown_twice(outcome: Observation, effects: list[GradientEffect], site: Site) -> list[Reason]:
-    """Gradients that a result shows, too, or another slot: a replay would hand out several tensors."""
+    """Gradients that a result shows, too, or another slot: a replay would hand out several tensors.
+
+    Those of tensors that are spread are copied at each replay; such that lie beside each other in one memory,
+    as FSDP makes them, are then in memory of their own.
+    """
+    apart = {id(each) for each in effects if each.spread is not None} if _apart(effects) else set[int]()
+    beside = set[int]()  # storages in which only such lie
     shown = {leaf.index: "the result" for leaf in outcome.template.leaves if leaf.kind == OWN}
     for effect in effects:
         if effect.static is None:
             continue
         number = outcome.storages.token(effect.static).origin[1]
-        if number in shown:
+        if number in shown and not (id(effect) in apart and number in beside):
             text = f"{effect.name}.grad, which the call makes, is {shown[number]} as well"
             return [reason(rules.GRADIENT_RETURNED, text, site)]
         shown[number] = f"{effect.name}.grad"
+        if id(effect) in apart:
+            beside.add(number)
     return []
+
+
+def _apart(effects: Iterable[GradientEffect]) -> bool:
+    """Whether no two gradients of spread tensors have an element in common."""
+    parts = [each.static for each in effects if each.static is not None and each.spread is not None]
+    spans = [
+        (each.data_ptr(), each.data_ptr() + span_of(each) * each.itemsize) for each in parts if each.numel()
+    ]
+    spans.sort()
+    return all([one[1] <= two[0] for one, two in pairwise(spans)])
 
 
 def array_reasons(outcome: Observation, known: list[tuple[int, int]]) -> list[Reason]:

@@ -14,6 +14,7 @@ from ..backends.protocol import Backend
 from ..memory import Account
 from ..numbers import TrackedNumbers
 from ..program import BackwardLog
+from ..pytorch import NO_RESIZING, Resizing
 from ..reads import WATCH, aside
 from ..reads.trace import Aside, Trace
 from ..recording import Numerics
@@ -107,17 +108,19 @@ class Subject:
         meet: Callable[[Any], None] = lambda tensor: None,
         aside: Aside = aside,
         numbers: TrackedNumbers | None = None,
+        resizing: Resizing = NO_RESIZING,
     ) -> Trace:
         """Note what the callable reads and writes outside of itself.
 
         Args:
             meet: Told of tensors that are found outside.
             aside: Runs what is no part of the call.
+            resizing: Knows the storages of the call.
         """
         roots = [*self.roots, *self.executed.owners()]
         leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
         roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
-        return WATCH.begin(self.function, roots, self.executed.apart(), meet, aside, numbers)
+        return WATCH.begin(self.function, roots, self.executed.apart(), meet, aside, numbers, resizing)
 
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.

@@ -31,6 +31,8 @@ _REDUCING = frozenset({
 """Collectives that read all that they fill."""
 _SENDING = frozenset({"c10d::send", "_c10d_functional::isend"})
 """They have one of these names for what they only read."""
+_TOLD = frozenset({"fsdp"})
+"""Namespaces of PyTorch's own operators besides ``aten`` that draw no random numbers."""
 _TICKET = "Tensor ticket"
 """What an operator takes or returns that keeps an autograd graph of its own, as calls in compiled code do."""
 
@@ -108,6 +110,11 @@ class Facts:
     total: bool
 
     @property
+    def told(self) -> bool:
+        """Whether its schema and its row tell all of it: that of another library may draw random numbers."""
+        return self.own or self.hidden or self.transfers or self.op.namespace in _TOLD
+
+    @property
     def short(self) -> str:
         """Its name as people write it: ``add`` for ``aten::add.Tensor``."""
         return short(self.name)
@@ -139,6 +146,7 @@ def facts_of(func: Any) -> Facts:
     collective = "collective" in row or _GROUP in str(schema)
     ticketed = not own and _TICKET in str(schema)
     relocates = torch.Tag.inplace_view in func.tags
+    into = "overwrites" in row and bool(row.get("writes"))  # and its schema does not say that it writes
     outputs = all(each.kwarg_only for each, is_written in zip(arguments, writes, strict=True) if is_written)
     seeded = torch.Tag.nondeterministic_seeded in func.tags or any(
         ["Generator" in str(argument.type) for argument in arguments]
@@ -156,7 +164,7 @@ def facts_of(func: Any) -> Facts:
         training=positions.get("training") if undeclared else None,
         # the schema of another library says no more
         overwrites=packet not in _REDUCING
-        and (transfers or (schema.is_mutable and (not own or "overwrites" in row or outputs))),
+        and (transfers or into or (schema.is_mutable and (not own or "overwrites" in row or outputs))),
         scaled=own and any(each.name == "beta" and each.kwarg_only for each in arguments),
         asks_shapes=func.is_view or relocates or (own and (of_shape or "aliases" in row)),
         blank="blank" in row,

@@ -69,6 +69,7 @@ from .storages import (
     StorageTable,
     Token,
     UnsupportedTensorError,
+    Unwritten,
 )
 from .template import (
     AGAIN,

@@ -13,6 +13,7 @@ from .compiled import (
     seeing_compiled,
     takes_tickets,
 )
+from .emptied import EMPTY, NO_RESIZING, EmptyStorages, Resizing
 from .frames import (
     LEFT_ALONE,
     CompiledFrame,
@@ -29,6 +30,17 @@ from .frames import (
     told_by_stance,
     untraced,
     watching_compilations,
+)
+from .gathering import (
+    EVENTS,
+    FORWARDS,
+    PLACES,
+    QUEUED,
+    RESTS,
+    Forwards,
+    LeftForwards,
+    gathers,
+    under_way,
 )
 from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding

@@ -33,9 +33,11 @@ _WRAPPERS = (_PARALLEL, f"{_DISTRIBUTED}fsdp/", f"{_DISTRIBUTED}_composable")
 _PASSING_ON = (
     f"{_PARALLEL}data_parallel.py", f"{_DISTRIBUTED}c10d_logger.py", f"{_DISTRIBUTED}_mesh_layout.py",
     f"{_DISTRIBUTED}_pycute/", f"{_DISTRIBUTED}tensor/", f"{_DISTRIBUTED}_local_tensor/",
+    f"{_DISTRIBUTED}fsdp/_fully_shard/", f"{_DISTRIBUTED}fsdp/_common_utils.py",
+    f"{_DISTRIBUTED}_composable_state.py", f"{_DISTRIBUTED}algorithms/_checkpoint/",
 )  # fmt: skip
 """Files that only call acting code, as ``DataParallel`` on several devices, sharded tensors and the wrapper
-around collectives do; arithmetic of meshes."""
+around collectives do; arithmetic of meshes; FSDP, whose collectives are operations."""
 
 _READERS = frozenset({
     "_get_object_coll_device",
@@ -99,11 +101,12 @@ _OF_WRAPPERS = frozenset({
     "DistributedDataParallel._setup_in_backward_optimizers", "DistributedDataParallel.forward",
     "DistributedDataParallel._check_sync_bufs_pre_fwd", "DistributedDataParallel._check_sync_bufs_post_fwd",
     "DistributedDataParallel.will_sync_module_buffers", "Join.notify_join_context",
-    "_to_kwargs", "_recursive_to",
+    "_to_kwargs", "_recursive_to", "_apply_to_tensors", "_is_namedtuple",
 })  # fmt: skip
 """Steps of a wrapper's call; what they call in C is met by :class:`.Reducers`."""
 _OF_WRAPPERS_IN = (
     f"{_PARALLEL}distributed.py", f"{_DISTRIBUTED}utils.py", f"{_DISTRIBUTED}algorithms/join.py",
+    f"{_PARALLEL}scatter_gather.py",
 )  # fmt: skip
 
 
@@ -150,7 +153,10 @@ def _is_reader(code: CodeType) -> bool:
     """Whether code of PyTorch's reads which groups there are, or calls collectives, and no more."""
     name, file = code.co_qualname.partition(".<locals>")[0], code.co_filename
     if file == f"{_DISTRIBUTED}device_mesh.py":
-        return name == "_get_pg_from_name" or name.removeprefix("DeviceMesh.") in _OF_MESHES
+        return (
+            name in ("_get_pg_from_name", "_get_device_handle")
+            or name.removeprefix("DeviceMesh.") in _OF_MESHES
+        )
     if file in _OF_WRAPPERS_IN:
         return name in _OF_WRAPPERS
     return file in _CALLING_IN or (file in _READERS_IN and (name in _READERS or name in _CALLING))

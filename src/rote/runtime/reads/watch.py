@@ -12,7 +12,7 @@ import torch
 from ...base import identity, is_instance
 from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
-from ..pytorch import untraced
+from ..pytorch import NO_RESIZING, Resizing, untraced
 from .bytecode import Answering, Around, Swaps, Tracking
 from .handlers import HANDLERS, NOTE_NAMES, PLAIN_OR_TENSOR, Notes, TrackingNotes, called, follow_function
 from .table import Rows
@@ -54,13 +54,15 @@ class Watch:
         meet: Callable[[Any], None] = lambda tensor: None,
         aside: Aside = aside,
         numbers: TrackedNumbers | None = None,
+        resizing: Resizing = NO_RESIZING,
     ) -> Trace:
         """A call begins on this thread.
 
         Roots are named objects that exist before the call. C calls ``functions``. ``meet`` gets each tensor
         that is found outside. ``aside`` runs what is no part of the call. ``numbers`` are those that change.
+        ``resizing`` knows the storages of the call.
         """
-        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers)
+        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers, resizing)
         for name, value in roots:
             trace.outside.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):

@@ -30,4 +30,4 @@ from .tiers import (
     Tiers,
     TierTrial,
 )
-from .tree import Branch, InFlight, Island, Node, Step
+from .tree import ON_HOST, Branch, InFlight, Island, Node, Step

@@ -15,10 +15,10 @@ import torch
 
 from ..arguments import Admission, Source
 from ..backends.protocol import CopyingSegment
-from ..program import Reseed, copy_all
+from ..program import copy_all
 from .handing import copy_of
 from .inputs import StaticInputs
-from .tree import Island, Step
+from .tree import ON_HOST, Step
 
 _address_of = torch.Tensor.data_ptr
 
@@ -64,7 +64,7 @@ class Copies:
         for index, step in enumerate(self._steps):
             reads = inputs if index == 0 else {}
             writes = outputs if index == last else []
-            if isinstance(step, (Island, Reseed)):
+            if isinstance(step, ON_HOST):
                 continue
             segment = step.with_copies(list(reads.values()), writes)
             if segment is None:

@@ -26,7 +26,6 @@ from ..program import (
     GradientWatch,
     InputFacts,
     Regulars,
-    Reseed,
     SeenArgument,
     Spot,
     are_one,
@@ -44,7 +43,7 @@ from .gradients import FoundGradients, ShownGradients
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
 from .tiers import FIRST_TIER, Tiers
-from .tree import Branch, Island, Node
+from .tree import ON_HOST, Branch, Island, Node
 
 MOST_CHECKS = 3
 """Calls to be checked that go another way, until the numbers of a recording are conditions again."""
@@ -596,7 +595,7 @@ class Recording:
     def segments(self) -> list[Segment]:
         """All recorded segments."""
         steps = [step for node in self.root.walk() for step in node.steps or ()]
-        return [step for step in steps if not isinstance(step, (Island, Reseed))]
+        return [step for step in steps if not isinstance(step, ON_HOST)]
 
     def operations(self) -> int:
         """Captured operations on all paths."""

@@ -35,6 +35,7 @@ from ..program import (
     Way,
 )
 from ..program.operations import CAPTURED, ISLAND, VIEWED
+from ..pytorch import LeftForwards
 from .captured import CapturedStretch
 
 
@@ -96,8 +97,10 @@ class InFlight:
         self.work, self.fresh = None, []
 
 
-Step = Segment | Island | Reseed
+Step = Segment | Island | Reseed | LeftForwards
 """What a replay does, one after the other."""
+ON_HOST = (Island, Reseed, LeftForwards)
+"""Those that are no segments."""
 
 
 @dataclass

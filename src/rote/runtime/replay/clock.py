@@ -10,8 +10,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from ..backends.protocol import Backend, Timing
-from ..program import Reseed
-from ..recording import Branch, Island, Node, Step
+from ..recording import ON_HOST, Branch, Node, Step
 
 
 class TimedStep(NamedTuple):
@@ -44,7 +43,7 @@ class ReplayClock:
     def run(self, node: Node, step: Step) -> None:
         """Run a step."""
         timing, operations = self._backend.start_timing(), list[tuple[str, float]]()
-        if isinstance(step, (Island, Reseed)):
+        if isinstance(step, ON_HOST):
             step.replay()
         else:
             operations = step.replay_timed()

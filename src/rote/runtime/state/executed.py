@@ -55,6 +55,9 @@ TORCHS_OWN = (
 That of sharded tensors finds out what an operation consists of, from how its operands are spread.
 """
 
+_TREES = f"{_TORCH}/utils/_pytree.py"
+"""Code that calls what it is given, for whoever has called it."""
+
 PASSES_ON = frozenset({identity(handle_torch_function.__code__)})
 """Identities of code that only calls the handler of a function mode or a tensor subclass, as C does."""
 
@@ -345,7 +348,7 @@ def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
             return True
         if code is run_compiled.__code__:
             return True
-        if followed.original(code) is not code:
+        if followed.original(code) is not code and code.co_filename != _TREES:
             return False
         passing = passing and (is_internal(code.co_filename) or _is_librarys_text(at))
         at = at.f_back

@@ -162,6 +162,12 @@ class CudaSession:
         self._operations += 1
         return out
 
+    def adopt(self, storage: torch.UntypedStorage) -> None:
+        """The allocator has given it memory of the pool."""
+
+    def disown(self, storage: torch.UntypedStorage) -> None:
+        """The allocator takes it back."""
+
     def launch(
         self,
         kernel: LoadedKernel,

@@ -130,6 +130,14 @@ class HostSession:
             _unseen(self._tape.record, operation, noted, options, operands, given, out)
         return out
 
+    def adopt(self, storage: torch.UntypedStorage) -> None:
+        """A storage from outside has got memory: it counts as made here."""
+        self._storages.add(storage, self._storages.key(storage))
+
+    def disown(self, storage: torch.UntypedStorage) -> None:
+        """It is about to lose that memory."""
+        self._storages.end(storage)
+
     def launch(
         self,
         kernel: LoadedKernel,

@@ -94,6 +94,12 @@ class SessionStorages:
         self.blocks.append(block)
         return block
 
+    def end(self, storage: torch.UntypedStorage) -> None:
+        """The memory of a storage is given back, as if it had died, if it was made here."""
+        block = self.living().pop(self.key(storage), None)
+        if block is not None:
+            block.ref, block.death = None, self.clock
+
     def tick(self) -> None:
         """An operation was captured: what dies from now on was still there for it."""
         if self._died:

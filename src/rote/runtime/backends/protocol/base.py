@@ -144,6 +144,12 @@ class Session(Protocol):
         """
         ...
 
+    def adopt(self, storage: torch.UntypedStorage) -> None:
+        """A storage from outside has got memory, which counts as made here."""
+
+    def disown(self, storage: torch.UntypedStorage) -> None:
+        """A storage is about to lose its memory; does nothing if that was not made here."""
+
     def launch(
         self,
         kernel: LoadedKernel,

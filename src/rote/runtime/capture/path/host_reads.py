@@ -16,6 +16,7 @@ from ...numbers import NumberRead, TrackedNumbers
 from ...program import NUMBER, Generators, Operation, Token, edge_of, result_along, value_of
 from .cursor import Cursor, Mode
 from .follower import Follower
+from .resized import ResizedStorages
 
 _ITEM = "aten::_local_scalar_dense"
 """The operation that reads a number."""
@@ -25,10 +26,16 @@ class HostReads:
     """Takes a call along the edges of the tree."""
 
     def __init__(
-        self, cursor: Cursor, follower: Follower, generators: Generators, numbers: TrackedNumbers | None
+        self,
+        cursor: Cursor,
+        follower: Follower,
+        generators: Generators,
+        resized: ResizedStorages,
+        numbers: TrackedNumbers | None,
     ) -> None:
         self.lines: dict[Lines, None] = {}  # that read numbers
         self._numbers = numbers
+        self._resized = resized
         self._cursor = cursor
         self._follower = follower
         self._generators = generators
@@ -51,6 +58,7 @@ class HostReads:
             rule: Why it cannot be captured, if not for the usual reason.
         """
         cursor = self._cursor
+        self._resized.read()
         if self._numbers is not None:
             self._numbers.branch()
         if cursor.mode is Mode.FOLLOW:

@@ -2,3 +2,4 @@
 
 from .looks import Look, Looks
 from .table import EXTERNAL, INPUT, NEW, Origin, StorageTable, Token, UnsupportedTensorError
+from .unwritten import Unwritten

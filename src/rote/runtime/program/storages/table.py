@@ -307,6 +307,22 @@ class StorageTable:
         reference = self._watch.get(origin[1]) if origin[0] == NEW else None
         return reference() if reference is not None else None
 
+    def number_of(self, storage: torch.UntypedStorage) -> int | None:
+        """The number of a storage, if the call has made it."""
+        self._forget_gone()
+        origin = self._origins.get(storage._cdata)
+        return origin[1] if origin is not None and origin[0] is NEW else None
+
+    def forget(self, storage: torch.UntypedStorage) -> None:
+        """The memory of a storage is another one from now on, or gone."""
+        self._forget_gone()
+        handle = storage._cdata
+        origin = self._origins.pop(handle, None)
+        self._last.pop(handle, None)
+        watched = self._watch.pop(origin[1], None) if origin is not None and origin[0] is NEW else None
+        if watched is not None:
+            self._live[watched.kind] -= watched.nbytes
+
     def alive(self) -> dict[int, torch.UntypedStorage]:
         """Storages made in the call that are still alive, by number."""
         self._forget_gone()

@@ -545,7 +545,18 @@ def _size_of_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs:
         if frame.f_code.co_name in _READS_STORAGE:
             return
         frame = frame.f_back
-    trace.running.refuse("torch.UntypedStorage.nbytes", "asks how large the storage of a tensor is")
+    storage = _bound(function, args, 1)[0]
+    if not (isinstance(storage, torch.UntypedStorage) and trace.knows_size(storage)):
+        trace.running.refuse("torch.UntypedStorage.nbytes", "asks how large the storage of a tensor is")
+
+
+def _resize_storage(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note that a storage gets memory, or loses what the call has given it."""
+    storage, nbytes = _bound(function, args, 2)
+    if isinstance(storage, torch.UntypedStorage) and type(nbytes) is int and not kwargs:
+        trace.resizes(storage, nbytes)
+    else:
+        trace.running.refuse("torch.UntypedStorage.resize_", "resizes the storage of a tensor")
 
 
 def _acquire(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -683,6 +694,7 @@ _BY_WORD: dict[str, Handler] = {
     "print": _print,
     "referred": _each(looked_up, 1),
     "release": _one(_release),
+    "resize_storage": _resize_storage,
     "same": _is,
     "set_default": _member(_set_default),
     "set_key": lambda trace, function, args, _: store_item(trace, args[-1], *_bound(function, args, 2)),

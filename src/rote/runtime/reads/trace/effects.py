@@ -10,7 +10,8 @@ from typing import Any
 from ....base import identity
 from ...arguments import APPENDED, can_be_carried, holds_tensors
 from ...numbers import GLOBAL_GENERATORS, KINDS, is_array
-from ...objects import Content, Position, members
+from ...objects import Content, Position, members, said_module
+from ...pytorch import gathers
 from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
 from .noted import Effect
 from .outside import SLOTS, Outside
@@ -156,8 +157,13 @@ class OutsideEffects:
         if number is None and has_tensors(each.now() if each.kind else contents(each.container)):
             outside.given.fills(outside.names.owners(each.owner))
         replaced = each.kind in SLOTS and each.address in outside.reads
-        if number is None and replaced and can_be_carried(each.now()):
-            owner = outside.get(each.owner)
+        owner = outside.get(each.owner)
+        if (
+            number is None
+            and replaced
+            and can_be_carried(each.now())
+            and not gathers(said_module(type(owner)))
+        ):
             outside.replaced.append((each.kind, each.container, each.key, owner, each.suffix))
         if number is None and not each.kind and self._has_moved(each):
             outside.moved.append(each.container)

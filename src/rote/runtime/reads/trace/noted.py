@@ -73,3 +73,4 @@ class Noted:
     trusts: bool = False  # it ran code of which it is only said what it does, or that PyTorch interprets
     tells_tensors: bool = False  # it asked whether an argument is another tensor
     buckets: frozenset[int] = frozenset()  # storages of the reducers in it, by their handles
+    gathers: bool = False  # it gives memory to storages from outside, or runs forwards of FSDP's

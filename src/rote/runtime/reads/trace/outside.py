@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from functools import partial
 from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
@@ -33,9 +34,24 @@ from ...objects import (
     is_empty_stage_table,
     mark,
     members,
+    said_module,
     said_name,
 )
-from ...pytorch import LOCAL, SPREAD_AS, SPREAD_BY, sharding_settings
+from ...pytorch import (
+    EVENTS,
+    FORWARDS,
+    LOCAL,
+    PLACES,
+    RESTS,
+    SPREAD_AS,
+    SPREAD_BY,
+    EmptyStorages,
+    Forwards,
+    gathers,
+    plain_functions,
+    sharding_settings,
+    under_way,
+)
 from ...state import (
     ASKED,
     ATTRIBUTE,
@@ -92,7 +108,7 @@ _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
 _KEPT_BY_GENERATORS, _COUNTER = "gauss_next", "next_id"
 """Where a random generator keeps a number for its next call, and PyTorch the number of its next hook."""
-_NO_CONDITIONS = frozenset({_KEPT_BY_GENERATORS, _COUNTER})
+_NO_CONDITIONS = frozenset({_KEPT_BY_GENERATORS, _COUNTER, EVENTS, FORWARDS, PLACES})
 _OF_HANDLES = gc.get_referents(vars(RemovableHandle))[0]
 
 
@@ -125,6 +141,9 @@ class Outside(dict[int, Any]):
         self.lent: dict[int, tuple[Any, Callable[[], bool]]] = {}
         self.reads_lent = False  # of arrays that the call has made of tensors
         self.reads_arrays = False  # Python or C reads numbers of arrays among the arguments, or writes some
+        self.emptied = EmptyStorages()
+        self.forwards = Forwards()
+        self.resting: dict[int, Callable[[], str]] = {}  # contexts of FSDP's, and what asks whether they rest
         self.tells_tensors = False  # it was asked whether an argument is another tensor
         # arguments that are known by their identity, and whose death is noticed
         self.anchored: set[int] = set()
@@ -282,7 +301,7 @@ class Outside(dict[int, Any]):
 
     def _slots_with(self, tensor: torch.Tensor) -> list[tuple[str, int, Any]]:
         """The slots that were read, in which a tensor lay."""
-        form, reads = mark(tensor), self.reads.items()
+        form, reads = self._marked(tensor), self.reads.items()
         return [address for address, read in reads if type(read.value) is TensorMark and read.value == form]
 
     def may_be_argument(self, left: Any, right: Any) -> bool:
@@ -313,7 +332,16 @@ class Outside(dict[int, Any]):
 
     def form(self, value: Any) -> Any:
         """The form in which a value is compared: of most objects it is their identity."""
-        return mark(value) if self.by_content(type(value)) else value
+        return self._marked(value) if self.by_content(type(value)) else value
+
+    def _marked(self, value: Any) -> Any:
+        """The form in which a value is kept; a tensor lies where it lay before the call gave it memory."""
+        form = mark(value)
+        if type(form) is TensorMark and form.address and self.emptied.any():
+            with plain_functions():
+                emptied = self.emptied.has(value.untyped_storage())
+            return form._replace(address=0) if emptied else form
+        return form
 
     def by_content(self, kind: type) -> bool:
         """Whether instances of a type are compared by what they hold."""
@@ -346,7 +374,7 @@ class Outside(dict[int, Any]):
             or where in slots.changed
             or where in slots.own
             or address in slots.carried  # it is an argument, or the call's own
-            or (type(key) is str and key in _NO_CONDITIONS and self.is_no_condition(container, key))
+            or (type(key) is str and key in _NO_CONDITIONS and self.is_no_condition(container, key, owner))
         ):
             return
         whose = container if owner is None else owner
@@ -359,7 +387,7 @@ class Outside(dict[int, Any]):
             self.replaced.append((kind, container, key, owner, suffix))
         if trait & STANDS:
             value = stood_for(value)
-        form = mark(value) if trait & BY_CONTENT and not self.followed.is_drawn_from(value) else value
+        form = self._marked(value) if trait & BY_CONTENT and not self.followed.is_drawn_from(value) else value
         found = (kind, container, key, form, identity(whose), suffix, self.names)
         self.reads[address] = tuple.__new__(Read, found)  # in half the time of Read(...)
         if trait & MEETS:
@@ -415,14 +443,32 @@ class Outside(dict[int, Any]):
             given.meet_in(kind, container, key, value, owner, self.name(whose, suffix))
         return False
 
-    def is_no_condition(self, container: Any, key: Any) -> bool:
-        """Whether a slot has a counter that makes no difference, or a number that a generator will give."""
+    def is_no_condition(self, container: Any, key: Any, owner: Any) -> bool:
+        """Whether a slot has a counter that makes no difference, or a number that a generator will give.
+
+        Or a table of FSDP's, which is empty when no backward is under way: then that is the condition.
+        """
+        if key in (FORWARDS, PLACES):
+            return gathers(said_module(type(owner))) and self.forwards.meet(owner, key)
+        if key == EVENTS:
+            return gathers(said_module(type(owner))) and self._rests(owner)
         if key == _COUNTER:
             return container is _OF_HANDLES
         generator = self.followed.keeper(container) if key == _KEPT_BY_GENERATORS else None
         if generator is not None:
             self.pin(generator)
         return generator is not None
+
+    def _rests(self, context: Any) -> bool:
+        """Whether no backward of FSDP's was under way in a context when the call began."""
+        if identity(context) not in self.resting:
+            ask = partial(under_way, weakref.ref(context))
+            if ask() != RESTS:
+                return False
+            self.resting[identity(context)] = ask
+            self.find(ask, None, "what FSDP does")
+            self.answers(ask, RESTS)
+        return True
 
     def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
         """Whether a slot has a number that changes from call to call, and is followed."""
@@ -555,6 +601,7 @@ class Outside(dict[int, Any]):
 
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
+        self.forwards.let_go()
         for held in (self, self.reads, self._held, self.replaced, self.moved, self.lent):
             held.clear()
         self.given = Given()

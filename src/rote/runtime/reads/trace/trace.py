@@ -17,7 +17,19 @@ from ...arguments import Call, GivenParts
 from ...arguments import address_of as generator_address
 from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
 from ...objects import base_of, module_of, pointer_of, said_module, said_name, scripted
-from ...pytorch import READY, Contact, GroupCall, Reducers, scripted_names
+from ...pytorch import (
+    EMPTY,
+    NO_RESIZING,
+    QUEUED,
+    READY,
+    RESTS,
+    Contact,
+    GroupCall,
+    LeftForwards,
+    Reducers,
+    Resizing,
+    scripted_names,
+)
 from ...state import SCRIPTED
 from ..bytecode import Swaps
 from ..table import Rows
@@ -68,6 +80,7 @@ class Trace:
         meet: Callable[[Any], None],
         aside: Aside,
         numbers: TrackedNumbers | None = None,
+        resizing: Resizing = NO_RESIZING,
     ) -> None:
         self.numbers = numbers
         self.kinds = table()
@@ -82,6 +95,7 @@ class Trace:
         self._bindings = Bindings(self.outside)
         self._answers = answers
         self._aside = aside
+        self._resizing = resizing
         self._scripts: dict[int, Any] = {}
         self._output: dict[Output, None] = {}
         self._contact: Contact | None = None
@@ -199,10 +213,54 @@ class Trace:
         self.outside.find(check, None, "the reducer of DistributedDataParallel")
         self.outside.answers(check, READY)
 
+    def left_forwards(self) -> list[LeftForwards]:
+        """The call has returned: what it leaves behind for a backward of FSDP's to come.
+
+        A backward looks at the forwards that there were before the call, so there may be none.
+        """
+        forwards, running = self.outside.forwards, self.running
+        if any([each.key == QUEUED for each in self.outside.slots.written.values()]):
+            asks = forwards.rested()
+            if asks is None:
+                running.refuse(
+                    "fully_shard", "has a backward, with forwards before or behind it that have none"
+                )
+            for ask in asks or ():
+                self.outside.find(ask, None, "what FSDP does")
+                self.outside.answers(ask, RESTS)
+            return []
+        steps = forwards.left()
+        if steps is None:
+            running.refuse("fully_shard", "changes the list of forwards without a backward")
+        return steps or []
+
     def take_collective(self) -> GroupCall | None:
         """The collective that was about to be made, and is."""
         found, self.collective = self.collective, None
         return found
+
+    # ------------------------------------------------------------------ storages
+
+    def knows_size(self, storage: torch.UntypedStorage) -> bool:
+        """Whether the size of a storage is known: it is empty, or the call has resized it."""
+        emptied = self.outside.emptied
+        if emptied.has(storage):
+            return True
+        if storage.nbytes():
+            return False
+        if self._resizing.has_made(storage):
+            return True
+        if not emptied.any():
+            self.outside.find(emptied, None, "the storages of tensors")
+            self.outside.answers(emptied, EMPTY)
+        emptied.add(storage)
+        return True
+
+    def resizes(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        """A storage is about to get memory, or to lose it."""
+        if not (self.knows_size(storage) and self._resizing.resize(storage, nbytes)):
+            text = "resizes the storage of a tensor, which has memory"
+            self.running.refuse("torch.UntypedStorage.resize_", text)
 
     def writes_output(self, output: Output) -> None:
         """The call writes something for somebody to read, once in a line that is enough to tell."""
@@ -280,6 +338,11 @@ class Trace:
         self.reducers.end()
         for each in [value for which, value in outside.items() if self.held[which] > 0]:
             running.refuse(outside.name(each), f"acquires {outside.name(each)} and does not release it")
+        for each in [said for ask in outside.resting.values() if (said := ask()) != RESTS]:
+            running.refuse("fully_shard", f"leaves {each}")
+        if away := outside.forwards.away:
+            what = f"fully_shard with a model on {away}"
+            self._contact = self._contact or Contact(what, running.site(), wraps=True)
         effects = tuple(OutsideEffects(outside, self._bindings.bound).found())
         self.followed.put_back(
             (target_of(each.kind, each.container, each.key, outside.get(each.owner), ""), each.now())
@@ -292,12 +355,13 @@ class Trace:
             self.followed.draws, outside.reads_arrays, outside.reads_lent,
             tuple(outside.given.missing), scripts, self._contact,
             self.callables.has_switched, running.trusts or bool(scripts), outside.tells_tensors,
-            frozenset(self.reducers.buckets),
+            frozenset(self.reducers.buckets), outside.emptied.any() or outside.forwards.any(),
         )  # fmt: skip
         for each in (outside, slots, self.classes):
             each.let_go()
         for held in (self._scripts, self._arrays, self.followed.drawn):
             held.clear()
+        self._resizing = NO_RESIZING
         self._aside = _over  # it leads to what ran the call
         return noted
 

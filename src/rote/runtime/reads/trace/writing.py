@@ -59,7 +59,7 @@ class OutsideWrites:
         address = (kind, identity(container), key)
         if address in slots.written or identity(container) in slots.changed:
             return
-        if type(key) is str and outside.is_no_condition(container, key):
+        if type(key) is str and outside.is_no_condition(container, key, owner):
             return
         read = outside.reads.get(address)  # as it was then: what lies there may have been filled since
         slot = WrittenSlot(kind, container, key, None, identity(owner), self._running.site())

@@ -17,8 +17,8 @@ from ....hazards import rules
 from ....hazards.rules import Reason, reason
 from ...backends.host import fills_memory
 from ...operators import Facts, read_operands, written_operands
-from ...program import NEW, Origin, StorageTable
 from ...pytorch import has_memory
+from .table import NEW, Origin, StorageTable
 
 REMEDY = (
     "Pass a tensor that was made outside (lengths as a tensor, not as numbers), or write the memory with an "
