@@ -515,6 +515,7 @@ class Settling:
             elif written and self._plan.capture is not None:
                 accesses.written_arrays[tensor.data_ptr()] = tensor
         accesses.sharded.update(observed.sharded.written())
+        accesses.note_rebound(observed.rebound)
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
         accesses.written.update(observed.writes.inputs)

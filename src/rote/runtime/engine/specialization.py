@@ -565,7 +565,7 @@ class Specialization:
         """Run the callable; a recorded graph ends in leaves of its own instead of the parameters."""
         if plan.capture is None or recording is None or not stands_in(recording):
             return traced.run(hooks)
-        with recording.stand_ins.placed(list(recording.accesses.alive().values())):
+        with recording.stand_ins.placed(recording.accesses.can_be_aliased()):
             return traced.run(hooks)
 
     def _hooks(self, trace: Trace, recording: Recording | None) -> TraceHooks:

@@ -66,9 +66,11 @@ from .storages import (
     Look,
     Looks,
     Origin,
+    ReboundTensors,
     StorageTable,
     Token,
     UnsupportedTensorError,
+    are_alone,
 )
 from .template import (
     AGAIN,
@@ -109,11 +111,9 @@ from .torch_private import (
     replaced_kernels,
     saving_is_hooked,
     set_creation_kind,
-    storage_owners,
     swap_tensors,
     tells_creation,
     tells_passes,
-    tensor_owners,
     unseen_function_mode,
     unwrapped,
     versions_kept,

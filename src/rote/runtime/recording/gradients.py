@@ -18,8 +18,8 @@ import torch
 from ..arguments import describe_tensor
 from ..autograd import note_gradients
 from ..fingerprint import WatchedWords
-from ..program import GradientEffect, GradientSlot, slot_of, storage_owners, tensor_owners
-from ..pytorch import plain_functions
+from ..program import GradientEffect, GradientSlot, slot_of
+from ..pytorch import plain_functions, storage_owners, tensor_owners
 
 NOTES = 8
 """How often the slots are noted anew; it takes longer than to ask them once."""

@@ -390,13 +390,13 @@ class Recording:
 
     def holds(self) -> bool:
         """Whether the Python state and the gradient slots are as they were."""
-        return self.gradients_hold() and self.guard.python.holds()
+        return self.gradients_hold() and self.accesses.are_alone() and self.guard.python.holds()
 
     def moves(self) -> bool:
         """Whether all holds for objects that lie in the place of others now; then its guard moves to them."""
         if self.computation is not None:  # it finds numbers in the objects that lay there
             return False
-        guard = self.guard.moved() if self.gradients_hold() else None
+        guard = self.guard.moved() if self.gradients_hold() and self.accesses.are_alone() else None
         if guard is None:
             return False
         self.guard, self.known = guard, None
@@ -405,7 +405,11 @@ class Recording:
 
     def explain(self) -> list[Difference]:
         """What differs from the state that it is valid in."""
-        return self.guard.python.explain()
+        found = self.guard.python.explain()
+        if not found and not self.accesses.are_alone():
+            name = "the memory of a tensor to which the call gives other memory"
+            return [Difference(name, "held by nobody else", "held by others, too")]
+        return found
 
     @property
     def keeps_gradients(self) -> bool:
@@ -429,11 +433,16 @@ class Recording:
         self.gradients.show(effects, self.guard.present)
         self.bring_back_gradients()  # so that the next call is a short way
 
-    def gradient_storages(self) -> list[torch.UntypedStorage]:
-        """The memory of gradients, those that it leaves and those it finds, whose owners are counted."""
+    def counted_storages(self) -> list[torch.UntypedStorage]:
+        """The memory whose owners are counted: of gradients, left or found, and of what is rebound."""
         left = [each.storage for each in self.gradients.effects if each.storage is not None]
         with plain_functions():
-            return [*left, *[gradient.untyped_storage() for _, _, gradient in self.guard.watch().gradients()]]
+            rebound = [tensor.untyped_storage() for tensor in self.accesses.alone()]
+            return [
+                *left,
+                *rebound,
+                *[gradient.untyped_storage() for _, _, gradient in self.guard.watch().gradients()],
+            ]
 
     def handles(self) -> frozenset[int]:
         """Handles of storages of tensors that the callable can reach besides its arguments."""
