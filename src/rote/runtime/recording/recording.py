@@ -347,6 +347,7 @@ class Recording:
     def evict(self, why: str) -> None:
         """Give the memory back; the recording may be made again (:class:`.Evictions` says when)."""
         self.release()
+        self.found.keep(())
         self.evictions.add(why)
 
     def release(self) -> None:
@@ -420,9 +421,9 @@ class Recording:
         """Whether the gradient slots are as they were."""
         return self.gradients.hold(self.guard.present)
 
-    def bring_back_gradients(self) -> None:
-        """Before a call: what lies in gradient slots is moved to where it was, if nobody can tell."""
-        self.found.bring_back(self.gradients.effects)
+    def bring_back_gradients(self) -> bool:
+        """Move what lies in gradient slots to where it was, if nobody can tell; whether any was."""
+        return self.found.bring_back(self.gradients.effects)
 
     def withdraw_gradients(self) -> bool:
         """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
@@ -616,5 +617,5 @@ class Recording:
         return sum(1 for node in self.root.walk() if node.steps is not None and node.branch is None)
 
     def placed_bytes(self) -> int:
-        """Bytes of the static inputs."""
-        return self.memory.inputs.nbytes() if self.memory is not None else 0
+        """Bytes of the static inputs, and of gradients that wait for others to come in their place."""
+        return self.found.nbytes() + (self.memory.inputs.nbytes() if self.memory is not None else 0)
