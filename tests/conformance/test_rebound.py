@@ -223,3 +223,17 @@ def test_a_slow_copy_is_replayed(device, write, between):
     plain = Averaged(device, write).run(lambda function: function, *ways)
     assert_same(Averaged(device, write).run(wrap, *ways), plain)
     assert graphs[0].report().replayed > (25 if between is None else 12)
+
+
+@pytest.mark.parametrize("write", [assigned, averaged])
+def test_another_callable_reads_the_slow_copy(device, write):
+    """Recordings do not own the memory of what lies outside."""
+    plain, graphed = Averaged(device, write), Averaged(device, write)
+    step = rote.graph(graphed.step, keep=True)
+    ask = rote.graph(torch.no_grad()(lambda x: graphed.target(x)), keep=True)
+    for number in range(30):
+        x = torch.full((2, 3), number / 7, device=device)
+        assert_same(step(x), plain.step(x))
+        with torch.no_grad():
+            assert_same(ask(x), plain.target(x))
+    assert step.report().replayed > 20 and ask.report().replayed > 20

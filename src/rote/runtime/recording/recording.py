@@ -434,16 +434,16 @@ class Recording:
         self.gradients.show(effects, self.guard.present)
         self.bring_back_gradients()  # so that the next call is a short way
 
-    def counted_storages(self) -> list[torch.UntypedStorage]:
-        """The memory whose owners are counted: of gradients, left or found, and of what is rebound."""
+    def lent_storages(self) -> list[torch.UntypedStorage]:
+        """The memory that it does not own: of gradients, whose owners are counted, and of state.
+
+        Before each replay the tensors of the state are asked for.
+        """
         left = [each.storage for each in self.gradients.effects if each.storage is not None]
         with plain_functions():
-            rebound = [tensor.untyped_storage() for tensor in self.accesses.alone()]
-            return [
-                *left,
-                *rebound,
-                *[gradient.untyped_storage() for _, _, gradient in self.guard.watch().gradients()],
-            ]
+            read = [each.untyped_storage() for each in self.accesses.alive().values()]
+            found = [gradient.untyped_storage() for _, _, gradient in self.guard.watch().gradients()]
+            return [*left, *read, *found]
 
     def handles(self) -> frozenset[int]:
         """Handles of storages of tensors that the callable can reach besides its arguments."""
