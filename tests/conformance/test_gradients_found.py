@@ -40,27 +40,27 @@ class Pair:
         weight = sum(each.square().sum() for each in before) if before else noise.new_ones(())
         return self.step(noise * weight, real)
 
-    def run(self, method, wrap):
+    def run(self, method, wrap, sizes=(8,)):
         step, seen = wrap(getattr(self, method)), []
         for number in range(STEPS):
-            like = self.generator.weight
-            seen.append(step(torch.randn(8, 3).to(like), torch.randn(8, 4).to(like)))
+            like, size = self.generator.weight, sizes[number % len(sizes)]
+            seen.append(step(torch.randn(size, 3).to(like), torch.randn(size, 4).to(like)))
             seen += [None if each.grad is None else each.grad.clone() for each in self.critic.parameters()]
             self.between(self, number)
             seen += [each.clone() for each in self.held]
         return [*seen, *self.generator.parameters(), *self.critic.parameters()]
 
 
-def played(method, device, **how):
+def played(method, device, sizes=(8,), budget=None, **how):
     """Plainly, and graphed; how many calls were replayed."""
     graphs = []
 
     def wrap(function):
-        graphs.append(rote.graph(function, keep=True))
+        graphs.append(rote.graph(function, keep=True, budget=budget))
         return graphs[0]
 
-    plain = Pair(device, **how).run(method, lambda function: function)
-    assert_same(Pair(device, **how).run(method, wrap), plain)
+    plain = Pair(device, **how).run(method, lambda function: function, sizes)
+    assert_same(Pair(device, **how).run(method, wrap, sizes), plain)
     return graphs[0].report().replayed
 
 
@@ -125,3 +125,10 @@ def marks(pair, number):
 @pytest.mark.parametrize("method", ["step", "sums"])
 def test_the_caller_does_something_with_what_was_left(device, method, between):
     played(method, device, between=between)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("sizes", [(8, 6), (8, 8, 6)])
+def test_calls_of_several_sizes_take_turns(device, sizes):
+    assert played("step", device, sizes=sizes) > STEPS // 4
+    played("step", device, sizes=sizes, budget=20_000)  # an eviction takes what gradients are moved to

@@ -7,6 +7,7 @@ from collections import deque
 
 import pytest
 import torch
+from torch import nn
 
 import rote
 from rote.testing import assert_same
@@ -226,3 +227,47 @@ def test_random_queues(device, seed):
                 one.add_(1), other.add_(1)
         if chance.random() < 0.1:
             plain.append(x), graphed.append(y)
+
+
+class Slow(nn.Module):
+    """Each eighth call makes actions, by a network that is worth a graph; the others take one."""
+
+    def __init__(self, device):
+        super().__init__()
+        torch.manual_seed(0)
+        layers = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(40)]
+        self.network = nn.Sequential(*layers, nn.Linear(4, 32)).to(device)
+        self.queue = deque(maxlen=8)
+
+    @torch.no_grad()
+    def forward(self, x):
+        x = x / 2
+        if not self.queue:
+            self.queue.extend(self.network(x).view(8, 4))
+        return self.queue.popleft()
+
+
+def test_calls_that_only_take_from_a_queue_are_left_alone_soon(device):
+    plain, graphed = Slow(device), Slow(device)
+    g = rote.graph(graphed)
+    for n in range(400):
+        x = torch.full((4,), float(n % 7), device=device)
+        assert_same(g(x), plain(x))
+        assert_same([*graphed.queue], [*plain.queue])
+    report = g.report()
+    assert {each.code for each in report.reasons} >= {"RT308"} and report.recorded <= 1
+    assert sum([part.replayed for part in report.parts]) > 10
+    g.reset()
+    for _ in range(40):
+        assert_same(g(torch.ones(4, device=device)), plain(torch.ones(4, device=device)))
+
+
+def test_two_calls_in_turn_keep_their_recording(device):
+    """One that fills the queue, and one that takes from it: the first has a recording of its own."""
+    plain, graphed = Slow(device), Slow(device)
+    plain.queue, graphed.queue = deque(maxlen=2), deque(maxlen=2)
+    g = rote.graph(graphed, keep=False, parts=False)
+    for n in range(60):
+        x = torch.full((4,), float(n % 7), device=device)
+        assert_same(g(x), plain(x))
+    assert g.report().replayed > 10

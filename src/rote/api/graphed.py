@@ -364,6 +364,8 @@ class Graphed:
                 self._ledger.time_replay(perf_counter() - since)
             else:
                 self._learn_openings()
+                if entry.is_idle and self._has_parts:
+                    self._keys.leave_idle(user_site(caller))
             if result.how == RECORDED or (value is not PLAINLY and entry.is_observed):
                 self._paths.expect(shapes)
             if result.how == REPLAYED and recording is not None and self._is_quick(recording):
@@ -389,7 +391,7 @@ class Graphed:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: FrameType
     ) -> tuple[Specialization, Call] | Reason:
         """The key of a call, perhaps a new one, or why there is none."""
-        why = self._exclusion.why_all(caller)
+        why = self._exclusion.why_all(caller) or self._keys.idle
         if why is not None:
             return why
         call = self._bind(args, kwargs)

@@ -50,6 +50,9 @@ MORE_SETS = (
 COMPARED = 8
 """The latest keys that a call without one is compared with: do they differ in a number?"""
 
+MOST_IDLE = 3
+"""Keys whose calls do next to nothing, until all run plainly: a queue is emptied between two refills."""
+
 LOOKED_AT = 8
 """Keys whose recordings a traced call looks through for those that nothing can need any more. With 60 keys
 to look through, that was a sixth of the call."""
@@ -74,6 +77,7 @@ class Keys:
         most_sets: int | None = None,
     ) -> None:
         self.entries: OrderedDict[Any, Specialization] = OrderedDict()
+        self.idle: Reason | None = None  # why all calls run plainly, if most do next to nothing
         self._subject = subject
         self._most = options.max_keys
         self._tally = tally
@@ -284,9 +288,19 @@ class Keys:
         self._sets.clear()
         self._told = False
 
+    def leave_idle(self, site: Site) -> None:
+        """Calls of one more key do next to nothing: where most do, all run plainly, and parts replay."""
+        entries = [*self.entries.values()]
+        if self.idle is None and sum([entry.is_idle for entry in entries]) >= MOST_IDLE:
+            text = "most calls do next to nothing, so all run plainly; modules in the others are graphed"
+            self.idle = reason(rules.SLOWER, text, site)
+            for entry in entries:
+                entry.refuse(self.idle)
+
     def clear(self) -> None:
         """The same, and forget what they cost."""
         self.release()
+        self.idle = None
         self._ledger.clear()
         self._openings.clear()
 

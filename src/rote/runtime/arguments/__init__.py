@@ -7,6 +7,7 @@ from .bound import (
     APPENDED,
     CONTENTS,
     DELETED,
+    MEMORY,
     TAGGED,
     Bound,
     ClassTarget,

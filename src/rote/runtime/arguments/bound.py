@@ -20,6 +20,8 @@ from .opened import parts_of, slots_of, table_of
 
 CONTENTS = "contents"
 """All that a list or a dict holds."""
+MEMORY = "memory"
+"""What a tensor looks at (``tensor.data``)."""
 APPENDED = "appended"
 """The last members of a list or a deque, by their number."""
 TAGGED = "tagged"
@@ -49,6 +51,8 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         refill(container, key, value)
     elif kind == SLOT:
         key.__set__(container, value)
+    elif kind == MEMORY:
+        container.data = value
     elif kind == CLASS_SLOT:
         type.__setattr__(container, key, value)
 
@@ -82,6 +86,8 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
         return tuple(container)[-key:]
     if kind == SLOT:
         return key.__get__(container)
+    if kind == MEMORY:
+        return container.data
     if kind == CLASS_SLOT:
         return vars(container)[key]
     return container.get() if kind == VARIABLE else lying_in(kind, container, key)

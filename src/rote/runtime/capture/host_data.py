@@ -111,6 +111,7 @@ _ESCAPES = frozenset({
 _READ = "numpy() hands the memory of a tensor to code that reads or writes it past PyTorch"
 _LENDS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
+_REBINDS = _Tensor.data.__set__
 _INDEXING = frozenset({list, numpy.ndarray})
 _INDEXING_ALONE = _INDEXING | {tuple}
 """Types of indices of which PyTorch makes tensors."""
@@ -119,7 +120,7 @@ _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
 _GIVES_NUMBER = frozenset({_Tensor.item, _Tensor.__float__, _Tensor.__int__})
 _TO_PYTHON = frozenset({_Tensor.tolist, _Tensor.__repr__, _Tensor.__format__})
-_SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | _TO_PYTHON
+_SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | _TO_PYTHON | {_REBINDS}
 _NOTED = _SPECIAL | _LOOKS | _TOUCHES
 _IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 _PLAIN = frozenset({
@@ -372,6 +373,9 @@ class HostDataMode(TorchFunctionMode):
             return func(*args, **kwargs)
         if func in _BUILDERS:
             return self._build(func, args, kwargs)
+        if func == _REBINDS:  # each look at it makes another one
+            self._tracer.host.aside(lambda: self._tracer.rebound.note(args[0]))
+            return func(*args)
         if func is _Tensor.tolist:
             return self._to_list(args[0])
         if func is _Tensor.__repr__:

@@ -19,6 +19,7 @@ from ...base import InternalError, Lines, Site, is_instance, on_a_fresh_stack
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import (
+    MEMORY,
     OPAQUE,
     PARAMETER,
     TENSOR,
@@ -59,6 +60,9 @@ from .path import Cursor, Mode, RestartError, SegmentTape, ShardedTensors, Stop,
 from .tracer import Tracer
 
 MAX_RESTARTS = 64
+_ELSEWHERE = (
+    "a tensor made outside gets other memory (tensor.data = ...), and others hold that or what it had"
+)
 _LENT = "numpy computes with the memory of a tensor that is no result of the call, or that is written later"
 
 Taking = Callable[[Call, GivenParts, Mapping[int, torch.Tensor]], None]
@@ -193,6 +197,7 @@ class Observation:
         lines: Lines that have read numbers.
         path: The edges of the tree along which the call went.
         nested: Whether it went back through what a backward has made, on a GPU.
+        rebound: Tensors from outside to which it gave other memory, and which lie where they lay.
     """
 
     value: Any
@@ -220,6 +225,7 @@ class Observation:
     path: Path
     sharded: ShardedTensors
     nested: bool
+    rebound: Sequence[torch.Tensor]
 
     @property
     def computes(self) -> bool:
@@ -329,6 +335,7 @@ class TracedCall:
                         tape.abort(tracer.cursor)
         except RestartError:
             tracer.transfers.end()
+            tracer.rebound.put_back()
             if self._standing is not None:
                 self._standing.put_back()
             raise
@@ -339,18 +346,25 @@ class TracedCall:
             raise
         try:
             with plain_functions():  # to look at a tensor of the user's class is not to use it
-                return self._finish(tracer, host, use, self._hooks.bound(value), value)
+                bound = self._with_rebound(tracer, self._hooks.bound(value))
+                return self._finish(tracer, host, use, bound, value)
         finally:
             if self._standing is not None:
                 self._standing.take_back()
 
     def _hand_out_kept(self, tracer: Tracer) -> None:
         """The callable raised: what it has left outside must not lie in the recording's memory."""
-        plan, inputs, kept, standing = self._plan, self._inputs, self._hooks.bound(None), self._standing
-        if standing is not None:
-            standing.put_back()
-        if type(kept) is not Bound or not (plan.follow or plan.capture is not None or inputs is not None):
+        if self._standing is not None:
+            self._standing.put_back()
+        if not self._is_in_recording:
             return
+        for kept in (self._with_rebound(tracer, self._hooks.bound(None)), self._with_rebound(tracer, None)):
+            if type(kept) is Bound and self._hand_out(tracer, kept):
+                return
+
+    def _hand_out(self, tracer: Tracer, kept: Bound) -> bool:
+        """Hand out what the callable has left outside, if that can be."""
+        inputs = self._inputs
         template, _ = make_template(
             kept,
             tracer.cursor.storages,
@@ -362,9 +376,10 @@ class TracedCall:
             self._hooks.is_held,
         )
         if any([leaf.tracked or (leaf.kind == INPUT_VIEW and inputs is None) for leaf in template.leaves]):
-            return
+            return False
         starts = inputs.starts(self._call.leaves) if inputs is not None else {}
         hand_out(template, self._call.leaves, starts, branches=self._call.branches, own=Own(None))
+        return True
 
     def _positions(self) -> dict[int, int]:
         """Positions of the arguments that a result may contain, by identity."""
@@ -385,7 +400,9 @@ class TracedCall:
         laid = call.lay(given, self._leaves if at_home else None)
         try:
             with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
-                return on_a_fresh_stack(self._function, given[0], given[1])
+                value = on_a_fresh_stack(self._function, given[0], given[1])
+                self._bring_back(tracer)
+                return value
         except RestartError:
             raise
         except BaseException as error:
@@ -395,6 +412,35 @@ class TracedCall:
             self._hooks.take_back(laid.take_back())
             for index, stood in self._stood.items():
                 give_back(call.leaves[index], stood)
+
+    def _bring_back(self, tracer: Tracer) -> None:
+        """What the call has given other memory lies where it lay, as far as nobody can tell."""
+        rebound, cursor = tracer.rebound, tracer.cursor
+        counted = tracer.writes.counted
+        for each in tracer.host.aside(rebound.can_return):
+            before = each.origin in counted
+            with torch.no_grad():
+                each.home.copy_(each.tensor.data)
+            if not before:
+                counted.discard(each.origin)
+            rebound.come_back(each)
+        for each in rebound.away():
+            cursor.block(reason(rules.STATE_CHANGES, _ELSEWHERE, each.site))
+
+    def _with_rebound(self, tracer: Tracer, value: Any) -> Any:
+        """What lies elsewhere stays there, but not in memory that replays write: it is handed out."""
+        away = [each.tensor for each in tracer.rebound.away()] if self._is_in_recording else []
+        if not away:
+            return value
+        bound = value if type(value) is Bound else Bound(value, (), ())
+        targets = [Target(MEMORY, tensor, None, "tensor.data") for tensor in away]
+        parts = [tensor.data for tensor in away]
+        return Bound(bound.value, (*bound.targets, *targets), (*bound.parts, *parts))
+
+    @property
+    def _is_in_recording(self) -> bool:
+        """Whether what the call makes, or has of its arguments, may lie in the recording's memory."""
+        return self._plan.follow or self._plan.capture is not None or self._inputs is not None
 
     def _user_error(self, error: BaseException, cursor: Cursor) -> None:
         """The callable raised while a segment was open.
@@ -482,7 +528,7 @@ class TracedCall:
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
             self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way, tracer.sharded,
-            tracer.passes.nested,
+            tracer.passes.nested, tracer.rebound.returned,
         )  # fmt: skip
 
     def _tracer(

@@ -52,6 +52,7 @@ from ..program import (
     Look,
     Operation,
     Raised,
+    ReboundTensors,
     Reference,
     Token,
     UnsupportedTensorError,
@@ -149,6 +150,7 @@ class Tracer(DispatchMode):
         self.sharded = sharded
         self.follower = Follower(cursor, path, stop)
         self.resized = ResizedStorages(cursor)
+        self.rebound = ReboundTensors(cursor.storages, self.follower.memory, cursor.tables_with)
         self.reads = HostReads(cursor, self.follower, self.generators, self.resized, numbers)
         self.host = HostTensors(cursor, self.follower, self.writes, has_made, under_arrays, numbers)
         self.placer = Placer(cursor, self.writes)

@@ -48,9 +48,16 @@ class Choice:
         self._max_recordings = limits.max_recordings
 
     def find(self, call: Call) -> Recording | None:
-        """The recording that answers a call, moved to the front."""
-        for recording in self._recordings:
-            recording.bring_back_gradients()
+        """The recording that answers a call, moved to the front.
+
+        A replay has left gradients where it finds them. Where another one came between, they are moved first.
+        """
+        found = self._first(call)
+        if found is None and any([recording.bring_back_gradients() for recording in self._recordings]):
+            found = self._first(call)
+        return found
+
+    def _first(self, call: Call) -> Recording | None:
         for holds in (Recording.holds, Recording.moves):
             for in_place in (True, False):
                 for position, recording in enumerate(self._recordings):

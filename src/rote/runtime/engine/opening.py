@@ -77,7 +77,7 @@ def _open(
     *,
     abandons: bool,
 ) -> OpenCapture:
-    aliases = memory.inputs.aliases(call.leaves, recording.gradient_storages())
+    aliases = memory.inputs.aliases(call.leaves, recording.lent_storages())
     holding = memory.holding
     sharing = BUDGETS.of(holding.backend).sharing(holding.account, recording.estimate)
     generators = (*recording.accesses.generators.values(), *memory.stands.by_number.values())

@@ -14,7 +14,7 @@ import torch
 from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import APPENDED, CONTENTS, Call, assign, leaves_of
+from ..arguments import APPENDED, CONTENTS, Call, Spec, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in, tensors_by_memory
@@ -38,6 +38,7 @@ from ..program import (
     sharing_reasons,
     spend,
 )
+from ..program.operations import VIEWED
 from ..pytorch import is_compiling
 from ..reads.trace import Noted
 from ..recording import (
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from .specialization import Specialization
 
 _HOST = torch.device("cpu")
+MANY_OPERATIONS = 4
+"""So many take as long as to place what a call carries and to hand it out, as a replay does."""
 MAX_OBSERVED = 8
 """Recordings of a key that were observed but never recorded; the oldest is forgotten beyond that."""
 
@@ -516,6 +519,7 @@ class Settling:
             elif written and self._plan.capture is not None:
                 accesses.written_arrays[tensor.data_ptr()] = tensor
         accesses.sharded.update(observed.sharded.written())
+        accesses.note_rebound(observed.rebound)
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
         accesses.written.update(observed.writes.inputs)
@@ -583,6 +587,8 @@ class Settling:
         self._note_end(observed.template.prepared() if self._node.recorded else observed.template.bare())
         if observed.unseen is not None:
             guards = [*guards, observed.unseen.reason()]
+        if self._is_idle:
+            return Answer(value, EAGER, [key.end_idle(self._site)])
         settled = self._settle_session(recording)
         if self._refused is not None:
             return self._capture_failed(value, self._refused)
@@ -624,6 +630,18 @@ class Settling:
             key.choice.drop(recording)
             key.differ()
 
+    @property
+    def _is_idle(self) -> bool:
+        """Whether the call does next to nothing but take from what it carries, whose length is in the key."""
+        call = self._call
+        if not call.carried or self._plan.capture is not None or self._key.limits.keep:
+            return False
+        found = sum(map(_leaves_in, call.spec.children[2:] if call.spec is not None else ()))
+        if sum([len(leaves_of(place.now())) for place in call.carried]) >= found:
+            return False
+        ran = [each for node in self._observed.nodes for each in node.operations if each.kind != VIEWED]
+        return len(ran) < MANY_OPERATIONS
+
     def _settle_session(self, recording: Recording) -> bool:
         """Keep what was captured; whether anything was."""
         capture = self._plan.capture
@@ -660,6 +678,10 @@ class Settling:
             self._plan.session.release()
         if self._recording is not None:
             self._recording.release()
+
+
+def _leaves_in(spec: Spec) -> int:
+    return 1 if spec is None else sum(map(_leaves_in, spec.children))
 
 
 def crowded(recording: Recording, limits: Limits, site: Site) -> Reason | None:

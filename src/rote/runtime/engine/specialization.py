@@ -79,7 +79,7 @@ class Specialization:
         self.life = Life()
         self.recordings: list[Recording] = []
         self.counts = KeyCounts()
-        self.settled = False  # it was recorded
+        self.settled = self.is_idle = False  # it was recorded; its calls do next to nothing
         self._told = False  # that it runs eagerly
         self._judged = False  # the store has it that nothing comes of it, and what that costs
         self.last_mismatch: Reason | None = None
@@ -567,7 +567,7 @@ class Specialization:
         """Run the callable; a recorded graph ends in leaves of its own instead of the parameters."""
         if plan.capture is None or recording is None or not stands_in(recording):
             return traced.run(hooks)
-        with recording.stand_ins.placed(list(recording.accesses.alive().values())):
+        with recording.stand_ins.placed(recording.accesses.can_be_aliased()):
             return traced.run(hooks)
 
     def _hooks(self, trace: Trace, recording: Recording | None) -> TraceHooks:
@@ -698,6 +698,14 @@ class Specialization:
         self.release()
         self.life.happen(event)
         self._tell(why, logging.INFO if event is LifeEvent.LOST else logging.WARNING)  # nothing to be done
+
+    def end_idle(self, site: Site) -> Reason:
+        """Calls of the key do next to nothing: leave them alone for good; returns why."""
+        self.is_idle = True
+        text = "the call moves what lies in a container, and does next to nothing else"
+        why = reason(rules.SLOWER, text, site)
+        self.give_up(LifeEvent.LOST, why)
+        return why
 
     def _tell(self, why: Reason, level: int = logging.WARNING) -> None:
         """The key is left alone, for a while or for good; say so once."""

@@ -20,7 +20,7 @@ class Evictable(Protocol):
         ...
 
     def placed_bytes(self) -> int:
-        """Bytes of its static inputs."""
+        """Bytes that it holds in no region."""
         ...
 
     def evict(self, why: str) -> None:

@@ -332,11 +332,11 @@ class _Improvement:
     def _open(self) -> Session:
         """Nothing in this memory outlives a replay: what does is copied to where others have it."""
         holding = self._memory.holding
-        gradients = self._recording.gradient_storages()
+        lent = self._recording.lent_storages()
         return holding.backend.open(
             exclusive=False,
             sharing=BUDGETS.of(holding.backend).sharing(holding.account, holding.demand),
-            aliases=self._memory.inputs.aliases(self._call.leaves, gradients),
+            aliases=self._memory.inputs.aliases(self._call.leaves, lent),
         )
 
     def _outside(self) -> Mapping[Origin, Place]:

@@ -34,10 +34,11 @@ from ..pytorch import (
     part_of,
     sharded_as,
     stands_for_others,
+    storage_owners,
+    tensor_owners,
     unseen_functions,
 )
 from .storages import NEW, StorageTable
-from .torch_private import storage_owners, tensor_owners
 
 UNNAMED = "a tensor made outside"
 """What a tensor is called that lies in no slot that Python reads."""

@@ -18,22 +18,6 @@ from torch.utils import _python_dispatch
 
 from ..pytorch import REPLACEMENTS, is_wrapped
 
-_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
-
-
-_tensor_count: Any = getattr(torch.Tensor, "_use_count", None)
-
-
-def tensor_owners(tensor: torch.Tensor) -> int:
-    """How many references from C++ a tensor has; a large number when PyTorch cannot say."""
-    return int(_tensor_count(tensor)) if _tensor_count is not None else 1 << 30
-
-
-def storage_owners(storage: torch.UntypedStorage) -> int:
-    """How many references a storage has; a large number when PyTorch cannot say (then rote copies)."""
-    return int(_use_count(storage._cdata)) if _use_count is not None else 1 << 30
-
-
 _top_mode: Any = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
 
 

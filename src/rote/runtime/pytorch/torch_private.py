@@ -615,3 +615,17 @@ def reducer_obstacle(wrapper: Any, new: str) -> str:
     except RuntimeError:
         return "a backward that is not over"
     return ""
+
+
+_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
+_tensor_count: Any = getattr(torch.Tensor, "_use_count", None)
+
+
+def tensor_owners(tensor: torch.Tensor) -> int:
+    """How many references from C++ a tensor has; a large number when PyTorch cannot say."""
+    return int(_tensor_count(tensor)) if _tensor_count is not None else 1 << 30
+
+
+def storage_owners(storage: torch.UntypedStorage) -> int:
+    """How many references a storage has; a large number when PyTorch cannot say (then rote copies)."""
+    return int(_use_count(storage._cdata)) if _use_count is not None else 1 << 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field, fields
 
@@ -10,7 +11,7 @@ import torch
 from torch.autograd.graph import increment_version
 
 from ...base import Site
-from ..program import Counted, Slots, memory_of_host
+from ..program import Counted, Slots, are_alone, memory_of_host
 from ..pytorch import plain_functions
 
 Handles = dict[int, weakref.ref[torch.Tensor]]
@@ -77,6 +78,7 @@ class Accesses:
         given_arrays: Arguments that are arrays, by leaf.
         written_arrays: Tensors on such arrays that a recorded call writes, by address.
         sites: The lines that write arguments and tensors made outside, by origin and number.
+        rebound: Those of ``writes`` that get other memory in a plain call, by identity.
         generators: Random generators from outside that are drawn from, by address.
         asked: What Python asks of tensors made outside that no operation reads.
     """
@@ -93,6 +95,9 @@ class Accesses:
     written_arrays: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     sites: dict[tuple[str, int], Site] = field(default_factory=dict[tuple[str, int], Site])
     generators: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
+    rebound: dict[int, weakref.ref[torch.Tensor]] = field(
+        default_factory=dict[int, weakref.ref[torch.Tensor]]
+    )
     asked: Asked = field(default_factory=Asked)
     _counted: dict[Counted, tuple[int, list[weakref.ref[torch.Tensor]]]] = field(
         default_factory=dict[Counted, tuple[int, list[weakref.ref[torch.Tensor]]]]
@@ -117,6 +122,22 @@ class Accesses:
             return []
         tensors = self.externals if self.written & self.given_arrays else self.writes
         return memory_of_host([tensor for ref in tensors.values() if (tensor := ref()) is not None])
+
+    def note_rebound(self, tensors: Iterable[torch.Tensor]) -> None:
+        """A call gives these tensors other memory, and nobody can tell that they lie where they lay."""
+        self.rebound.update({id(tensor): weakref.ref(tensor) for tensor in tensors})
+
+    def alone(self) -> list[torch.Tensor]:
+        """The living tensors whose memory nobody else may hold."""
+        return [tensor for ref in self.rebound.values() if (tensor := ref()) is not None]
+
+    def can_be_aliased(self) -> list[torch.Tensor]:
+        """The living tensors made outside whose memory others may hold, as aliases do."""
+        return [tensor for tensor in self.alive().values() if id(tensor) not in self.rebound]
+
+    def are_alone(self) -> bool:
+        """Whether nobody does."""
+        return not self.rebound or are_alone(self.alone())
 
     def alive(self) -> dict[int, torch.Tensor]:
         """The living tensors made outside, by storage handle."""

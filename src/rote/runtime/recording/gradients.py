@@ -18,8 +18,8 @@ import torch
 from ..arguments import describe_tensor
 from ..autograd import note_gradients
 from ..fingerprint import WatchedWords
-from ..program import GradientEffect, GradientSlot, slot_of, storage_owners, tensor_owners
-from ..pytorch import plain_functions
+from ..program import GradientEffect, GradientSlot, slot_of
+from ..pytorch import plain_functions, storage_owners, tensor_owners
 
 NOTES = 8
 """How often the slots are noted anew; it takes longer than to ask them once."""
@@ -132,10 +132,16 @@ class FoundGradients:
         """Keep these gradients, each behind its parameter."""
         self._homes = [(weakref.ref(parameter), gradient) for parameter, gradient in found]
 
-    def bring_back(self, effects: Iterable[GradientEffect]) -> None:
-        """Move gradients to where the call has found those before them, if nobody can tell."""
+    def nbytes(self) -> int:
+        """Bytes of those that lie in no slot now."""
+        with plain_functions():
+            return sum([home.nbytes for reference, home in self._homes if not _lies_in(reference(), home)])
+
+    def bring_back(self, effects: Iterable[GradientEffect]) -> bool:
+        """Move gradients to where the call has found those before, if nobody can tell; whether any was."""
         if not self._homes:
-            return
+            return False
+        moved = False
         with plain_functions(), torch.no_grad():
             shown = {id(each.shown) for each in effects if each.shown is not None and each.stands()}
             for reference, home in self._homes:
@@ -144,11 +150,16 @@ class FoundGradients:
                     continue
                 if _held(home) == _of_kept() and _can_move(parameter, home, id(parameter.grad) in shown):
                     home.copy_(parameter.grad)
-                    parameter.grad = home
+                    parameter.grad, moved = home, True
+        return moved
 
     def has(self, gradient: torch.Tensor) -> bool:
         """Whether others are moved to where a gradient lies."""
         return any([home is gradient for _, home in self._homes])
+
+
+def _lies_in(parameter: torch.Tensor | None, gradient: torch.Tensor) -> bool:
+    return parameter is not None and parameter.grad is gradient
 
 
 def _can_move(parameter: torch.Tensor, home: torch.Tensor, shown: bool) -> bool:

@@ -346,6 +346,7 @@ class Recording:
     def evict(self, why: str) -> None:
         """Give the memory back; the recording may be made again (:class:`.Evictions` says when)."""
         self.release()
+        self.found.keep(())
         self.evictions.add(why)
 
     def release(self) -> None:
@@ -389,13 +390,13 @@ class Recording:
 
     def holds(self) -> bool:
         """Whether the Python state and the gradient slots are as they were."""
-        return self.gradients_hold() and self.guard.python.holds()
+        return self.gradients_hold() and self.accesses.are_alone() and self.guard.python.holds()
 
     def moves(self) -> bool:
         """Whether all holds for objects that lie in the place of others now; then its guard moves to them."""
         if self.computation is not None:  # it finds numbers in the objects that lay there
             return False
-        guard = self.guard.moved() if self.gradients_hold() else None
+        guard = self.guard.moved() if self.gradients_hold() and self.accesses.are_alone() else None
         if guard is None:
             return False
         self.guard, self.known = guard, None
@@ -404,7 +405,11 @@ class Recording:
 
     def explain(self) -> list[Difference]:
         """What differs from the state that it is valid in."""
-        return self.guard.python.explain()
+        found = self.guard.python.explain()
+        if not found and not self.accesses.are_alone():
+            name = "the memory of a tensor to which the call gives other memory"
+            return [Difference(name, "held by nobody else", "held by others, too")]
+        return found
 
     @property
     def keeps_gradients(self) -> bool:
@@ -415,9 +420,9 @@ class Recording:
         """Whether the gradient slots are as they were."""
         return self.gradients.hold(self.guard.present)
 
-    def bring_back_gradients(self) -> None:
-        """Before a call: what lies in gradient slots is moved to where it was, if nobody can tell."""
-        self.found.bring_back(self.gradients.effects)
+    def bring_back_gradients(self) -> bool:
+        """Move what lies in gradient slots to where it was, if nobody can tell; whether any was."""
+        return self.found.bring_back(self.gradients.effects)
 
     def withdraw_gradients(self) -> bool:
         """Before a replay: False if somebody still holds a gradient in memory that it is about to write."""
@@ -428,11 +433,16 @@ class Recording:
         self.gradients.show(effects, self.guard.present)
         self.bring_back_gradients()  # so that the next call is a short way
 
-    def gradient_storages(self) -> list[torch.UntypedStorage]:
-        """The memory of gradients, those that it leaves and those it finds, whose owners are counted."""
+    def lent_storages(self) -> list[torch.UntypedStorage]:
+        """The memory that it does not own: of gradients, whose owners are counted, and of state.
+
+        Before each replay the tensors of the state are asked for.
+        """
         left = [each.storage for each in self.gradients.effects if each.storage is not None]
         with plain_functions():
-            return [*left, *[gradient.untyped_storage() for _, _, gradient in self.guard.watch().gradients()]]
+            read = [each.untyped_storage() for each in self.accesses.alive().values()]
+            found = [gradient.untyped_storage() for _, _, gradient in self.guard.watch().gradients()]
+            return [*left, *read, *found]
 
     def handles(self) -> frozenset[int]:
         """Handles of storages of tensors that the callable can reach besides its arguments."""
@@ -606,5 +616,5 @@ class Recording:
         return sum(1 for node in self.root.walk() if node.steps is not None and node.branch is None)
 
     def placed_bytes(self) -> int:
-        """Bytes of the static inputs."""
-        return self.memory.inputs.nbytes() if self.memory is not None else 0
+        """Bytes of the static inputs, and of gradients that wait for others to come in their place."""
+        return self.found.nbytes() + (self.memory.inputs.nbytes() if self.memory is not None else 0)

@@ -136,6 +136,13 @@ class Cursor:
         """How the recording holds tensors that it did not make."""
         return self.tape.aliases if self.tape is not None else OWNING
 
+    def tables_with(self, number: int) -> int:
+        """In how many tables of the recording a storage is that the call has made."""
+        tables = [node.held for node in self.nodes]
+        if self.tape is not None and self.tape.checkpoint is not None:
+            tables.append(self.tape.checkpoint.held)
+        return len({id(table) for table in tables if number in table})
+
     # ------------------------------------------------------------------ what happens next
 
     def _next_mode(self) -> Mode:

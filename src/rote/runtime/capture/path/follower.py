@@ -27,18 +27,19 @@ class Follower:
 
     Attributes:
         path: Values of the branches still to be followed.
+        memory: The storages that the recording of the path holds, by number.
     """
 
     def __init__(self, cursor: Cursor, path: Sequence[Any], stop: Stop | None) -> None:
         self.path = list(path)
         self._cursor = cursor
-        self._memory: dict[int, torch.UntypedStorage] = {}
+        self.memory: dict[int, torch.UntypedStorage] = {}
         if cursor.mode is Mode.FOLLOW or stop is not None:
-            self._memory = _held(cursor.node, path, stop)
+            self.memory = _held(cursor.node, path, stop)
 
     def remembered(self) -> frozenset[int]:
         """Numbers of the storages that the recording of the followed path holds."""
-        return frozenset(self._memory)
+        return frozenset(self.memory)
 
     def run(
         self,
@@ -78,7 +79,7 @@ class Follower:
     def _from_memory(self, token: Token) -> torch.Tensor:
         storage = self._cursor.storages.storage(token.origin)
         if storage is None and token.origin[0] == NEW:
-            storage = self._memory.get(token.origin[1])
+            storage = self.memory.get(token.origin[1])
         if storage is None:  # dead where the path ends: only its shape matters
             device = torch.device("cpu") if token.on_host else self._cursor.device
             return torch.empty_strided(token.shape, token.stride, dtype=token.dtype, device=device)
