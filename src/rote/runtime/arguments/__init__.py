@@ -5,6 +5,7 @@ from .ambient import explain_ambient, is_captured, read_ambient
 from .bits import bytes_of, numbers_of, sharing
 from .bound import (
     APPENDED,
+    CLASS_SLOT,
     CONTENTS,
     DELETED,
     TAGGED,

@@ -381,7 +381,8 @@ def _called_by_us(frame: FrameType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def mentions_of(code: CodeType) -> frozenset[str]:
     """Every name and string in code, and in the code defined in it."""
-    return frozenset(_strings(code.co_consts)).union(code.co_names, *map(mentions_of, inner_code(code)))
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(_strings(code.co_consts)).union(code.co_names, *map(mentions_of, inner))
 
 
 def _strings(constants: Iterable[Any]) -> Iterator[str]:
@@ -390,8 +391,3 @@ def _strings(constants: Iterable[Any]) -> Iterator[str]:
             yield constant
         elif isinstance(constant, (tuple, frozenset)):  # a loop may go over constant names
             yield from _strings(constant)
-
-
-def inner_code(code: CodeType) -> list[CodeType]:
-    """The code objects defined directly in code."""
-    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]

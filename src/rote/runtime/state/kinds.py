@@ -11,7 +11,7 @@ from ..objects import UNSET, Content, DefinedOperators, cached_in, counted, memb
 from .reads import Argument
 
 ITEM, ATTRIBUTE, CELL, VARIABLE, SCRIPTED = "item", "attribute", "cell", "variable", "scripted"
-LENGTH, MEMBERS, ORDER, DEFINED, BULK = "length", "members", "order", "defined", "bulk"
+LENGTH, ORDER, DEFINED, BULK = "length", "order", "defined", "bulk"
 OPERATORS = "operators"
 KIND, SUBCLASS, REFERENT, NUMBERS, HELD = "kind", "subclass", "referent", "numbers", "held"
 CACHED, RESULT, ASKED, SAID = "cached", "result", "asked", "said"
@@ -88,7 +88,6 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     CELL: lambda cell, _: cell.cell_contents,
     DEFINED: lambda container, key: WHETHER[members.has(container, key)],
     LENGTH: _length,
-    MEMBERS: _length,
     BULK: _bulk,
     OPERATORS: lambda namespace, _: Content(DefinedOperators.of(namespace)),
     ORDER: lambda container, _: Content(members.keys(container)),

@@ -57,10 +57,6 @@ class Snapshot:
             node = self.parents[node]
         return "".join(reversed(labels))
 
-    def is_root(self, node: int) -> bool:
-        """Whether a place is a root without a name."""
-        return node >= 0 and self.path(node) == ""
-
     def names_of_tensors(self, which: Collection[int] | None = None) -> dict[int, str]:
         """The shortest name of each tensor, by its identity; of those with some identities, or of all."""
         found: dict[int, str] = {}
