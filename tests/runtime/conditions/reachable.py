@@ -15,7 +15,7 @@ from rote.runtime.conditions.guards import Guard
 from rote.runtime.conditions.reach import named_in, reached, slots_in
 from rote.runtime.objects import counted, is_users, mark, members
 from rote.runtime.objects.marks import Content
-from rote.runtime.state import ATTRIBUTE, BULK, ITEM, LENGTH, ORDER, Entry, Snapshot, mentions_of
+from rote.runtime.state import ATTRIBUTE, BULK, ITEM, LENGTH, ORDER, Entry, Reads, Snapshot, mentions_of
 
 
 def guard_of(root: Any, tensors: list[torch.Tensor] | None = None) -> Guard:
@@ -27,12 +27,12 @@ def guard_of(root: Any, tensors: list[torch.Tensor] | None = None) -> Guard:
 
 
 def snapshot_of(root: Any) -> Snapshot:
-    snapshot = Snapshot()
+    snapshot = Snapshot(Reads({}))
     for holder in [*reached([root])]:
         for kind, container, key, value, suffix in [*slots_in(holder), *_more(holder)]:
             if value is os.environ or kind == CLASS_SLOT:
                 continue
-            entry = Entry(kind, container, key, mark(value), snapshot.node(-1, f"f{suffix}"))
+            entry = Entry(kind, container, key, mark(value), f"f{suffix}")
             snapshot.entries.setdefault((kind, id(container), key), entry)
             if isinstance(value, torch.Tensor):
                 snapshot.note_tensor(entry, value)

@@ -112,7 +112,6 @@ class ExecutedCode:
         self.followed: FollowedCode | None = None
         self._thread = 0
         self._stop: Callable[[], None] | None = None
-        self._backwards: set[CodeType] = set()
         self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # objects whose method a backward ran
         self._apart: dict[int, tuple[CodeType, list[weakref.ref[FunctionType]]]] = {}
         self._found_in: dict[int, dict[str, Any]] = {}  # globals of code that C called in the last call
@@ -241,8 +240,7 @@ class ExecutedCode:
         return self.followed is not None and self.followed.is_tool(frame.f_code)
 
     def _note_owner(self, code: CodeType, frame: FrameType) -> None:
-        """Note code that a backward runs, and its ``self``, which perhaps only C++ refers to."""
-        self._backwards.add(code)
+        """Note the ``self`` of code that a backward runs: perhaps only C++ refers to it."""
         if code.co_argcount and code.co_varnames[0] == "self":
             owner = frame.f_locals.get("self")
             if is_open(type(owner)) and type(owner).__weakrefoffset__:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..objects import UNSET, Content, DefinedOperators, cached_in, counted, members, own, remembered, scripted
-from .reads import Argument
+from .reads import Argument, Read
 
 ITEM, ATTRIBUTE, CELL, VARIABLE, SCRIPTED = "item", "attribute", "cell", "variable", "scripted"
 LENGTH, ORDER, DEFINED, BULK = "length", "order", "defined", "bulk"
@@ -35,7 +35,12 @@ class Entry(NamedTuple):
     container: Any
     key: Any
     value: Any
-    node: int
+    label: str | Read  # its name, or the read that has it: hardly one is ever asked
+
+    @property
+    def name(self) -> str:
+        """The name of the slot, as the user would write it."""
+        return self.label if isinstance(self.label, str) else self.label.name
 
 
 def container_of(entry: Entry) -> Any:

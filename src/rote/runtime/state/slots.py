@@ -106,7 +106,7 @@ def look_again(
             met.add(address[1])
             snapshot.training.meet(noted.container)
         if address in bound:
-            snapshot.entries[address] = _tuple(Entry, (*noted[:4], snapshot.node(-1, noted)))
+            snapshot.entries[address] = _tuple(Entry, (*noted[:4], noted))
             continue
         entry = snapshot.entries[address] = _entry_of(snapshot, noted, executed)
         if noted.kind == CACHED:
@@ -115,7 +115,7 @@ def look_again(
         if was is now or same(was, now) or _is_at(entry, written):
             continue
         site = lines.get(address) or lines.get(("", address[1], None))
-        changed.append((entry, difference_in(snapshot, noted, entry, snapshot.name_of(entry), site)))
+        changed.append((entry, difference_in(snapshot, noted, entry, entry.name, site)))
     _note_hooks(snapshot, executed)
     return Again(snapshot, _in_order(changed))
 
@@ -134,7 +134,7 @@ def _in_order(changed: list[tuple[Entry, Difference]]) -> list[Difference]:
 
 def _entry_of(snapshot: Snapshot, noted: Read, executed: ExecutedCode) -> Entry:
     """The slot that was read, with its value now."""
-    entry = _tuple(Entry, (*noted[:4], snapshot.node(-1, noted)))
+    entry = _tuple(Entry, (*noted[:4], noted))
     was, value = noted.value, read(entry)
     if value is was or (noted.kind in NUMBERED and value == was):  # the common case, for speed
         return entry
@@ -156,10 +156,11 @@ def _note_hooks(snapshot: Snapshot, executed: ExecutedCode) -> None:
     for entry, tensor in [each for found in snapshot.tensors.values() for each in found]:
         for name, hooks in hooks_of(tensor):
             if any(map(executed.ran, hooks.values())):
-                node = snapshot.node(entry.node, f".{name}")
                 held = [(LENGTH, None, counted(len(hooks))), *[(ITEM, *pair) for pair in hooks.items()]]
                 for kind, key, value in held:
-                    slot = Entry(kind, hooks, key, value, snapshot.node(node, f"[{key!r}]" if key else ""))
+                    slot = Entry(
+                        kind, hooks, key, value, f"{entry.name}.{name}" + (f"[{key!r}]" if key else "")
+                    )
                     snapshot.entries.setdefault((kind, id(hooks), key), slot)
 
 

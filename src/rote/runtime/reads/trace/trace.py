@@ -292,7 +292,7 @@ class Trace:
         for address, each in list(outside.reads.items()):  # C may have changed it
             if each.kind not in _LYING or address in slots.written or type(each.value) is Position:
                 continue
-            now = read(Entry(*each[:4], -1))
+            now = read(Entry(*each[:4], each))
             if told.isdisjoint((address[1], identity(now))) and not same(
                 each.value, form_of(each.value, now)
             ):
