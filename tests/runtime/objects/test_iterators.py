@@ -6,12 +6,10 @@ import io
 import itertools
 import warnings
 from collections import OrderedDict, deque
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from rote.runtime.autograd.graph.pinpoint import line_that_advances
 from rote.runtime.objects.iterators import Position, is_iterator
 from rote.runtime.objects.iterators import position as look
 
@@ -173,13 +171,3 @@ def test_a_generator_that_runs():
     this = [fn()]
     this[0] = fn()
     assert next(this[0]).text == "a generator that runs"
-
-
-def test_the_line_that_advances():
-    def fn():
-        return next(holder.moving)
-
-    holder = SimpleNamespace(moving=iter(ONES))
-    site = line_that_advances("holder.moving", [fn.__code__])
-    assert site is not None and site.text == "return next(holder.moving)"
-    assert line_that_advances("gone.unknown", [fn.__code__]) is None

@@ -114,7 +114,8 @@ def look_again(
         was, now = noted.value, entry.value
         if was is now or same(was, now) or _is_at(entry, written):
             continue
-        site = lines.get(address) or lines.get(("", address[1], None))
+        where = [address, ("", address[1], None), ("", id(now.value) if type(now) is Position else 0, None)]
+        site = next((lines[each] for each in where if each in lines), None)
         changed.append((entry, difference_in(snapshot, noted, entry, entry.name, site)))
     _note_hooks(snapshot, executed)
     return Again(snapshot, _in_order(changed))
