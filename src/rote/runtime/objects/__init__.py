@@ -1,7 +1,7 @@
 """Python objects, read without running their code."""
 
 from . import members
-from .arrays import ARRAY_FACTS, ArrayForm, array_over, form_of, is_view, tensor_over
+from .arrays import ARRAY_FACTS, array_over, form_of, is_view, tensor_over
 from .cached import Remembered, asked_key, cached_in, is_full, remembered
 from .classes import (
     UNSET,
@@ -19,7 +19,6 @@ from .classes import (
 from .iterators import Position, is_standard, position
 from .marks import (
     ARRAY_BYTES,
-    BY_IDENTITY,
     PROXIES,
     Content,
     DefinedOperators,

@@ -65,16 +65,16 @@ class Difference:
         return f"{self.name} was {self.was} and {now}"
 
 
-def difference_in(
-    snapshot: Snapshot, was: Entry | Read, now: Entry, name: str, site: Site | None = None
-) -> Difference:
+def _difference(snapshot: Snapshot, was: Read, now: Entry, site: Site | None) -> Difference:
     """The difference between two values of a slot."""
     advanced = _is_one_iterator(was.value, now.value)
     earlier, later = show(was.value), show(now.value)
     if advanced and earlier == later:
         later = "further" if now.value.known else "perhaps further: its position cannot be told"
     scheduler = snapshot.training.schedulers.get(id(now.container))
-    return Difference(name, earlier, later, site=site, key=now.key, scheduler=scheduler, advanced=advanced)
+    return Difference(
+        now.name, earlier, later, site=site, key=now.key, scheduler=scheduler, advanced=advanced
+    )
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def look_again(
             continue
         where = [address, ("", address[1], None), ("", id(now.value) if type(now) is Position else 0, None)]
         site = next((lines[each] for each in where if each in lines), None)
-        changed.append((entry, difference_in(snapshot, noted, entry, entry.name, site)))
+        changed.append((entry, _difference(snapshot, noted, entry, site)))
     _note_hooks(snapshot, executed)
     return Again(snapshot, _in_order(changed))
 
