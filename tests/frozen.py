@@ -14,7 +14,6 @@ import types
 import weakref
 from typing import Any
 
-from rote.checker import watched
 from rote.runtime.state import executed
 
 _functions: dict[int, list[weakref.ref[types.FunctionType]]] = {}
@@ -46,5 +45,4 @@ class _Gc(types.ModuleType):
 
 def install() -> None:
     """Who looks for functions by their code finds frozen ones too."""
-    for module in (executed, watched):
-        module.gc = _Gc("gc")
+    executed.gc = _Gc("gc")

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 import types
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -866,6 +867,56 @@ def an_iterator_in_an_attribute():
 
 
 @program
+def an_iterator_whose_position_cannot_be_told():
+    class Holder:
+        named, other = iter(int, 1), iter(int, 1)
+
+    def fn(x):
+        return x * (1 + next(Holder.named))  # RT201
+
+    return fn, torch.randn(4)
+
+
+@program
+def tensors_in_globals_and_classes():
+    class Tables:
+        of_class = torch.ones(4)
+        in_a_list = (torch.ones(4),)
+
+    def fn(x):
+        return x + Tables.of_class + TABLE + Tables.in_a_list[0]
+
+    return fn, torch.randn(4)
+
+
+TABLE = torch.ones(4)
+
+
+@program
+def a_change_that_is_taken_back():
+    seen, sizes = [], {"a": 1}
+
+    def fn(x):
+        seen.append(1)
+        sizes["a"] = 2
+        seen.pop()
+        sizes["a"] = 1
+        return x * 2
+
+    return fn, torch.randn(4)
+
+
+@program
+def state_of_a_library():
+    def fn(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return x * 2
+
+    return fn, torch.randn(4)
+
+
+@program
 def iterators_of_the_call_itself():
     values = [1.0, 2.0]
     unused = iter(values)
@@ -880,8 +931,8 @@ def iterators_of_the_call_itself():
 
 @program
 def an_iterator_among_the_arguments():
-    def fn(x, batches):  # RT201
-        for _ in batches:
+    def fn(x, batches):
+        for _ in batches:  # RT201
             return x * 2
 
     return fn, torch.randn(4), iter([1] * 50)

@@ -23,15 +23,15 @@ from ..runtime.arguments import (
     Call,
     Key,
     Openings,
+    at_any_length,
     changed_numbers,
     differing_leaf,
     explain_key,
     family,
-    kin_of,
     remedy_of_key,
     told_lengths,
 )
-from ..runtime.engine import Kin, Ledger, Specialization, Subject, changing_leaves, drop_abandoned
+from ..runtime.engine import Ledger, OtherLengths, Specialization, Subject, changing_leaves, drop_abandoned
 from ..runtime.numbers import FEW
 from ..runtime.program import may_be_renamed
 from .options import Options
@@ -93,7 +93,7 @@ class Keys:
         self._told = False  # that there are too many of these
         self._turn = 0
         self._refused = deque[Key](maxlen=FEW)  # of calls that were not traced
-        self._kin = weakref.WeakValueDictionary[Key, Kin]()
+        self._other_lengths = weakref.WeakValueDictionary[Key, OtherLengths]()
 
     def find(self, call: Call) -> Specialization | None:
         """The key of a call, if there is one and its arguments are alive."""
@@ -172,11 +172,12 @@ class Keys:
         crowd = self._crowd(call)
         if crowd is not None:
             return crowd
-        met, kin = hash((id(self), call.key)), self._kin.get(kin_of(call.key)) if self._kin else None
-        if kin is not None:
-            kin.meet(met)
-        ahead = kin is not None and kin.model(call) is not None
-        if self._ledger.admits(met, ahead=ahead, closed=kin is not None and kin.is_closed):
+        met = hash((id(self), call.key))
+        lengths = self._other_lengths.get(at_any_length(call.key)) if self._other_lengths else None
+        if lengths is not None:
+            lengths.meet(met)
+        ahead = lengths is not None and lengths.model(call) is not None
+        if self._ledger.admits(met, ahead=ahead, closed=lengths is not None and lengths.is_closed):
             return None
         leaves = zip(call.leaves, call.kinds, strict=True)
         if all([kind == TENSOR or type(leaf) in _HOLD_NOTHING for leaf, kind in leaves]):
@@ -203,8 +204,8 @@ class Keys:
             why = reason(rules.NEW_KEY, text, self._line(call) or user_site(caller), remedy)
             self._tally.add([why], call.key)
         self._gone, self._opened, self._carried = None, "", ""
-        kin = self._kin.setdefault(kin_of(call.key), Kin())
-        entry = entries[call.key] = Specialization(self._subject, call, kin)
+        lengths = self._other_lengths.setdefault(at_any_length(call.key), OtherLengths())
+        entry = entries[call.key] = Specialization(self._subject, call, lengths)
         common = family(call.key) if self._most_sets is not None else None
         if common is not None:
             self._sets.setdefault(common, set()).add(call.key)

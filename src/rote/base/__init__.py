@@ -32,7 +32,6 @@ from .location import (
 from .picture import NO_MATPLOTLIB
 from .settings import (
     ENVIRONMENT,
-    READERS,
     CompileSettings,
     may_read_words,
     read_api_key,

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 ENVIRONMENT = os.environ
 """All variables, as they are now."""
 
-READERS = frozenset({"environ", "environb", "getenv", "getenvb"})
-"""Names by which Python code reads variables."""
-
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
 

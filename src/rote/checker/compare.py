@@ -5,31 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import islice
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, cast
+
+import torch
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..base import Site
 from ..hazards import rules
 from ..hazards.rules import Rule, Severity
-from ..runtime.autograd.graph import line_that_advances, line_that_calls, line_that_changes
+from ..runtime.autograd.graph import line_that_changes
 from ..runtime.engine import NEXT
 from ..runtime.numbers import HostRandom
-from ..runtime.objects import TensorMark, mark
+from ..runtime.objects import Position, mark
 from ..runtime.operators import short
 from ..runtime.program import Number, Operand
-from ..runtime.state import (
-    ATTRIBUTE,
-    DEFINED,
-    LENGTH,
-    MISSING,
-    Difference,
-    Entry,
-    Snapshot,
-    difference_in,
-    read,
-    same,
-    show,
-)
+from ..runtime.reads.trace import SlotChange
+from ..runtime.state import same, show
 from .fake import is_module_dict
 from .kept import KeptTensor
 from .surroundings import AGAIN
@@ -50,13 +42,15 @@ COUNTING = frozenset({"RT411"})
 _OF_ARGUMENT = re.compile(r"(args|kwargs)\[[^]]+\]\.\w+")
 """An attribute of an object that is an argument."""
 
+_DEFAULT = re.compile(r"^.*__(kw)?defaults__\[[^]]+\]")
+"""The default of a parameter, as a part of its function."""
+
 Trace = list[TracedOperation]
-Defaults = dict[str, tuple[str, CodeType]]
 _END = TracedOperation("the end of the call")
 
 
 class Comparison:
-    """Notes what differs between two calls, at the line of their code that changes it or else at ``line``."""
+    """Notes what differs between two calls, at the line that changes it or else at ``line``."""
 
     def __init__(self, notes: TrialNotes, codes: list[CodeType], line: CodePlace) -> None:
         self._notes = notes
@@ -75,66 +69,54 @@ class Comparison:
         place = CodePlace(site, 0, ()) if site is not None else self._line
         self._notes.add(rule, text, evidence=evidence, severity=severity, remedy=remedy, place=place)
 
-    def state(self, before: Snapshot, after: Snapshot) -> None:
-        """Slots that the call changes."""
-        found = [each for each in differences(before, after, SHOWN) if not each.advanced]
-        scheduler = next((each for each in found if each.scheduler is not None), None)
-        if scheduler is not None:  # all other changes may follow from its step
-            site = line_that_calls(scheduler.name.rpartition(".")[0], "step", self._codes)
-            text = f"the call steps a {scheduler.scheduler}"
-            self._add(rules.SCHEDULER_INSIDE, text, _shown(scheduler), site)
+    def state(self, changes: list[SlotChange]) -> None:
+        """What the call changes outside of itself."""
+        found = changes[:SHOWN]
+        stepped = next(
+            (each for each in found if isinstance(next(iter(each.owners), None), LRScheduler)), None
+        )
+        if stepped is not None:  # all other changes may follow from its step
+            text = f"the call steps a {type(stepped.owners[0]).__name__}"
+            self._add(rules.SCHEDULER_INSIDE, text, _shown(stepped), stepped.site)
             return
-        defaults = _defaults(after)
-        tensors = _new_tensors(before, after)
-        for entry in tensors:
-            name, site, of_default = self._slot(after.name_of(entry), defaults)
-            rule = rules.SCALE_ON_SELF if is_module_dict(entry.container) else rules.TENSOR_ESCAPES
-            text, severity = f"a tensor of the call is stored in {name}", None
-            if _OF_ARGUMENT.fullmatch(name):
-                rule, text, severity = rules.ARGUMENT_CHANGED, f"{text}; {AGAIN}", Severity.SPEED
+        for each in found:
+            if type(each.was) is Position:
+                text = f"{each.name} is advanced by every call, and by no replay"
+                self._add(rules.STATE_CHANGES, text, _shown(each), each.site, remedy=NEXT)
+            elif isinstance(each.now, torch.Tensor):
+                self._stored(each)
             else:
-                text += "; a replay stores nothing, and overwrites its memory"
-            self._add(of_default or rule, text, name, site, severity)
-        names = {after.name_of(entry) for entry in tensors}
-        made_anew = _made_anew(before, after)
-        changed = {difference.name for difference in found}
-        for difference in found:
-            if difference.name in names or "a tensor at" in difference.now:
-                continue
-            if tensors and "(" in difference.name:  # the length of what a tensor was put into
-                continue
-            owner = difference.name.removesuffix(" (order)")
-            if owner != difference.name and any(name.startswith(f"{owner}[") for name in changed):
-                continue  # it has more items, so they have another order
-            name, site, of_default = self._slot(difference.name, defaults)
-            text, severity = f"{name} is changed by every call, and by no replay", None
-            if difference.name in made_anew:
-                text = f"{name} is made anew with the same content by every call, which rote runs eagerly"
-                severity = Severity.SPEED
-            if of_default is not None:
-                text += "; the default is one object for all calls"
-            self._add(of_default or rules.STATE_CHANGES, text, _shown(difference), site, severity)
+                self._changed(each)
 
-    def _slot(self, name: str, defaults: Defaults) -> tuple[str, Site | None, Rule | None]:
-        """A slot's name in the user's terms, the line that changes it, and its rule if it is in a default."""
-        for slot, (parameter, code) in defaults.items():
-            if name.startswith(slot):
-                name = parameter + name.removeprefix(slot)
-                return name, line_that_changes(name, [code]), rules.MUTABLE_DEFAULT
-        return name, line_that_changes(name, self._codes), None
+    def _stored(self, each: SlotChange) -> None:
+        """A tensor of the call lies in a slot."""
+        name, of_default = _named(each)
+        rule = rules.SCALE_ON_SELF if is_module_dict(each.container) else rules.TENSOR_ESCAPES
+        text, severity = f"a tensor of the call is stored in {name}", None
+        if _OF_ARGUMENT.fullmatch(name):
+            rule, text, severity = rules.ARGUMENT_CHANGED, f"{text}; {AGAIN}", Severity.SPEED
+        else:
+            text += "; a replay stores nothing, and overwrites its memory"
+        self._add(of_default or rule, text, name, self._site(each), severity)
 
-    def iterators(self, moved: Iterable[Difference]) -> None:
-        """Iterators that the call advances."""
-        for each in moved:
-            text = f"{each.name} is advanced by every call, and by no replay"
-            site = line_that_advances(each.name, self._codes)
-            self._add(rules.STATE_CHANGES, text, _shown(each), site, remedy=NEXT)
+    def _changed(self, each: SlotChange) -> None:
+        """Something else lies in a slot."""
+        name, of_default = _named(each)
+        text, severity = f"{name} is changed by every call, and by no replay", None
+        if _same_content(each.was, each.now):
+            text = f"{name} is made anew with the same content by every call, which rote runs eagerly"
+            severity = Severity.SPEED
+        if of_default is not None:
+            text += "; the default is one object for all calls"
+        self._add(of_default or rules.STATE_CHANGES, text, _shown(each), self._site(each), severity)
+
+    def _site(self, each: SlotChange) -> Site | None:
+        return each.site or line_that_changes(each.name, self._codes)
 
     def kept(self, tensors: Iterable[KeptTensor]) -> None:
         """Tensors that only the first call makes."""
         for each in islice(tensors, SHOWN):
-            site = line_that_changes(each.name, self._codes)
-            self._add(rules.LAZY_STATE, each.text, each.evidence, site, remedy=each.remedy)
+            self._add(rules.LAZY_STATE, each.text, each.evidence, each.site, remedy=each.remedy)
 
     def random_numbers(
         self, states: tuple[HostRandom, HostRandom], drawn: dict[str, list[CodePlace]]
@@ -173,72 +155,20 @@ class Comparison:
             self._notes.add(rules.OPERATIONS_DIFFER, text, evidence=evidence, place=place)
 
 
-def differences(before: Snapshot, after: Snapshot, limit: int = 8) -> list[Difference]:
-    """The slots whose content differs between two walks."""
-    found: list[Difference] = []
-    for address, entry in before.entries.items():
-        later = after.entries.get(address)
-        if later is not None and (entry.value is later.value or same(entry.value, later.value)):
-            continue
-        if later is not None:
-            found.append(difference_in(after, entry, later, before.name_of(entry)))
-        else:
-            now = read(entry)
-            if now is MISSING or (entry.kind == DEFINED and not same(entry.value, now)):
-                found.append(Difference(before.name_of(entry), show(entry.value), show(now)))
-        if len(found) >= limit:
-            return found
-    for address, entry in after.entries.items():
-        if address not in before.entries and (LENGTH, address[1], None) in before.entries:
-            found.append(Difference(after.name_of(entry), "absent", show(entry.value)))
-            if len(found) >= limit:
-                break
-    return sorted(found, key=lambda difference: "(" in difference.name)
+def _shown(change: SlotChange) -> str:
+    return f"was {show(change.was)}, is {show(mark(change.now))}"
 
 
-def _shown(difference: Difference) -> str:
-    return f"was {difference.was}, is {difference.now}"
-
-
-def _defaults(after: Snapshot) -> Defaults:
-    """Slots of the defaults of functions, each with the parameter's name and the function's code."""
-    found: Defaults = {}
-    for entry in after.entries.values():
-        if entry.kind != ATTRIBUTE or entry.key not in ("__defaults__", "__kwdefaults__"):
-            continue
-        code: CodeType = entry.container.__code__
-        slot = after.name_of(entry)
-        if entry.key == "__kwdefaults__":
-            found.update({f"{slot}[{name!r}]": (name, code) for name in entry.container.__kwdefaults__})
-        else:
-            last = code.co_argcount - len(entry.container.__defaults__)
-            names = code.co_varnames[last : code.co_argcount]
-            found.update({f"{slot}[{number}]": (name, code) for number, name in enumerate(names)})
-    return found
-
-
-def _new_tensors(before: Snapshot, after: Snapshot) -> list[Entry]:
-    """Slots that hold another tensor than before."""
-    found: list[Entry] = []
-    for address, entry in after.entries.items():
-        if not isinstance(entry.value, TensorMark) or entry.kind == LENGTH:
-            continue
-        was = before.entries.get(address)
-        if was is None and (LENGTH, address[1], None) not in before.entries:
-            continue
-        if was is None or was.value != entry.value:
-            found.append(entry)
-    return found[:SHOWN]
-
-
-def _made_anew(before: Snapshot, after: Snapshot) -> set[str]:
-    """Slots with another list, tuple or dict than before, with the same content."""
-    found: set[str] = set()
-    for address, entry in before.entries.items():
-        later = after.entries.get(address)
-        if later is not None and later.value is not entry.value and _same_content(entry.value, later.value):
-            found.add(before.name_of(entry))
-    return found
+def _named(change: SlotChange) -> tuple[str, Rule | None]:
+    """A slot's name in the user's terms, and its rule if it is in the default of a parameter."""
+    for function in [owner for owner in change.owners if isinstance(owner, FunctionType)]:
+        code, given = function.__code__, function.__defaults__ or ()
+        names = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
+        defaults = {**dict(zip(names, given, strict=True)), **(function.__kwdefaults__ or {})}
+        for name, default in defaults.items():
+            if any(default is owner for owner in change.owners):
+                return _DEFAULT.sub(name, change.name), rules.MUTABLE_DEFAULT
+    return change.name, None
 
 
 def _same_content(was: Any, now: Any) -> bool:

@@ -9,14 +9,17 @@ makes its state at the first step as well, and a backward its gradients: these a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
 
-from ..runtime.objects import is_users, own
-from ..runtime.state import ITEM, LENGTH, Entry, Snapshot
+from ..base import Site
+from ..runtime.objects import is_users
+from ..runtime.reads.trace import SlotChange
+from ..runtime.state import MISSING, lying_in
 from .fake import is_module_dict
 from .trial import shown
 
@@ -33,6 +36,7 @@ class KeptTensor:
     name: str
     attribute: str
     value: torch.Tensor
+    site: Site | None
 
     @property
     def text(self) -> str:
@@ -60,54 +64,45 @@ class KeptTensor:
 
 
 def kept_tensors(
-    roots: Iterable[Any], given: Iterable[Any], before: Snapshot, first: Snapshot, last: Snapshot
+    roots: Collection[Any], known: Collection[int], first: list[SlotChange], last: list[SlotChange]
 ) -> Iterator[KeptTensor]:
     """The tensors that the first call has made and the last one has left alone.
 
     Args:
         roots: The callable, and the object that it is a method of.
-        given: The arguments; a tensor in the memory of one is none that the call makes.
-        before: The state before the first call.
+        known: Storages that were there before the first call.
+        first: What the first call has changed.
+        last: What the last call has changed.
     """
-    modules = _tables_of_modules(first.entries.values())
-    owned = modules | _tables_of_owners(modules, roots, first.entries.values())
-    known = before.tensors.keys() | {
-        each.untyped_storage()._cdata
-        for each in given
-        if isinstance(each, torch.Tensor) and each.layout is torch.strided
-    }
-    for handle, slots in first.tensors.items():
-        for entry, tensor in slots if handle not in known else ():
-            if (
-                (entry.kind == ITEM and id(entry.container) in owned)
-                and (_of(before, LENGTH, entry, None) is not None)  # the first walk came to what holds it
-                and _of(last, ITEM, entry, entry.key) == entry.value
-                and _of(last, LENGTH, entry, None) == _of(first, LENGTH, entry, None)  # a list may grow on
-            ):
-                attribute = entry.key if id(entry.container) in modules else ""
-                yield KeptTensor(first.name_of(entry), attribute, tensor)
+    growing = {id(each.container) for each in last if each.was is MISSING}
+    for each in first:
+        tensor = each.now
+        if (
+            isinstance(tensor, torch.Tensor)
+            and tensor.layout is torch.strided
+            and tensor.untyped_storage()._cdata not in known
+            and id(each.container) not in growing
+            and _is_of_object(each, roots)
+            and _holds(each, tensor)
+        ):
+            module = next((owner for owner in each.owners if isinstance(owner, torch.nn.Module)), None)
+            own = is_module_dict(each.container) or (module and each.container is module._buffers)
+            yield KeptTensor(each.name, each.key if own else "", tensor, each.site)
 
 
-def _of(snapshot: Snapshot, kind: str, entry: Entry, key: Any) -> Any:
-    """What lies in a slot of the container that an entry is in; None if the walk did not come there."""
-    found = snapshot.entries.get((kind, id(entry.container), key))
-    return None if found is None else found.value
+def _holds(change: SlotChange, tensor: torch.Tensor) -> bool:
+    """Whether a tensor still lies where the call has put it."""
+    try:
+        return lying_in(change.kind, change.container, change.key) is tensor
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return False
 
 
-def _tables_of_modules(entries: Iterable[Entry]) -> set[int]:
-    """Identities of the attributes of modules, and of their buffers."""
-    held = [entry.container for entry in entries if is_module_dict(entry.container)]
-    return {id(table) for each in held for table in (each, each["_buffers"])}
-
-
-def _tables_of_owners(modules: set[int], roots: Iterable[Any], entries: Iterable[Entry]) -> set[int]:
-    """Identities of the attributes of users' objects, and of lists and dicts in those and in modules."""
-    found = {id(own(root, "__dict__")) for root in roots}
-    for entry in entries:  # breadth first: what holds a container comes before what it holds
-        value = entry.value
-        if isinstance(value, (list, tuple, dict)):
-            if id(entry.container) in found or id(entry.container) in modules:
-                found.add(id(value))
-        elif is_users(type(value)) and not isinstance(value, torch.optim.Optimizer):
-            found.add(id(own(value, "__dict__")))
-    return found
+def _is_of_object(change: SlotChange, roots: Collection[Any]) -> bool:
+    """Whether a slot is an attribute of a module or of a user's object, or lies in lists and dicts there."""
+    holders = [owner for owner in change.owners if not isinstance(owner, (list, tuple, dict))]
+    holder = holders[0] if holders else None
+    if isinstance(holder, FunctionType):
+        return holder in roots
+    users = is_users(type(holder)) and not isinstance(holder, (torch.optim.Optimizer, torch.Tensor))
+    return holder is not None and (users or isinstance(holder, torch.nn.Module))

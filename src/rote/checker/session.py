@@ -15,7 +15,6 @@ import inspect
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
@@ -25,17 +24,16 @@ from ..hazards import rules
 from ..hazards.rules import Finding, Remark
 from ..runtime.arguments import Spec, flatten, leaves_of, paths, unflatten
 from ..runtime.numbers import HostRandom
-from ..runtime.state import Difference, Snapshot
+from ..runtime.reads.trace import SlotChange
 from .comments import LinesRan, remarks
-from .compare import COUNTING, EXPLAINING, Comparison, differences, differing
+from .compare import COUNTING, EXPLAINING, Comparison, differing
 from .device import FakeStage
 from .fake import script_line
 from .isolation import TimeUp
 from .kept import kept_tensors
 from .surroundings import SurroundingEffect, Surroundings, handed_back
+from .traced import TracedCalls
 from .trial import UNKNOWN, CodePlace, TracedOperation, TrialNotes
-from .walk import StateWalk
-from .watched import WatchedCode
 
 Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -44,9 +42,6 @@ _AFTER_BACKWARD = (
     "a backward on a GPU has started autograd's threads in this process, and a check, which forks it, cannot "
     "run another one: check before the first backward, or from the command line (rote check)"
 )
-
-SLOTS = 1000
-"""Differing slots among which iterators are looked for."""
 
 RETRIES = 6
 """Runs with other truth values when the callable raised after one was invented."""
@@ -71,20 +66,16 @@ class Outcome:
 class Run(NamedTuple):
     """One call.
 
-    ``before`` and ``after`` are the state around it, ``random`` the host's generators before and after it,
-    ``value`` the plain leaves of the result, and ``advanced`` the iterators that it advances. ``begun`` is
-    what could be seen of the state before it: for the first call, no globals of code that had not run.
+    ``changes`` is what it changes outside of itself, ``random`` the host's generators before and after it,
+    and ``value`` the plain leaves of the result.
     """
 
     notes: TrialNotes
     trace: list[TracedOperation]
-    before: Snapshot
-    after: Snapshot
+    changes: list[SlotChange]
     random: tuple[HostRandom, HostRandom]
     value: list[Any]
     effects: list[SurroundingEffect]
-    advanced: list[Difference]
-    begun: Snapshot
 
 
 class FailedError(Exception):
@@ -97,20 +88,18 @@ class CheckSession:
     def __init__(self, stage: FakeStage, work: Work) -> None:
         self._stage = stage
         self._function, args, kwargs = work
-        self._executed = WatchedCode()
-        self._executed.add_function(self._unwrapped())
+        self._traced = TracedCalls(self._function)
         self._leaves: list[Any] = []
         self._spec: Spec = flatten((args, kwargs), self._leaves)
         shape_args, shape_kwargs = self._spec[3]
         self._names = paths(shape_args, "args") + paths(shape_kwargs, "kwargs")
-        self._codes: list[CodeType] = []
         self._noted: list[TrialNotes] = []
 
     def outcome(self) -> Outcome:
         """Run, compare, and say what was found."""
         found = Outcome()
         try:
-            self._leaves = self._stage.prepare(self._walk(), self._leaves, self._names)
+            self._leaves = self._stage.prepare(self._function, self._leaves, self._names)
             runs = self._runs()
             found.operations = len(runs[-1].trace)
             notes = self._compared(runs)
@@ -129,7 +118,7 @@ class CheckSession:
                 note.place = line
         found.findings = [note.finding() for note in notes.found.values()]
         if not found.incomplete:
-            found.remarks = remarks(self._codes, found.findings, self._run_watching)
+            found.remarks = remarks(self._traced.codes, found.findings, self._run_watching)
         return found
 
     def _look_elsewhere(self, notes: TrialNotes) -> None:
@@ -138,7 +127,7 @@ class CheckSession:
         for site in list(dict.fromkeys(inventor.asked))[:BRANCHES]:
             inventor.flip(site)
             with contextlib.suppress(Exception, KeyboardInterrupt, SystemExit):
-                for key, note in self._attempt(None, frozenset()).notes.found.items():
+                for key, note in self._attempt().notes.found.items():
                     notes.found.setdefault(key, note)
             inventor.flip(site)
 
@@ -152,17 +141,18 @@ class CheckSession:
     # ------------------------------------------------------------------ runs
 
     def _runs(self) -> list[Run]:
-        runs = [self._run(watching=self._executed), self._run()]
+        runs = [self._run(traced=True), self._run(traced=True)]
         if runs[0].trace != runs[1].trace:
-            runs.append(self._run())
+            runs.append(self._run(traced=True))
         while self._stage.drawn and runs[-2].trace == runs[-1].trace and len(runs) < DRAWS:
-            runs.append(self._run())  # two draws may give the same number
+            runs.append(self._run(traced=True))  # two draws may give the same number
         return runs
 
-    def _run(self, watching: Any = None, wanted: frozenset[int] = frozenset()) -> Run:
+    def _run(self, **how: Any) -> Run:
+        """The answers to some questions may be other ones where the callable raises; see :meth:`_attempt`."""
         for left in reversed(range(RETRIES + 1)):
             try:
-                return self._attempt(watching, wanted)
+                return self._attempt(**how)
             except (Exception, KeyboardInterrupt, SystemExit) as error:
                 if isinstance(error, MisuseError) or not left or not self._stage.inventor.flip_last():
                     raise FailedError from error
@@ -170,48 +160,43 @@ class CheckSession:
 
     def _run_watching(self, lines: LinesRan) -> None:
         with contextlib.suppress(FailedError, TimeUp):
-            self._run(watching=lines)
+            self._run(lines=lines)
 
-    def _attempt(self, watching: Any, wanted: frozenset[int]) -> Run:
-        before = begun = self._walk()
-        self._stage.begin(before, wanted)
+    def _attempt(
+        self, *, traced: bool = False, lines: LinesRan | None = None, wanted: frozenset[int] = frozenset()
+    ) -> Run:
+        self._stage.begin(wanted)
         trial = self._stage.trial
         self._noted.append(trial.notes)
         args, kwargs = unflatten(self._spec, iter(self._leaves))
         surroundings = Surroundings(self._spec, self._leaves, self._names)
-        with watching or contextlib.nullcontext(), self._stage.modes():
+        tracing = self._traced.call(self._roots()) if traced else contextlib.nullcontext()
+        with lines or contextlib.nullcontext(), tracing, self._stage.modes():
             value = run_once(self._function, args, kwargs)
         trial.notes.add_caught()
         effects = list(surroundings.effects(args, kwargs, value))
+        effects += handed_back(value, self._traced.outside, "that the callable keeps")
         random = (surroundings.random, HostRandom.read(of_devices=False))
-        self._codes = list(self._executed.globals)
         plain = [leaf for leaf in leaves_of(value) if isinstance(leaf, (bool, int, float, str, complex))]
-        after = self._walk()
-        kept = {container for _, container, _ in after.entries}
-        effects += handed_back(value, kept, "that the callable keeps")
-        moved = [each for each in differences(before, after, SLOTS) if each.advanced]
-        if watching is self._executed:
-            before = after  # the globals of code that had not run were not known before
-        return Run(trial.notes, trial.trace, before, after, random, plain, effects, moved, begun)
+        return Run(trial.notes, trial.trace, self._traced.changes, random, plain, effects)
 
-    def _walk(self) -> Snapshot:
-        named = zip(self._names, self._leaves, strict=True)
-        opaque = [(name, leaf) for name, leaf in named if not isinstance(leaf, torch.Tensor)]
-        is_function = inspect.isfunction(self._function) or inspect.ismethod(self._function)
+    def _roots(self) -> list[tuple[str, Any]]:
+        """What the callable finds, with names."""
+        named = list(zip(self._names, self._leaves, strict=True))
+        if inspect.isfunction(self._function) or inspect.ismethod(self._function):
+            return named
         kind: type = type(self._function)
-        root = "" if is_function else kind.__name__
-        return StateWalk(self._executed).take([(root, self._function), *opaque])
+        return [(kind.__name__, self._function), *named]
 
     # ------------------------------------------------------------------ comparison
 
     def _compared(self, runs: list[Run]) -> TrialNotes:
         last, earlier = runs[-1], runs[-2]
         notes, line = last.notes, self._line()
-        comparison = Comparison(notes, self._codes, line)
-        comparison.state(last.before, last.after)
-        comparison.iterators(last.advanced)
+        comparison = Comparison(notes, self._traced.codes, line)
+        comparison.state(last.changes)
         roots = (self._function, getattr(self._function, "__self__", None))
-        comparison.kept(kept_tensors(roots, self._leaves, runs[0].begun, runs[0].after, last.after))
+        comparison.kept(kept_tensors(roots, self._stage.storages, runs[0].changes, last.changes))
         comparison.random_numbers(last.random, self._stage.drawn)
         for each in dict.fromkeys(effect for run in runs for effect in run.effects):
             notes.add(each.rule, each.text, place=line, severity=each.severity)

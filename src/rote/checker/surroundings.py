@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..base import identity
 from ..hazards import rules
 from ..hazards.rules import Rule, Severity
 from ..runtime.arguments import Spec, containers, explain_ambient, flatten, read_ambient
@@ -31,7 +32,7 @@ def handed_back(value: Any, owned: Container[int], whose: str) -> Iterator[Surro
     to the caller, does not record the call.
     """
     for branch in containers(flatten(value, []), value):
-        known = id(branch) in owned or id(getattr(branch, "__dict__", branch)) in owned
+        known = identity(branch) in owned or identity(getattr(branch, "__dict__", branch)) in owned
         if known and not isinstance(branch, tuple):
             text = f"the result contains a {type(branch).__name__} {whose}, and rote does not record the call"
             yield SurroundingEffect(rules.CONTAINER_RETURNED, text, Severity.SPEED)
@@ -62,7 +63,7 @@ class Surroundings:
         if isinstance(value, Iterator):
             text = f"the call returns a {type(value).__name__}, which runs when the call is over"
             yield SurroundingEffect(rules.OPAQUE_OUTPUT, text)
-        given = {id(branch) for branch in containers(spec, (args, kwargs))}
+        given = {identity(branch) for branch in containers(spec, (args, kwargs))}
         yield from handed_back(value, given, "from the arguments")
         changed = explain_ambient(self._ambient, read_ambient())
         if changed is not None:

@@ -87,9 +87,9 @@ def entries_of(world):
 
 
 def make_guard(world):
-    snapshot = Snapshot()
+    snapshot = Snapshot({})
     for kind, container, key, value in entries_of(world):
-        entry = Entry(kind, container, key, value, snapshot.node(-1, "here"))
+        entry = Entry(kind, container, key, value, "here")
         snapshot.entries[kind, id(container), key] = entry
     return Guard(snapshot, {}, {}, [], {}, set())
 

@@ -13,14 +13,12 @@ import weakref
 
 import pytest
 import torch
+from tests.runtime.conditions.reachable import guard_of
 from torch import nn
 
-from rote.checker.walk import StateWalk
-from rote.checker.watched import WatchedCode
 from rote.runtime.conditions import dicts, quick
 from rote.runtime.conditions.conditions import Contents, Plain
 from rote.runtime.conditions.dicts import RARELY
-from rote.runtime.conditions.guards import Guard
 from rote.runtime.conditions.quick import QuickGuard
 from rote.runtime.fingerprint import epoch, held
 from rote.runtime.fingerprint.layout import find_layout, find_sets, find_version
@@ -291,12 +289,7 @@ NOTICED = (
 
 
 def make_guard(world):
-    executed = WatchedCode()
-    executed.add_function(world.fn)
-    executed.add_function(world.Layer.forward)
-    snapshot = StateWalk(executed).take([("fn", world.fn)])
-    externals = {handle: found[0][1] for handle, found in snapshot.tensors.items()}
-    return Guard(snapshot, externals, {}, [], {}, set())
+    return guard_of(world.fn)
 
 
 @pytest.fixture(autouse=True)
@@ -431,12 +424,7 @@ def test_a_cell_is_not_known_by_the_address_of_what_is_gone():
 def test_what_is_read_is_not_looked_at(monkeypatch):
     """Closures, modules, tensors in one or the other: nothing of it is asked in Python."""
     count, loose, layer = 3, torch.ones(2), nn.Linear(2, 2)
-    executed = WatchedCode()
-    executed.add_function(fn := lambda x: layer(x) * count + loose)
-    snapshot = StateWalk(executed).take([("fn", fn)])
-    guard = Guard(
-        snapshot, {handle: found[0][1] for handle, found in snapshot.tensors.items()}, {}, [], {}, set()
-    )
+    guard = guard_of(lambda x: layer(x) * count + loose)
     checked = QuickGuard(guard)
     assert checked.holds()
     if find_layout() is None or find_version() is None:

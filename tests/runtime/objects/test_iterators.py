@@ -10,10 +10,6 @@ from collections import OrderedDict, deque
 import pytest
 import torch
 
-from rote.checker.compare import differences
-from rote.checker.walk import StateWalk
-from rote.checker.watched import WatchedCode
-from rote.runtime.autograd.graph.pinpoint import line_that_advances
 from rote.runtime.objects.iterators import Position, is_iterator
 from rote.runtime.objects.iterators import position as look
 
@@ -175,51 +171,3 @@ def test_a_generator_that_runs():
     this = [fn()]
     this[0] = fn()
     assert next(this[0]).text == "a generator that runs"
-
-
-def test_names_and_replaced_iterators():
-    class Holder:
-        pass
-
-    def fn():
-        return next(holder.moving)
-
-    holder = Holder()
-    holder.moving, holder.still, holder.replaced = iter(ONES), iter(ONES), iter(ONES)
-    executed = WatchedCode()
-    executed.add_function(fn)
-    argument = iter("ab")
-
-    def walk():
-        return StateWalk(executed).take([("", fn), ("args[0]", argument)])
-
-    before = walk()
-    next(holder.moving), next(argument)
-    holder.replaced = iter([2])
-    found = {each.name: each for each in differences(before, walk())}
-    moved = {name for name, each in found.items() if each.advanced}
-    assert moved == {"args[0]", "holder.moving"}  # another iterator is another value of the slot
-    assert found.keys() == moved | {"holder.replaced"}
-    assert str(found["holder.moving"]) == (
-        "holder.moving was a list_iterator with 4 left and is a list_iterator with 3 left"
-    )
-    site = line_that_advances("holder.moving", [fn.__code__])
-    assert site is not None and site.text == "return next(holder.moving)"
-    assert line_that_advances("gone.unknown", [fn.__code__]) is None
-
-
-def test_a_position_that_cannot_be_told_counts_where_it_is_named():
-    class Holder:
-        pass
-
-    def fn():
-        return next(holder.named)
-
-    holder = Holder()
-    holder.named, holder.other = iter(int, 1), iter(int, 1)
-    executed = WatchedCode()
-    executed.add_function(fn)
-    found = differences(StateWalk(executed).take([("", fn)]), StateWalk(executed).take([("", fn)]))
-    assert [str(each) for each in found] == [
-        "holder.named was a callable_iterator and is perhaps further: its position cannot be told"
-    ]

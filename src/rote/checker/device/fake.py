@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from ...runtime.state import Snapshot
-from ..fake import PRETENDED, Inventor, StandIns, fake_device, refuse_lazy
+from ...runtime.conditions import reached, tensors_by_memory
+from ..fake import PRETENDED, FakeTensorMode, Inventor, StandIns, fake_device, refuse_lazy
 from ..fake import torch_private as compat
 from ..trial import CodePlace, Trial
 from . import stage
 from .draws import Draws
 from .mask import Mask
+
+_ENDS = frozenset({FakeTensorMode})
+"""Types of objects of the check that tensors lead to."""
 
 
 class FakeStage:
@@ -23,6 +27,7 @@ class FakeStage:
     def __init__(self) -> None:
         compat.register_device()
         self.inventor = Inventor()
+        self.storages: set[int] = set()  # those of the callable's tensors, before any call
         self._standins = StandIns(compat.make_fake_mode())
         self.trial = Trial(self._standins, self.inventor)
         self._mask = Mask(self.trial)
@@ -31,11 +36,10 @@ class FakeStage:
         compat.show_devices(lambda: self.trial.inside == 0)
         compat.run_compiled_code_eagerly()
 
-    def begin(self, snapshot: Snapshot, wanted: frozenset[int]) -> None:
-        """A run begins in this state; it keeps the places of the wanted operations."""
+    def begin(self, wanted: frozenset[int]) -> None:
+        """A run begins; it keeps the places of the wanted operations."""
         self._draws.drawn.clear()
         self.trial.begin(wanted)
-        self._standins.meet(snapshot, [])
 
     @property
     def drawn(self) -> dict[str, list[CodePlace]]:
@@ -70,25 +74,29 @@ class FakeStage:
         with torch.autograd.set_multithreading_enabled(False), self._mask, self.trial:
             yield
 
-    def prepare(self, snapshot: Snapshot, leaves: list[Any], names: list[str]) -> list[Any]:
+    def prepare(self, function: Any, leaves: list[Any], names: list[str]) -> list[Any]:
         """Replace the tensors of a callable by fake ones; returns its argument leaves.
 
         If none of them lies on a GPU, all are taken to have been moved there. Otherwise the tensors on the
         GPU are replaced, and host tensors stay on the host.
         """
-        held = [tensor for entries in snapshot.tensors.values() for _, tensor in entries]
         given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        state = list(
+            reached([function, *[leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]], _ENDS)
+        )
+        refuse_lazy(state)
+        held = [value for value in state if issubclass(type(value), torch.Tensor)]
         standins = self._standins
         standins.adopting = not any(
             fake_device(tensor) == PRETENDED or tensor.device.type == "cuda" for tensor in (*held, *given)
         )
-        refuse_lazy(snapshot)
-        standins.replace_state(snapshot)
-        standins.meet(snapshot, leaves)
+        standins.replace_state(state)
+        standins.meet([*gc.get_referents(*state), *leaves])
         found: list[Any] = []
         for leaf, name in zip(leaves, names, strict=True):
             if isinstance(leaf, torch.Tensor):
                 leaf = standins.of(leaf) if standins.moves(leaf) else leaf
                 standins.name_argument(leaf, name)
             found.append(leaf)
+        self.storages = set(tensors_by_memory([*reached([function], _ENDS), *leaves, *found]))
         return found

@@ -7,6 +7,7 @@ from .storages import FakeMemory
 from .torch_private import (
     PRETENDED,
     FakeTensor,
+    FakeTensorMode,
     depends_on_data,
     fake_device,
     import_ahead,

@@ -10,16 +10,23 @@ that meets it. Nothing is put back: a check has its own process.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 
 from ...base import MisuseError
-from ...runtime.objects import members
-from ...runtime.state import ATTRIBUTE, CELL, ITEM, VARIABLE, Entry, Snapshot
+from ...runtime.arguments import assign
+from ...runtime.conditions import Slot, slots_in
+from ...runtime.objects import is_users
+from ...runtime.state import ITEM, mentions_of
 from .storages import FakeMemory, FakeStorages
 from .torch_private import PRETENDED, FakeTensor, fake_device
+
+_TABLES = frozenset({"_parameters", "_buffers", "_modules"})
+"""Attributes of a module with what ``.to()`` moves."""
 
 KNOWN = 1 << 16
 """Elements up to which the values of a tensor are remembered."""
@@ -146,34 +153,33 @@ class StandIns:
 
     # ------------------------------------------------------------------ state
 
-    def meet(self, snapshot: Snapshot, leaves: list[Any]) -> None:
+    def meet(self, values: Iterable[Any]) -> None:
         """Remember the devices that the callable reaches: they have moved with its tensors."""
-        found = [entry.value for entry in snapshot.entries.values()] + leaves
-        self._devices.update((id(each), each) for each in found if isinstance(each, torch.device))
+        self._devices.update((id(each), each) for each in values if isinstance(each, torch.device))
 
     def has_moved(self, device: Any) -> bool:
         """Whether a host device stands for the GPU: it was there before the call."""
         return self.adopting and device.type == "cpu" and id(device) in self._devices
 
-    def replace_state(self, snapshot: Snapshot) -> None:
-        """Put the stand-ins where the callable will look for its tensors."""
-        entries = list(snapshot.entries.values())
-        found = [(entry, value) for entry in entries if (value := _tensor_in(entry)) is not None]
-        owned = _module_attributes(entries)
+    def replace_state(self, holders: list[Any]) -> None:
+        """Put the stand-ins where the callable will look for its tensors, in all that it reaches."""
+        slots = [slot for holder in holders for slot in (*slots_in(holder), *_globals_of(holder))]
+        found = [slot for slot in slots if issubclass(type(slot.value), torch.Tensor)]
+        owned = _module_attributes(slots)
         moving = {
-            value.untyped_storage()._cdata
-            for entry, value in found
-            if value.layout is torch.strided and id(entry.container) not in owned
+            slot.value.untyped_storage()._cdata
+            for slot in found
+            if slot.value.layout is torch.strided and id(slot.container) not in owned
         }
-        for entry, value in found:
+        for kind, container, key, value, _ in found:
             if not self.moves(value) or fake_device(value) not in (None, "cpu"):
                 continue
             if value.untyped_storage()._cdata in moving:
-                _assign(entry, self.of(value))
+                assign(kind, container, key, self.of(value))
             else:
                 self._staying.add(value)
-        for entry in entries:
-            self._rekey(entry.container)
+        for holder in holders:
+            self._rekey(holder)
 
     def _rekey(self, container: Any) -> None:
         """Tables with tensors as keys (the state of an optimizer) get the stand-ins as keys."""
@@ -186,15 +192,24 @@ class StandIns:
             container.update(items)
 
 
-def _module_attributes(entries: list[Entry]) -> set[int]:
+def _globals_of(holder: Any) -> list[Slot]:
+    """The globals that a function names."""
+    if type(holder) is not FunctionType or not is_users(holder):
+        return []
+    namespace = holder.__globals__
+    names = mentions_of(holder.__code__) & namespace.keys()
+    return [Slot(ITEM, namespace, name, namespace[name], "") for name in names]
+
+
+def _module_attributes(slots: list[Slot]) -> set[int]:
     """Identities of each module's ``__dict__``, with lists, tuples and dicts in it: ``.to()`` keeps those."""
     owned: set[int] = set()
-    for entry in entries:  # breadth first: what holds a container comes before what it holds
-        if entry.kind != ITEM or not (is_module_dict(entry.container) or id(entry.container) in owned):
+    for kind, container, key, value, _ in slots:  # breadth first: what holds a container comes before it
+        if kind != ITEM or not (is_module_dict(container) or id(container) in owned):
             continue
-        owned.add(id(entry.container))
-        if isinstance(entry.value, (list, tuple, dict)):
-            owned.add(id(entry.value))
+        owned.add(id(container))
+        if isinstance(value, (list, tuple, dict)) and key not in _TABLES:
+            owned.add(id(value))
     return owned
 
 
@@ -203,43 +218,16 @@ def is_module_dict(container: Any) -> bool:
     return isinstance(container, dict) and "_parameters" in container and "_buffers" in container
 
 
-def _tensor_in(entry: Entry) -> torch.Tensor | None:
-    """The tensor in a slot that can be assigned, if there is one."""
-    value: Any = None
-    if entry.kind == ITEM and isinstance(entry.container, (dict, list)):
-        try:
-            value = members.member(entry.container, entry.key)
-        except (KeyError, IndexError):
-            return None
-    elif entry.kind == ATTRIBUTE:
-        value = getattr(entry.container, entry.key, None)
-    elif entry.kind == CELL:
-        value = entry.container.cell_contents
-    elif entry.kind == VARIABLE:
-        value = entry.container.get(None)
-    return value if isinstance(value, torch.Tensor) else None
-
-
-def _assign(entry: Entry, value: torch.Tensor) -> None:
-    if entry.kind == ITEM:
-        members.put(entry.container, entry.key, value)
-    elif entry.kind == ATTRIBUTE:
-        object.__setattr__(entry.container, entry.key, value)
-    elif entry.kind == CELL:
-        entry.container.cell_contents = value
-    elif entry.kind == VARIABLE:
-        entry.container.set(value)
-
-
-def refuse_lazy(snapshot: Snapshot) -> None:
+def refuse_lazy(values: Iterable[Any]) -> None:
     """Refuse lazy modules, whose parameters have no shape before the first call.
 
     Raises:
         MisuseError: There is one among the callable's modules.
     """
-    for entry in snapshot.entries.values():
-        if isinstance(_tensor_in(entry), UninitializedTensorMixin):
-            raise MisuseError(
-                f"{snapshot.name_of(entry)} has no shape yet, as it is a lazy module's: call the module "
-                "once on small real tensors, then check it"
-            )
+    for module in [value for value in values if isinstance(value, torch.nn.Module)]:
+        for name, parameter in module.named_parameters():
+            if isinstance(parameter, UninitializedTensorMixin):
+                raise MisuseError(
+                    f"{type(module).__name__}.{name} has no shape yet, as it is a lazy module's: call the "
+                    "module once on small real tensors, then check it"
+                )

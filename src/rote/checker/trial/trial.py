@@ -31,6 +31,7 @@ from ...runtime.operators import (
     written_operands,
 )
 from ...runtime.pytorch import DispatchMode
+from ...runtime.reads import WATCH
 from ..fake import (
     LARGEST,
     PRETENDED,
@@ -99,7 +100,7 @@ class Trial(DispatchMode):
             return func(*args, **(kwargs or {}))
         self.inside += 1
         try:
-            with without_function_modes():
+            with WATCH.unheard(), without_function_modes():
                 return self._dispatch(func, args, kwargs or {})
         except Exception as error:
             self.notes.add_raised(str(func), error)
@@ -132,7 +133,8 @@ class Trial(DispatchMode):
         """What runs here is no part of the call."""
         before, self._aside = self._aside, True
         try:
-            yield
+            with WATCH.unheard():
+                yield
         finally:
             self._aside = before
 

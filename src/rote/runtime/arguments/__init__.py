@@ -5,6 +5,7 @@ from .ambient import explain_ambient, is_captured, read_ambient
 from .bits import bytes_of, numbers_of, sharing
 from .bound import (
     APPENDED,
+    CLASS_SLOT,
     CONTENTS,
     DELETED,
     MEMORY,
@@ -36,6 +37,7 @@ from .key import (
     CompiledInput,
     GivenParts,
     Key,
+    at_any_length,
     bind,
     changed_numbers,
     describe_key,
@@ -46,7 +48,6 @@ from .key import (
     family,
     is_known_by_identity,
     is_plain,
-    kin_of,
     lengths_of,
     may_follow,
     overlaps,

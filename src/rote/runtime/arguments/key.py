@@ -598,7 +598,7 @@ def lengths_of(key: Key) -> Key | None:
     return key._replace(tokens=tuple(tokens)) if tuple(tokens) != key.tokens else None
 
 
-def kin_of(key: Key) -> Key:
+def at_any_length(key: Key) -> Key:
     """What calls have in common that differ in whole numbers and in the sizes of tensors alone."""
     return key._replace(tokens=tuple(map(_without_length, key.tokens)))
 

@@ -35,7 +35,6 @@ from ..state import (
     Argument,
     Difference,
     Entry,
-    Read,
     Reads,
     Snapshot,
     address_of,
@@ -87,8 +86,8 @@ class Guard:
         flags: bool = False,
     ) -> None:
         self._arrays = arrays
-        self._snapshot = snapshot
-        self._reads = snapshot.reads if snapshot.reads is not None else Reads({})
+        self._training = snapshot.training
+        self._reads = snapshot.reads
         self._iterates = any([is_instance(entry.value, Position) for entry in snapshot.entries.values()])
         self._followed: Followed | None = None
         self._moving = frozenset[int]()  # objects that were followed
@@ -98,10 +97,10 @@ class Guard:
         ]
         arrays_in_place = [entry for entry in self.entries if is_instance(entry.value, numpy.ndarray)]
         for entry in arrays_in_place:  # the array may get another shape, type or memory
-            said, node = "__array_interface__", snapshot.node(entry.node, " (how it lies)")
-            self.entries.append(Entry(SAID, entry.value, said, answer(getattr(entry.value, said)), node))
+            said, label = "__array_interface__", f"{entry.name} (how it lies)"
+            self.entries.append(Entry(SAID, entry.value, said, answer(getattr(entry.value, said)), label))
         self.handles = set(externals)
-        watched = [*self._found(externals, looked), *[(None, *each) for each in parameters.values()]]
+        watched = [*_found(snapshot, externals, looked), *[(None, *each) for each in parameters.values()]]
         # Without gradients it changes nothing else whether a parameter requires grad.
         self.tensors = WatchedTensors(
             [Watched.of(*each, readers.get(each[2].untyped_storage()._cdata)) for each in watched],
@@ -111,9 +110,7 @@ class Guard:
         )
         for name, parameter, gradient in gradients:
             if gradient.untyped_storage()._cdata in externals:
-                node = snapshot.node(-1, f"{name}.grad")
-                self.entries.append(Entry(ATTRIBUTE, parameter, "grad", mark(gradient), node))
-        snapshot.tensors = {}  # a guard keeps no tensor alive
+                self.entries.append(Entry(ATTRIBUTE, parameter, "grad", mark(gradient), f"{name}.grad"))
         self._compile()
 
     def _kept(self, entry: Entry) -> Entry | None:
@@ -131,21 +128,6 @@ class Guard:
             return False
         now = read(entry)
         return isinstance(now, numpy.ndarray) and pointer_of(now) in self._arrays
-
-    def _found(
-        self, externals: dict[int, torch.Tensor], looked: Iterable[torch.Tensor]
-    ) -> Iterator[tuple[Entry, str, torch.Tensor]]:
-        """The slots of tensors that are read in place, or looked at, with their names."""
-        snapshot = self._snapshot
-        for handle in externals:
-            for entry, tensor in snapshot.tensors.get(handle, ()):
-                yield entry, snapshot.name_of(entry), tensor
-        for tensor in looked:
-            with plain_functions():
-                entries = snapshot.tensors.get(tensor.untyped_storage()._cdata, ())
-            for entry, found in entries:
-                if found is tensor:
-                    yield entry, snapshot.name_of(entry), tensor
 
     def _known_tensors(self, watched: AbstractSet[int]) -> list[torch.Tensor]:
         """The other tensors in slots that are asked for an identity alone."""
@@ -221,12 +203,9 @@ class Guard:
 
     def _copy(self) -> Guard:
         """The same guard, with slots and names of its own."""
-        other, snapshot = copy(self), copy(self._snapshot)
+        other = copy(self)
         for name in ("_bare_containers", "_known"):
             other.__dict__.pop(name, None)
-        snapshot.entries, snapshot.parents, snapshot.labels = {}, [*snapshot.parents], [*snapshot.labels]
-        snapshot.reads = None  # the guard has its own; these would keep alive what was replaced
-        other._snapshot = snapshot
         return other
 
     def _unfolded(self) -> Guard:
@@ -243,13 +222,8 @@ class Guard:
     def _follow(self, pairs: Pairs) -> Guard:
         """A guard about the objects that lie in the place of others."""
         other, found = self._copy(), pairs.found
-        other.entries = [pairs.follow(entry) for entry in self.entries]
+        other.entries = [pairs.follow_entry(entry) for entry in self.entries]
         other._reads = Reads.of(map(pairs.follow, self._reads), self._reads.pinned)
-        snapshot = other._snapshot
-        snapshot.labels = [
-            label.name if isinstance(label, Read) and pairs.follow(label) is not label else label
-            for label in snapshot.labels
-        ]
         roots = [entry for entry in self.entries
                  if id(entry.value) in found and id(entry.container) not in found]  # fmt: skip
         turns = Counter([address_of(*entry[:3]) for entry in roots])
@@ -264,24 +238,20 @@ class Guard:
 
     def _fold(self, moving: AbstractSet[int]) -> None:
         """Objects are replaced again and again in some slots: what is read of them is compared apart."""
-        snapshot, known, reads = self._snapshot, self._known, self._reads
+        known, reads = self._known, self._reads
         inner = [entry for entry in self.entries if id(entry.container) in moving]
         rest = [entry for entry in self.entries if id(entry.container) not in moving]
         roots = [entry for entry in rest if id(entry.value) in moving]
         self.entries = [entry for entry in rest if id(entry.value) not in moving]
         listed = {address_of(*entry[:3]) for entry in inner}
         of_them = [each for each in reads if id(each.container) in moving]
-        inner += [
-            Entry(*each[:4], snapshot.node(-1, each.name)) for each in of_them if each.address not in listed
-        ]
+        inner += [Entry(*each[:4], each.name) for each in of_them if each.address not in listed]
         others = [each for each in reads if id(each.container) not in moving and id(each.value) not in moving]
         self._reads = Reads.of(others, reads.pinned)
         ids = frozenset({*known.of, *known.holders}.difference(moving))
-        self._followed = Followed(
-            roots, inner, moving, KnownPaths({}, {}, reads.pinned, {}, ids), snapshot.name_of
-        )
+        self._followed = Followed(roots, inner, moving, KnownPaths({}, {}, reads.pinned, {}, ids))
         self._moving = frozenset()
-        self.entries.append(Entry(FOLLOWED, self._followed, None, Content(True), -1))
+        self.entries.append(Entry(FOLLOWED, self._followed, None, Content(True), ""))
         self.__dict__.pop("_known", None)
 
     def _watch_again(self, pairs: Pairs) -> None:
@@ -328,7 +298,7 @@ class Guard:
     def reachable(self) -> list[tuple[str, torch.Tensor]]:
         """Every tensor in the slots under guard, read in place or not."""
         slots = [entry for entry in self._all_entries if isinstance(entry.value, TensorMark)]
-        found = [(self._snapshot.name_of(entry), read(entry)) for entry in slots]
+        found = [(entry.name, read(entry)) for entry in slots]
         return [(name, tensor) for name, tensor in found if isinstance(tensor, torch.Tensor)]
 
     def plainly(self, kinds: AbstractSet[type]) -> Iterator[tuple[str, Any]]:
@@ -337,7 +307,7 @@ class Guard:
             known = type(entry.value) in kinds or isinstance(entry.value, TensorMark)
             of_function = type(entry.key) is str and entry.key.startswith("__")  # defaults, and the like
             if known and not of_function and entry.kind in (ITEM, ATTRIBUTE, CELL, VARIABLE):
-                yield self._snapshot.name_of(entry), read(entry)
+                yield entry.name, read(entry)
 
     def changed_numbers(self) -> list[tuple[Address, Any, Any]]:
         """The slots that hold another number than they did, of the same type: what they held, and hold."""
@@ -383,20 +353,16 @@ class Guard:
             if bound is not None:
                 changed = [each for each in places if not _is_gradient(each.entry)]
                 places = [each for each in changed if address_of(*each.entry[:3]) not in bound]
-            found += [self._difference(each) for each in places if self._name(each.entry) not in known]
+            found += [self._difference(each) for each in places if each.entry.name not in known]
         return sorted(found, key=lambda difference: (not difference.moved, "(" in difference.name))
-
-    def _name(self, entry: Entry) -> str:
-        return self._snapshot.name_of(entry)
 
     def _difference(self, place: SlotPlace) -> Difference:
         """What differs in a slot, in words."""
         entry, suffix, was, now = self._deepest(place)
-        training = self._snapshot.training
-        group = training.groups.get(id(entry.container))
-        scheduler = training.schedulers.get(id(entry.container))
+        group = self._training.groups.get(id(entry.container))
+        scheduler = self._training.schedulers.get(id(entry.container))
         moved = is_instance(was, TensorMark)
-        name = self._name(entry) + suffix
+        name = entry.name + suffix
         return Difference(name, show(was), show(now), moved, None, group, entry.key, scheduler)
 
     def _deepest(self, place: SlotPlace) -> SlotPlace:
@@ -417,3 +383,18 @@ def _keeps_others(value: Any) -> bool:
 
 def _is_gradient(entry: Entry) -> bool:
     return entry.kind == ATTRIBUTE and entry.key == "grad" and isinstance(entry.container, torch.Tensor)
+
+
+def _found(
+    snapshot: Snapshot, externals: Iterable[int], looked: Iterable[torch.Tensor]
+) -> Iterator[tuple[Entry, str, torch.Tensor]]:
+    """The slots of tensors that are read in place, or looked at, with their names."""
+    for handle in externals:
+        for entry, tensor in snapshot.tensors.get(handle, ()):
+            yield entry, entry.name, tensor
+    for tensor in looked:
+        with plain_functions():
+            entries = snapshot.tensors.get(tensor.untyped_storage()._cdata, ())
+        for entry, found in entries:
+            if found is tensor:
+                yield entry, entry.name, tensor

@@ -20,7 +20,7 @@ made of. They are paired part by part.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from types import CellType, FunctionType, MethodType
@@ -169,6 +169,12 @@ class Pairs:
             return slot
         return slot._replace(container=self.instead(slot.container), value=self.instead(slot.value))
 
+    def follow_entry(self, entry: Entry) -> Entry:
+        """The same of an entry, which no longer keeps alive what was replaced by the read that names it."""
+        slot, label = self.follow(entry), entry.label
+        replaced = isinstance(label, Read) and self.follow(label) is not label
+        return slot._replace(label=entry.name) if replaced else slot
+
     def _agrees(self, place: SlotPlace, left: list[SlotPlace]) -> bool:
         was, now = place.was, place.now
         pair = self.found.get(id(was))
@@ -259,7 +265,7 @@ def _which(container: Any) -> int:
 
 
 def _as_entry(noted: Entry | Read) -> Entry:
-    return noted if type(noted) is Entry else Entry(*noted[:4], -1)
+    return Entry(*noted[:4], noted) if isinstance(noted, Read) else noted
 
 
 class Followed:
@@ -269,22 +275,15 @@ class Followed:
         inner: What is read of the objects in them.
         objects: Identities of those objects.
         known: What is known of all other objects.
-        names: Gives the names of slots.
     """
 
     def __init__(
-        self,
-        roots: list[Entry],
-        inner: list[Entry],
-        objects: AbstractSet[int],
-        known: KnownPaths,
-        names: Callable[[Entry], str],
+        self, roots: list[Entry], inner: list[Entry], objects: AbstractSet[int], known: KnownPaths
     ) -> None:
         self.roots = roots
         self.inner = inner
         self.objects = frozenset(objects)
         self._known = known
-        self._names = names
         self._difference: SlotPlace | None = None
         self._sort()
 
@@ -302,7 +301,7 @@ class Followed:
     @property
     def reads(self) -> list[Read]:
         """The same, as what was read."""
-        return [Read(*entry[:4], 0, self._names(entry), Names()) for entry in self.entries]
+        return [Read(*entry[:4], 0, entry.name, Names()) for entry in self.entries]
 
     def holds(self) -> bool:
         """Whether the objects that lie there now read the same; from then on it is about these."""
@@ -312,8 +311,8 @@ class Followed:
             self._difference = pairs.difference
             return False
         if any([was is not now for was, now in pairs.found.values()]):
-            self.roots = [pairs.follow(entry) for entry in self.roots]
-            self.inner = [pairs.follow(entry) for entry in self.inner]
+            self.roots = [pairs.follow_entry(entry) for entry in self.roots]
+            self.inner = [pairs.follow_entry(entry) for entry in self.inner]
             self.objects = frozenset([id(now) for _, now in pairs.found.values()])
             self._sort()
         return True

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...base import identity, is_instance
-from ..arguments import table_of
+from ..arguments import CLASS_SLOT, table_of
 from ..objects import class_of, is_users, members, own
 from ..pytorch import has_memory, plain_functions
 from ..state import ATTRIBUTE, CELL, ITEM, VARIABLE, mentions_of, show
@@ -56,8 +56,8 @@ _IMPORTED = frozenset({"__loader__", "__spec__"})
 """What an import leaves in a module. It may lead to the whole process: pytest's loader leads to all tests."""
 
 
-def reached(roots: Iterable[Any]) -> Iterator[Any]:
-    """Everything that some objects lead to, each once, except plain values.
+def reached(roots: Iterable[Any], ends: frozenset[type] = frozenset()) -> Iterator[Any]:
+    """Everything that some objects lead to, each once, except plain values and instances of ``ends``.
 
     The user's functions and modules lead to all that they name, whether they have ever run or not. Functions
     and modules of installed packages lead to what they hold: all packages together are the whole process.
@@ -65,9 +65,10 @@ def reached(roots: Iterable[Any]) -> Iterator[Any]:
     A module of transformers leads to some 20,000 objects, and a traced call asks twice. So the collector is
     asked for all that lie equally far away at once, and a class is looked at once in a search.
     """
+    leaves = _LEAVES | ends
     left, seen, ways = [*roots], dict[int, Any](), dict[type, _Way | None]()
     while left:
-        values = {identity(value): value for value in left if type(value) not in _LEAVES}
+        values = {identity(value): value for value in left if type(value) not in leaves}
         found = [value for which, value in values.items() if which not in seen]
         seen.update(values)  # an identity is one as long as the object lives
         yield from found
@@ -123,6 +124,9 @@ def slots_in(holder: Any) -> list[Slot]:
         return [Slot(CELL, holder, None, value, "") for value in gc.get_referents(holder)]
     if kind is ContextVar:
         return [Slot(VARIABLE, holder, None, holder.get(None), ".get()")]
+    if is_instance(holder, type):
+        held = vars(holder).items() if is_users(holder) else ()
+        return [Slot(CLASS_SLOT, holder, name, value, f".{name}") for name, value in held]
     table, slots = table_of(holder), [(name, own(holder, name)) for name in class_of(kind).slots]
     attributes = [Slot(ITEM, table, name, value, f".{name}") for name, value in (table or {}).items()]
     return attributes + [Slot(ATTRIBUTE, holder, name, value, f".{name}") for name, value in slots]

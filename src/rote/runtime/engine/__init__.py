@@ -4,8 +4,8 @@ from .answer import Answer
 from .choice import drop_abandoned
 from .facts import KeyFacts, KeyName, RanCode, changing_leaves
 from .guard_reasons import strict_reasons
-from .kin import Kin
 from .ledger import FREE_TRACES, Ledger, Means
+from .other_lengths import OtherLengths
 from .plain_path import PlainPath
 from .specialization import Specialization
 from .states import LifeEvent, State

@@ -64,7 +64,7 @@ def _reason(
 ) -> Reason:
     """A slot that differs, as a reason; ``used`` is the line that uses it, where compiled code tells."""
     if difference.moved and difference.key == "grad":
-        line = line_that_calls("", "zero_grad", codes)
+        line = line_that_calls("zero_grad", codes)
         return reason(rules.GRADIENT_MOVED, str(difference), line or difference.site)
     rule = rules.TENSOR_MOVED if difference.moved else rules.VALUE_CHANGED
     remedy = FROZEN_OR_NOT if difference.was.startswith("requires_grad=") else ""

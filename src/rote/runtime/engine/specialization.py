@@ -52,9 +52,9 @@ from .answer import Answer
 from .choice import Choice, drop_abandoned, keeps_values, places_of_written, shared_with, stands_in
 from .facts import EarlierFacts
 from .guard_reasons import guard_reasons, strict_reasons
-from .kin import Kin
 from .ledger import Misses
 from .opening import Refused, extend, prepare
+from .other_lengths import OtherLengths
 from .settling import Settling
 from .shortage import all_short, was_evicted
 from .states import Life, LifeEvent, State
@@ -73,7 +73,7 @@ MAX_PENDING = 8
 class Specialization:
     """One key of a graphed callable, from its first call on."""
 
-    def __init__(self, subject: Subject, call: Call, kin: Kin | None = None) -> None:
+    def __init__(self, subject: Subject, call: Call, lengths: OtherLengths | None = None) -> None:
         self.description = describe_key(call)
         self.key = call.key
         self.life = Life()
@@ -102,7 +102,7 @@ class Specialization:
         ] = ()  # of the inputs of compiled code, in the last call that was looked at
         self.eager_reasons: list[Reason] = []  # why the key runs eagerly for good
         self._last_reasons: list[Reason] = []  # of the last traced call
-        self._kin = kin or Kin()
+        self._other_lengths = lengths or OtherLengths()
         self._ahead: Recording | None = None  # it was recorded in the first call, and not replayed yet
         self._generated: dict[Recording, HotPath] = {}
         self._order = BackwardOrder()
@@ -218,7 +218,7 @@ class Specialization:
     def _model(self, call: Call) -> Recording | None:
         """What the first call of the key may be recorded by: what calls at other lengths do."""
         unlike = bool(self.recordings or call.changing) or self.limits.warmup > 1
-        model = self._kin.model(call) if not unlike else None
+        model = self._other_lengths.model(call) if not unlike else None
         return model if model is not None and not self._reached(model, call) else None
 
     def _left_alone(self) -> Answer:
@@ -466,10 +466,10 @@ class Specialization:
         learned = again or self.changing.news > known
         self._ledger.add_trace(
             perf_counter() - began, recorded=answer.how == RECORDED, learned=learned, ahead=plan.at_length,
-            closed=self._kin.is_closed,
+            closed=self._other_lengths.is_closed,
         )  # fmt: skip
         if plan.at_length:
-            self._kin.compare(like=answer.how == RECORDED)
+            self._other_lengths.compare(like=answer.how == RECORDED)
             self._ahead = answer.recording if answer.how == RECORDED else None
         if answer.how == RECORDED:
             self._misses.forget()
@@ -479,7 +479,7 @@ class Specialization:
             self.choice.drop(recording)  # the next call is followed
         made = answer.recording if answer.how == RECORDED else None
         if answer.recording is not None and (made is not None or recording is None):
-            self._kin.add(answer.recording, self.key)
+            self._other_lengths.add(answer.recording, self.key)
         if made is not None and made.acts:
             DEPARTURE.add(self)
         if made is not None and self.limits.numerics > Numerics.PLAIN and not made.captures_numbers:

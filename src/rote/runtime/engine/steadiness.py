@@ -27,7 +27,6 @@ from ..autograd import graph_ends, tracked_results
 from ..autograd.graph import (
     adds_up,
     kept_storages,
-    line_that_advances,
     line_that_calls,
     line_that_changes,
     line_that_reads,
@@ -93,17 +92,17 @@ def state_reasons(found: list[Difference], codes: Iterable[CodeType], site: Site
     codes = list(codes)
     for difference in found:
         if difference.scheduler is not None:  # all else that changed may follow from it
-            owner = difference.name.rpartition(".")[0]
             text = f"the call steps a {difference.scheduler}: {difference}"
-            line = line_that_calls(owner, "step", codes)
-            return [reason(rules.SCHEDULER_INSIDE, text, line or site)]
+            return [reason(rules.SCHEDULER_INSIDE, text, difference.site or site)]
     moved = [difference for difference in found if difference.advanced]  # all else may follow from it, too
+    names = tuple([f"{difference.name}[" for difference in moved])  # what an iterator iterates moves with it
+    moved = [difference for difference in moved if not difference.name.startswith(names)]
     return [_state_reason(difference, codes, site) for difference in moved or found]
 
 
 def _state_reason(difference: Difference, codes: list[CodeType], site: Site) -> Reason:
     if difference.advanced:
-        where = line_that_advances(difference.name, codes) or site
+        where = difference.site or line_that_reads(difference.name, codes) or site
         return Reason(rules.STATE_CHANGES.code, str(difference), where, NEXT)
     remedy = ""
     if difference.was.startswith(_TENSOR) and difference.now.startswith(_TENSOR):
@@ -211,7 +210,7 @@ def surroundings_reasons(
     changed = explain_ambient(call.key.ambient, read_ambient())
     if changed is not None:
         codes = list(executed.globals)
-        lines = [line for name in _SWITCHING if (line := line_that_calls("", name, codes)) is not None]
+        lines = [line for name in _SWITCHING if (line := line_that_calls(name, codes)) is not None]
         found.append(reason(rules.AMBIENT_CHANGES, changed, lines[0] if len(lines) == 1 else site))
     if is_kept_out():
         text = "the call begins a region of rote.no_graphs() and does not end it"

@@ -1,7 +1,7 @@
 """Python objects, read without running their code."""
 
 from . import members
-from .arrays import ARRAY_FACTS, ArrayForm, array_over, form_of, is_view, tensor_over
+from .arrays import ARRAY_FACTS, array_over, form_of, is_view, tensor_over
 from .cached import Remembered, asked_key, cached_in, is_full, remembered, table_of
 from .classes import (
     UNSET,
@@ -19,7 +19,6 @@ from .classes import (
 from .iterators import Position, is_standard, position
 from .marks import (
     ARRAY_BYTES,
-    BY_IDENTITY,
     PROXIES,
     Content,
     DefinedOperators,
@@ -34,6 +33,6 @@ from .marks import (
 )
 from .members import has_plain_length, is_direct, keys, put, refill, values
 from .origin import is_found, module_of, said_module, said_name
-from .owners import is_open, is_users
+from .owners import is_open, is_user, is_users
 from .torchscript import scripted
 from .training import ParameterGroup, Training, is_empty_stage_table

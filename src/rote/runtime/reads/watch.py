@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -13,6 +14,7 @@ from ...base import identity, is_instance
 from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
 from ..pytorch import NO_RESIZING, Resizing, untraced
+from ..state import our_profiler, set_profile
 from .bytecode import Answering, Around, Swaps, Tracking
 from .handlers import HANDLERS, NOTE_NAMES, PLAIN_OR_TENSOR, Notes, TrackingNotes, called, follow_function
 from .table import Rows
@@ -99,6 +101,20 @@ class Watch:
         if any(each.unknown for each in noted.unseen):
             self._rows.read_shipped()
         return noted
+
+    @contextmanager
+    def unheard(self) -> Generator[None]:
+        """What runs here on this thread is no part of the call: nothing is noted of it."""
+        profiler = our_profiler()
+        if profiler is not None:
+            set_profile(None)
+        before = self._notes.send_to(None)
+        try:
+            yield
+        finally:
+            self._notes.send_to(before)
+            if profiler is not None:
+                set_profile(profiler)
 
     def precede(self, nothing: Any) -> bool:
         """Ask ``answering`` about each call of a module, until :meth:`leave` is called as often as this.

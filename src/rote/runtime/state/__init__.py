@@ -6,7 +6,6 @@ from .executed import (
     TORCHS_OWN,
     ExecutedCode,
     get_profile,
-    inner_code,
     mentions_of,
     our_profiler,
     set_profile,
@@ -24,7 +23,6 @@ from .kinds import (
     KIND,
     LENGTH,
     LOOKED,
-    MEMBERS,
     MISSING,
     NUMBERS,
     OPERATORS,
@@ -41,5 +39,5 @@ from .kinds import (
     read,
 )
 from .reads import Address, Argument, Names, Read, Reads, address_of
-from .slots import Difference, difference_in, form_of, is_among, look_again, now_in, same, show, show_tensor
+from .slots import Difference, form_of, is_among, look_again, now_in, same, show, show_tensor
 from .snapshot import Snapshot

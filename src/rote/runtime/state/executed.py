@@ -115,7 +115,6 @@ class ExecutedCode:
         self.followed: FollowedCode | None = None
         self._thread = 0
         self._stop: Callable[[], None] | None = None
-        self._backwards: set[CodeType] = set()
         self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # objects whose method a backward ran
         self._apart: dict[int, tuple[CodeType, list[weakref.ref[FunctionType]]]] = {}
         self._found_in: dict[int, dict[str, Any]] = {}  # globals of code that C called in the last call
@@ -244,8 +243,7 @@ class ExecutedCode:
         return self.followed is not None and self.followed.is_tool(frame.f_code)
 
     def _note_owner(self, code: CodeType, frame: FrameType) -> None:
-        """Note code that a backward runs, and its ``self``, which perhaps only C++ refers to."""
-        self._backwards.add(code)
+        """Note the ``self`` of code that a backward runs: perhaps only C++ refers to it."""
         if code.co_argcount and code.co_varnames[0] == "self":
             owner = frame.f_locals.get("self")
             if is_open(type(owner)) and type(owner).__weakrefoffset__:
@@ -384,7 +382,8 @@ def _called_by_us(frame: FrameType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def mentions_of(code: CodeType) -> frozenset[str]:
     """Every name and string in code, and in the code defined in it."""
-    return frozenset(_strings(code.co_consts)).union(code.co_names, *map(mentions_of, inner_code(code)))
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(_strings(code.co_consts)).union(code.co_names, *map(mentions_of, inner))
 
 
 def _strings(constants: Iterable[Any]) -> Iterator[str]:
@@ -393,8 +392,3 @@ def _strings(constants: Iterable[Any]) -> Iterator[str]:
             yield constant
         elif isinstance(constant, (tuple, frozenset)):  # a loop may go over constant names
             yield from _strings(constant)
-
-
-def inner_code(code: CodeType) -> list[CodeType]:
-    """The code objects defined directly in code."""
-    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]

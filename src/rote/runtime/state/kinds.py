@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ..objects import UNSET, Content, DefinedOperators, cached_in, counted, members, own, remembered, scripted
-from .reads import Argument
+from .reads import Argument, Read
 
 ITEM, ATTRIBUTE, CELL, VARIABLE, SCRIPTED = "item", "attribute", "cell", "variable", "scripted"
-LENGTH, MEMBERS, ORDER, DEFINED, BULK = "length", "members", "order", "defined", "bulk"
+LENGTH, ORDER, DEFINED, BULK = "length", "order", "defined", "bulk"
 OPERATORS = "operators"
 KIND, SUBCLASS, REFERENT, NUMBERS, HELD = "kind", "subclass", "referent", "numbers", "held"
 CACHED, RESULT, ASKED, SAID = "cached", "result", "asked", "said"
@@ -35,7 +35,12 @@ class Entry(NamedTuple):
     container: Any
     key: Any
     value: Any
-    node: int
+    label: str | Read  # its name, or the read that has it: hardly one is ever asked
+
+    @property
+    def name(self) -> str:
+        """The name of the slot, as the user would write it."""
+        return self.label if isinstance(self.label, str) else self.label.name
 
 
 def container_of(entry: Entry) -> Any:
@@ -88,7 +93,6 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     CELL: lambda cell, _: cell.cell_contents,
     DEFINED: lambda container, key: WHETHER[members.has(container, key)],
     LENGTH: _length,
-    MEMBERS: _length,
     BULK: _bulk,
     OPERATORS: lambda namespace, _: Content(DefinedOperators.of(namespace)),
     ORDER: lambda container, _: Content(members.keys(container)),

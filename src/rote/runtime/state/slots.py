@@ -65,16 +65,16 @@ class Difference:
         return f"{self.name} was {self.was} and {now}"
 
 
-def difference_in(
-    snapshot: Snapshot, was: Entry | Read, now: Entry, name: str, site: Site | None = None
-) -> Difference:
+def _difference(snapshot: Snapshot, was: Read, now: Entry, site: Site | None) -> Difference:
     """The difference between two values of a slot."""
     advanced = _is_one_iterator(was.value, now.value)
     earlier, later = show(was.value), show(now.value)
     if advanced and earlier == later:
         later = "further" if now.value.known else "perhaps further: its position cannot be told"
     scheduler = snapshot.training.schedulers.get(id(now.container))
-    return Difference(name, earlier, later, site=site, key=now.key, scheduler=scheduler, advanced=advanced)
+    return Difference(
+        now.name, earlier, later, site=site, key=now.key, scheduler=scheduler, advanced=advanced
+    )
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def look_again(
             met.add(address[1])
             snapshot.training.meet(noted.container)
         if address in bound:
-            snapshot.entries[address] = _tuple(Entry, (*noted[:4], snapshot.node(-1, noted)))
+            snapshot.entries[address] = _tuple(Entry, (*noted[:4], noted))
             continue
         entry = snapshot.entries[address] = _entry_of(snapshot, noted, executed)
         if noted.kind == CACHED:
@@ -114,8 +114,9 @@ def look_again(
         was, now = noted.value, entry.value
         if was is now or same(was, now) or _is_at(entry, written):
             continue
-        site = lines.get(address) or lines.get(("", address[1], None))
-        changed.append((entry, difference_in(snapshot, noted, entry, snapshot.name_of(entry), site)))
+        where = [address, ("", address[1], None), ("", id(now.value) if type(now) is Position else 0, None)]
+        site = next((lines[each] for each in where if each in lines), None)
+        changed.append((entry, _difference(snapshot, noted, entry, site)))
     _note_hooks(snapshot, executed)
     return Again(snapshot, _in_order(changed))
 
@@ -134,7 +135,7 @@ def _in_order(changed: list[tuple[Entry, Difference]]) -> list[Difference]:
 
 def _entry_of(snapshot: Snapshot, noted: Read, executed: ExecutedCode) -> Entry:
     """The slot that was read, with its value now."""
-    entry = _tuple(Entry, (*noted[:4], snapshot.node(-1, noted)))
+    entry = _tuple(Entry, (*noted[:4], noted))
     was, value = noted.value, read(entry)
     if value is was or (noted.kind in NUMBERED and value == was):  # the common case, for speed
         return entry
@@ -156,10 +157,11 @@ def _note_hooks(snapshot: Snapshot, executed: ExecutedCode) -> None:
     for entry, tensor in [each for found in snapshot.tensors.values() for each in found]:
         for name, hooks in hooks_of(tensor):
             if any(map(executed.ran, hooks.values())):
-                node = snapshot.node(entry.node, f".{name}")
                 held = [(LENGTH, None, counted(len(hooks))), *[(ITEM, *pair) for pair in hooks.items()]]
                 for kind, key, value in held:
-                    slot = Entry(kind, hooks, key, value, snapshot.node(node, f"[{key!r}]" if key else ""))
+                    slot = Entry(
+                        kind, hooks, key, value, f"{entry.name}.{name}" + (f"[{key!r}]" if key else "")
+                    )
                     snapshot.entries.setdefault((kind, id(hooks), key), slot)
 
 

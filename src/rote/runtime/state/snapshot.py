@@ -10,28 +10,19 @@ import torch
 from ..objects import Training, base_of, pointer_of
 from ..pytorch import has_memory
 from .kinds import Entry
-from .reads import Address, Read, Reads
+from .reads import Address, Reads
 
 
 class Snapshot:
     """The state found at one moment."""
 
-    def __init__(self, reads: Reads | None = None) -> None:
+    def __init__(self, reads: Reads) -> None:
         self.entries: dict[Address, Entry] = {}
         # the slots of tensors, by the handle of the storage
         self.tensors: dict[int, list[tuple[Entry, torch.Tensor]]] = {}
         self.arrays: list[tuple[int, int]] = []  # address ranges of the numpy arrays found
         self.training = Training()  # the optimizers and schedulers found
-        self.reads = reads  # the reads from which the snapshot was made, if it was made from reads
-        self.parents: list[int] = []  # the tree of names: the parent of each place, or -1
-        # the label of each place, or a read, which has a name
-        self.labels: list[str | Read] = []
-
-    def node(self, parent: int, label: str | Read) -> int:
-        """Add a place in the tree of names; returns its number."""
-        self.parents.append(parent)
-        self.labels.append(label)
-        return len(self.labels) - 1
+        self.reads = reads  # what was read
 
     def note_tensor(self, entry: Entry, tensor: torch.Tensor) -> None:
         """Add a tensor by its storage; one without memory is left out."""
@@ -48,30 +39,13 @@ class Snapshot:
         base = base_of(array)
         self.arrays.append((pointer_of(base), pointer_of(base) + base.nbytes))
 
-    def path(self, node: int) -> str:
-        """The name of a place, as a user would write it."""
-        labels: list[str] = []
-        while node >= 0:
-            label = self.labels[node]
-            labels.append(label if isinstance(label, str) else label.name)
-            node = self.parents[node]
-        return "".join(reversed(labels))
-
-    def is_root(self, node: int) -> bool:
-        """Whether a place is a root without a name."""
-        return node >= 0 and self.path(node) == ""
-
     def names_of_tensors(self, which: Collection[int] | None = None) -> dict[int, str]:
         """The shortest name of each tensor, by its identity; of those with some identities, or of all."""
         found: dict[int, str] = {}
         for entry, tensor in [each for entries in self.tensors.values() for each in entries]:
             if which is not None and id(tensor) not in which:
                 continue
-            name = self.name_of(entry)
+            name = entry.name
             if len(name) <= len(found.get(id(tensor), name)):
                 found[id(tensor)] = name
         return found
-
-    def name_of(self, entry: Entry) -> str:
-        """The name of the slot."""
-        return self.path(entry.node)

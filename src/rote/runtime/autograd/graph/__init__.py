@@ -16,6 +16,6 @@ from .graph import (
 from .intermediate import Order, Parted, Probe, ResultGroup, SeenNode, added, groups, is_met_below
 from .metadata import Metadata, tagged
 from .numbers import SavedNumber
-from .pinpoint import line_that_advances, line_that_calls, line_that_changes, line_that_reads
+from .pinpoint import line_that_calls, line_that_changes, line_that_reads
 from .seeds import seeds_on_host
 from .views import Tracked, copied_together, related, shared_results, tracked_in, view_of

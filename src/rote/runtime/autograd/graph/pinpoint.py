@@ -1,7 +1,8 @@
 """Which line changes a piece of state, found in the code that ran.
 
-A walk of the state says *what* changed but not where. So the line that stores the attribute, the global, the
-closure variable or the item is looked up in the bytecode of the functions that ran.
+A call that writes says at which line. Of what C or a backward has changed, only *what* it is is known: the
+line that stores the attribute, the global, the closure variable or the item is looked up in the bytecode of
+the functions that ran.
 """
 
 from __future__ import annotations
@@ -17,10 +18,7 @@ _STORES = frozenset({"STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME"})
 _LOADS = frozenset({
     "LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CONST",
 })  # fmt: skip
-_NAMING = _LOADS | {"LOAD_FAST"}
 _NEAR = 2  # instructions from the name of a container, or of an item, to the store into it
-_LOOPS = ("GET_ITER", "FOR_ITER")
-_ASKING = ("next", "__next__", "send")
 _LENGTH = re.compile(r" \([^()]*\)$")
 _METHODS = frozenset({
     "append", "extend", "add", "update", "insert", "pop", "setdefault", "clear", "remove", "popleft",
@@ -57,45 +55,12 @@ def _first(
     return None
 
 
-def line_that_calls(owner: str, method: str, codes: Iterable[CodeType]) -> Site | None:
-    """The line in executed code that calls a method.
-
-    Args:
-        owner: On what, as in ``self.scheduler`` (its last part has to stand on the line); any if empty.
-        method: The method.
-        codes: Code objects that ran.
-    """
-    names = _parts(owner)
+def line_that_calls(method: str, codes: Iterable[CodeType]) -> Site | None:
+    """The line in executed code that calls a method, or a function, of this name."""
     for code in _mentioning(method, codes):
-        mentioned = -1
         for instruction in dis.get_instructions(code):
-            if instruction.argval == method and (not names or _line(instruction) == mentioned):
+            if instruction.argval == method:
                 return _site(code, instruction)
-            if names and instruction.argval == names[-1]:
-                mentioned = _line(instruction)
-    return None
-
-
-def line_that_advances(name: str, codes: Iterable[CodeType]) -> Site | None:
-    """The line in executed code that most likely advances an iterator: it names it, and asks for an item.
-
-    Args:
-        name: Its slot, as in ``model.batches`` or ``table['k']``.
-        codes: Code objects that ran.
-    """
-    mentioned: Site | None = None
-    for wanted in reversed(_parts(name)):
-        for code in _mentioning(wanted, codes):
-            named = -1
-            for instruction in dis.get_instructions(code):
-                if instruction.opname in _NAMING and instruction.argval == wanted:
-                    named = _line(instruction)
-                    mentioned = mentioned or _site(code, instruction)
-                asks = instruction.argval in _ASKING or instruction.opname in _LOOPS
-                if asks and named == _line(instruction):
-                    return _site(code, instruction)
-        if mentioned is not None:
-            return mentioned
     return None
 
 

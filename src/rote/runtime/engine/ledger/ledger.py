@@ -17,10 +17,10 @@ to the first one late. Each further instance of a method adds as many calls, one
 recording, up to ``FREE_WRAPPERS`` instances: a network of thirty graphed layers makes thirty calls before the
 first one comes again.
 
-**Lengths.** A call at another length is recorded ahead (:mod:`..kin`), and counts as one in vain until it is
-replayed. ``FREE_AHEAD`` of them are free in the first calls, as a loop over positions comes to each of them
-once before it comes to one again. After that they are free where no new length comes any more, and as many
-wait for a replay as are free, and as have been replayed.
+**Lengths.** A call at another length is recorded ahead (:mod:`..other_lengths`), and counts as one in vain
+until it is replayed. ``FREE_AHEAD`` of them are free in the first calls, as a loop over positions comes to
+each of them once before it comes to one again. After that they are free where no new length comes any more,
+and as many wait for a replay as are free, and as have been replayed.
 
 **What is earned.** Each plain call earns a share of its time: ``SHARE`` of it until call ``EARLY_CALLS``,
 then ``LATE_SHARE``. A replay earns ``REINVESTED`` of what it saves, as a contest has measured it

@@ -33,4 +33,4 @@ from .output import (
 )
 from .trace import Aside, Trace, handled_kind
 from .writing import OF_CLASS
-from .written import shown
+from .written import SlotChange, shown

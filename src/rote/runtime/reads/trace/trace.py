@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from types import CodeType, FrameType, FunctionType
 from typing import Any, cast
@@ -16,7 +16,7 @@ from ....base import InternalError, identity, is_own
 from ...arguments import Call, GivenParts
 from ...arguments import address_of as generator_address
 from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
-from ...objects import base_of, module_of, pointer_of, said_module, said_name, scripted
+from ...objects import Position, base_of, module_of, pointer_of, said_module, said_name, scripted
 from ...pytorch import (
     EMPTY,
     NO_RESIZING,
@@ -30,7 +30,7 @@ from ...pytorch import (
     Resizing,
     scripted_names,
 )
-from ...state import SCRIPTED
+from ...state import CELL, HELD, ITEM, SCRIPTED, VARIABLE, Entry, Read, form_of, read, same
 from ..bytecode import Swaps
 from ..table import Rows
 from .bindings import Bindings
@@ -44,7 +44,7 @@ from .noted import Noted, Output, Setting
 from .outside import COMPARED_BYTES, Outside
 from .running import RunningCode
 from .writing import OutsideWrites
-from .written import Slots, target_of
+from .written import SlotChange, Slots, WrittenSlot, changed_members, contents, is_same, target_of
 
 _OURS = f"{__name__.partition('.')[0]}."
 _FROM_TEXT = "<string>"
@@ -52,6 +52,9 @@ _FROM_TEXT = "<string>"
 
 Aside = Callable[[Callable[[], Any]], Any]
 """Runs what is no part of the traced call, with no mode of rote's in force."""
+
+_LYING = frozenset({ITEM, CELL, VARIABLE, HELD})
+"""Kinds of reads that say what lies in a slot."""
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 """The classes of what every call computes with."""
@@ -330,6 +333,36 @@ class Trace:
         a change. A number in the slots ``by_value`` is bound where it was another one before.
         """
         return self._bindings.of(value, often, by_value, others=others)
+
+    def changes(self) -> Iterator[SlotChange]:
+        """What is not as the call found it, slot by slot; what holds again what it held is left out."""
+        outside, slots = self.outside, self.outside.slots
+        for each in slots.written.values():
+            now = each.now()
+            if not is_same(each.was, outside.form(now)):
+                yield self._change(each, each.suffix, each.kind, each.key, each.was, now)
+        grown = {which: each.written for which, each in slots.growing.items()}
+        for each in {**slots.changed, **grown}.values():
+            held = contents(each.container)
+            for suffix, key, was, now in changed_members(each.container, each.was, held):
+                yield self._change(each, suffix, ITEM if suffix.startswith("[") else "", key, was, now)
+        told = slots.changed.keys() | grown.keys()
+        for address, each in list(outside.reads.items()):  # C may have changed it
+            if each.kind not in _LYING or address in slots.written or type(each.value) is Position:
+                continue
+            now = read(Entry(*each[:4], each))
+            if told.isdisjoint((address[1], identity(now))) and not same(
+                each.value, form_of(each.value, now)
+            ):
+                yield self._change(each, each.suffix, each.kind, each.key, each.value, now)
+
+    def _change(
+        self, slot: WrittenSlot | Read, suffix: str, kind: str, key: Any, was: Any, now: Any
+    ) -> SlotChange:
+        names = self.outside.names
+        owners = tuple([self.outside.get(owner) for owner in names.owners(slot.owner)])
+        site = slot.site if isinstance(slot, WrittenSlot) else None
+        return SlotChange(names.path(slot.owner, suffix), kind, slot.container, key, was, now, owners, site)
 
     def finish(self) -> Noted:
         """All that was noted; nothing is held any more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,6 +54,19 @@ class WrittenSlot(NamedTuple):
             return read_from(self.kind, self.container, self.key)
         except (KeyError, IndexError, ValueError, AttributeError):
             return UNSET if self.kind == ATTRIBUTE else MISSING
+
+
+class SlotChange(NamedTuple):
+    """One slot outside, or one member of a container there, that is not as the call found it."""
+
+    name: str  # what the user would write
+    kind: str  # of the slot; empty for a container as a whole
+    container: Any
+    key: Any
+    was: Any  # MISSING if nothing lay there
+    now: Any
+    owners: tuple[Any, ...]  # the object that it is a part of, and those through which that was found
+    site: Site | None  # the line that wrote it, if it is known
 
 
 @dataclass
@@ -194,6 +207,23 @@ def difference(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
         return f"[{index}]", was[index], now[index]
     (key, value), (other, later) = was[index], now[index]
     return (f"[{shown(key)}]", value, later) if is_same(key, other) else (" (order)", key, other)
+
+
+def changed_members(container: Any, was: Any, now: Any) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Name, key and contents of each member that has changed; the container itself where it has no keys."""
+    if issubclass(type(container), (set, frozenset)) or type(was) is not tuple or type(now) is not tuple:
+        if not has_same_members(was, now):
+            yield "", None, was, now
+        return
+    earlier, later = (each if issubclass(type(container), dict) else enumerate(each) for each in (was, now))
+    before, after = dict(earlier), dict(later)
+    keys = [
+        key for key in {**before, **after} if not is_same(before.get(key, MISSING), after.get(key, MISSING))
+    ]
+    for key in keys:
+        yield f"[{shown(key)}]", key, before.get(key, MISSING), after.get(key, MISSING)
+    if not keys and list(before) != list(after):
+        yield " (order)", None, tuple(before), tuple(after)
 
 
 def as_text(value: Any) -> str:

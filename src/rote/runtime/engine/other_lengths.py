@@ -32,8 +32,8 @@ REMEMBERED = 1024
 """Keys that came."""
 
 
-class Kin:
-    """Such keys."""
+class OtherLengths:
+    """The keys of one call at other lengths."""
 
     def __init__(self) -> None:
         self._model: weakref.ref[Recording] | None = None
