@@ -599,18 +599,22 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
     if found is not _MISSING and not _is_plain(found, method):
         _hand_on(trace, found, value, name, *new)
         return
-    plain_store(trace, name, value, *new)
+    plain_store(trace, name, value, *new, deletes=not new)
     own = trace.kinds[type(value)] == OTHER and not trace.outside.has(value)
     if own and name not in OF_CLASS and type(value) is not numpy.ndarray:
         trace.outside.hold(type(value))
         trace.seen.add((type(value), name, method))
 
 
-def plain_store(trace: Trace, name: str, value: Any, new: Any = None) -> None:
+def plain_store(trace: Trace, name: str, value: Any, new: Any = None, *, deletes: bool = False) -> None:
     """Note that an attribute is set or deleted as by ``object.__setattr__``."""
     trace.outside.stray(value)
     shares = name == "__dict__" and trace.outside.has(new) and not trace.outside.has(value)
     _write(trace, name, value)
+    if deletes:
+        of_class = issubclass(type(value), type)
+        table = trace.classes.namespace(value) if of_class else lookup.attributes_of(value)
+        trace.writes.delete(table, value)
     if shares:  # the call made the object, but not its attributes
         trace.outside.find(value, None, said_name(type(value)))
 

@@ -88,6 +88,14 @@ class OutsideWrites:
             was = slots.take_written(container) if growing is None else growing.written.was
             slots.changed[where] = WrittenSlot("", container, None, was, where, self._running.site())
 
+    def delete(self, table: Any, owner: Any) -> None:
+        """A name is about to be deleted from a namespace that is outside: set again, it comes last."""
+        where, slots = identity(table), self._slots
+        written = any([each.is_in(table) for each in slots.written.values()])
+        if written and where not in slots.reordered:
+            was = tuple([name for name, _ in slots.contents_before(table)])
+            slots.reordered[where] = WrittenSlot("", table, None, was, identity(owner), self._running.site())
+
     def append(self, container: Any, count: int) -> bool:
         """Members are about to be added to a list or a deque; whether a replay can add its own."""
         where, slots = identity(container), self._slots

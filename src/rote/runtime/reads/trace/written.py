@@ -73,6 +73,8 @@ class Slots:
     )
     # containers of which any member may be written, by identity
     changed: dict[int, WrittenSlot] = field(default_factory=dict[int, WrittenSlot])
+    # namespaces from which names are deleted, with the names they had, by identity
+    reordered: dict[int, WrittenSlot] = field(default_factory=dict[int, WrittenSlot])
     growing: dict[int, Growing] = field(default_factory=dict[int, Growing])
     looked: set[int] = field(default_factory=set[int])  # what grew and was read afterwards
     extended: set[int] = field(default_factory=set[int])  # mappings to which a key was added
@@ -93,8 +95,9 @@ class Slots:
         self.growing.clear()
         for address in [address for address, each in self.written.items() if is_given(each.container)]:
             del self.written[address]
-        for which in [which for which, each in self.changed.items() if is_given(each.container)]:
-            del self.changed[which]
+        for slots in (self.changed, self.reordered):
+            for which in [which for which, each in slots.items() if is_given(each.container)]:
+                del slots[which]
 
     def left_in(self, each: WrittenSlot) -> Any:
         """What a slot held when the call returned."""
@@ -114,14 +117,18 @@ class Slots:
         if not written or type(was) is not tuple:
             return was
         if issubclass(type(container), dict):
-            before = [(key, written.get(key, value)) for key, value in was]
+            reordered = self.reordered.get(identity(container))
+            held = dict(was)
+            keys = held if reordered is None else reordered.was
+            before = [(key, written.get(key, held.get(key, MISSING))) for key in keys]
             return tuple([pair for pair in before if pair[1] is not MISSING])
         return tuple([written.get(place, value) for place, value in enumerate(was)])
 
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
         for held in (
-            *(self.written, self.changed, self.growing, self.carried, self.taken_back, self.carriers),
+            *(self.written, self.changed, self.reordered, self.growing),
+            *(self.carried, self.taken_back, self.carriers),
         ):
             held.clear()
 
