@@ -128,7 +128,7 @@ def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> 
 def _value_token(leaf: Any, storages: StorageTable) -> Any:
     if is_instance(leaf, _SCALARS):
         return exact(leaf)
-    if is_instance(leaf, _VALUES):
+    if is_instance(leaf, _VALUES) and not type(leaf).__dictoffset__:  # one with attributes is what it is
         return (type(leaf), operand_of(leaf, storages.token))
     return (type(leaf), id(leaf))
 

@@ -86,7 +86,9 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
     if kind is numpy.ndarray and name not in ARRAY_FACTS:
         _of_array(trace, name, value)
         return
-    if which not in trace.outside and which not in trace.outside.tensors:
+    if kind is OrderedDict and (name == "__dict__" or not hasattr(OrderedDict, name)):
+        _of_ordered(trace, name, value)
+    elif which not in trace.outside and which not in trace.outside.tensors:
         trace.outside.hold(kind)
         trace.seen.add((kind, name))
     else:
@@ -103,6 +105,14 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
         _of_tensor(trace, name, value, kind)
     else:
         _of_instance(trace, name, value, kind)
+
+
+def _of_ordered(trace: Trace, name: str, value: OrderedDict[Any, Any]) -> None:
+    """Refuse what a dict among the arguments has as an attribute: the key has what it holds."""
+    number = trace.outside.given.branch(value)
+    if number is not None:
+        whose = trace.outside.given.names[number]
+        trace.running.refuse(whose, f"reads the attribute {name} of {whose}, which is taken apart as a dict")
 
 
 def _of_array(trace: Trace, name: str, value: Any) -> None:
