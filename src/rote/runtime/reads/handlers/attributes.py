@@ -624,7 +624,7 @@ def plain_store(trace: Trace, name: str, value: Any, new: Any = None, *, deletes
     if deletes:
         of_class = issubclass(type(value), type)
         table = trace.classes.namespace(value) if of_class else lookup.attributes_of(value)
-        trace.writes.delete(table, value)
+        trace.writes.delete(table, name, value)
     if shares:  # the call made the object, but not its attributes
         trace.outside.find(value, None, said_name(type(value)))
 

@@ -57,7 +57,7 @@ def store_name(trace: Trace, name: str, table: dict[str, Any], *_: Any) -> None:
 def delete_name(trace: Trace, name: str, table: dict[str, Any], *_: Any) -> None:
     """Note that a global is deleted."""
     store_name(trace, name, table)
-    trace.writes.delete(table, None)
+    trace.writes.delete(table, name, None)
 
 
 def cell(trace: Trace, cell: CellType) -> None:

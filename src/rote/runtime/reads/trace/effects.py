@@ -16,6 +16,7 @@ from .noted import Effect
 from .outside import SLOTS, Outside
 from .written import (
     MAPPINGS,
+    Reordered,
     WrittenSlot,
     as_text,
     contents,
@@ -106,9 +107,10 @@ class OutsideEffects:
         else:
             outside.reads.setdefault(_key(read), read)
 
-    def _in_order(self, each: WrittenSlot) -> Iterable[Effect]:
+    def _in_order(self, reordered: Reordered) -> Iterable[Effect]:
         """The effect on the order of names, of which some were deleted; a replay leaves it as it is."""
-        table, outside = each.container, self._outside
+        each, outside = reordered.written, self._outside
+        table = each.container
         now = [name for name, _ in contents(table)]
         added = [slot.key for slot in self._slots.written.values() if slot.is_in(table) and slot.key in table]
         as_left = [name for name in each.was if name in table]
@@ -118,6 +120,8 @@ class OutsideEffects:
             name, given = outside.names.path(each.owner, " (order)"), outside.given.branch(table) is not None
             was, later = as_text(expected[other]), as_text(now[other])
             yield Effect(name, was, later, each.site, address_of(ORDER, table, None), given)
+            return
+        if reordered.deleted.isdisjoint(as_left):
             return
         read = Read(ORDER, table, None, Content(each.was), each.owner, " (order)", outside.names)
         if outside.given.branch(table) is not None:

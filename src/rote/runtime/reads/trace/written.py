@@ -65,6 +65,14 @@ class Growing:
 
 
 @dataclass(frozen=True)
+class Reordered:
+    """A namespace outside from which names are deleted: which it had, and which those are."""
+
+    written: WrittenSlot
+    deleted: set[Any] = field(default_factory=set[Any])
+
+
+@dataclass(frozen=True)
 class Slots:
     """Slots outside in which lies what was put there for this call or by it: to read that is no condition."""
 
@@ -73,8 +81,8 @@ class Slots:
     )
     # containers of which any member may be written, by identity
     changed: dict[int, WrittenSlot] = field(default_factory=dict[int, WrittenSlot])
-    # namespaces from which names are deleted, with the names they had, by identity
-    reordered: dict[int, WrittenSlot] = field(default_factory=dict[int, WrittenSlot])
+    # namespaces from which names are deleted, by identity
+    reordered: dict[int, Reordered] = field(default_factory=dict[int, Reordered])
     growing: dict[int, Growing] = field(default_factory=dict[int, Growing])
     looked: set[int] = field(default_factory=set[int])  # what grew and was read afterwards
     extended: set[int] = field(default_factory=set[int])  # mappings to which a key was added
@@ -95,9 +103,10 @@ class Slots:
         self.growing.clear()
         for address in [address for address, each in self.written.items() if is_given(each.container)]:
             del self.written[address]
-        for slots in (self.changed, self.reordered):
-            for which in [which for which, each in slots.items() if is_given(each.container)]:
-                del slots[which]
+        for which in [which for which, each in self.changed.items() if is_given(each.container)]:
+            del self.changed[which]
+        for which in [which for which, each in self.reordered.items() if is_given(each.written.container)]:
+            del self.reordered[which]
 
     def left_in(self, each: WrittenSlot) -> Any:
         """What a slot held when the call returned."""
@@ -119,7 +128,7 @@ class Slots:
         if issubclass(type(container), dict):
             reordered = self.reordered.get(identity(container))
             held = dict(was)
-            keys = held if reordered is None else reordered.was
+            keys = held if reordered is None else reordered.written.was
             before = [(key, written.get(key, held.get(key, MISSING))) for key in keys]
             return tuple([pair for pair in before if pair[1] is not MISSING])
         return tuple([written.get(place, value) for place, value in enumerate(was)])
