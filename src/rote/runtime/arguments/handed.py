@@ -74,7 +74,7 @@ class Marking:
             return self._replaced(value, [*value], kind)
         if kind is deque:
             return self._replaced(value, [*value], lambda parts: deque(parts, value.maxlen))
-        if kind is dict or kind is OrderedDict:
+        if kind is dict or (kind is OrderedDict and not vars(value)):
             return self._replaced(
                 value, [*value.values()], lambda parts: kind(zip(value, parts, strict=True))
             )
@@ -99,7 +99,7 @@ class Marking:
     def parts_of(self, value: Any) -> list[Any] | None:
         """What lies in a container or an object that could be made again; None if it could not."""
         kind = type(value)
-        if kind is dict or kind is OrderedDict:
+        if kind is dict or (kind is OrderedDict and not vars(value)):
             return [*value.values()]
         if kind in (list, tuple, deque) or (is_instance(value, tuple) and is_named(kind)):
             return [*value]
@@ -119,8 +119,8 @@ class Marking:
 
     def _opening(self, kind: type) -> Opening | None:
         if kind not in self._openings:
-            plain = kind.__module__ == "builtins" or not is_openable(kind)
-            self._openings[kind] = None if plain else Opening(kind, _WHOLE)
+            can = kind.__module__ != "builtins" and (kind is OrderedDict or is_openable(kind))
+            self._openings[kind] = Opening(kind, _WHOLE) if can else None
         return self._openings[kind]
 
 

@@ -40,6 +40,7 @@ class OutputLeaf:
         follows: A view that gets a history where its base does (it was not made under ``no_grad``).
         creation: How a view of a tensor from outside was made, as autograd says.
         apart: Such a view counts its own versions (``.data``).
+        is_view: Such a tensor is a view to autograd, too.
         lent: No part of the result, but parts are computed from an array over its memory: which of those.
     """
 
@@ -55,7 +56,13 @@ class OutputLeaf:
     follows: bool = True
     creation: Any = None
     apart: bool = False
+    is_view: bool = True
     lent: int = -1
+
+    @property
+    def itself(self) -> int:
+        """Which tensor from outside it is; one that each call makes over such memory is another in each."""
+        return id(self.value) if self.kind == EXTERNAL_SAME else 0
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class Template:
         """The form in which two observations of the result are compared."""
         return (
             self.spec,
-            tuple((leaf.token, leaf.tracked, leaf.creation, leaf.apart) for leaf in self.leaves),
+            tuple((leaf.token, leaf.tracked, leaf.creation, leaf.apart, leaf.itself) for leaf in self.leaves),
             self.again,
         )
 
@@ -169,6 +176,8 @@ class Template:
                 return f"{name} {'required' if was.tracked else 'did not require'} grad before"
             if (was.creation, was.apart) != (now.creation, now.apart):
                 return f"{name} was another kind of view before"
+            if was.itself != now.itself:
+                return f"{name} is another tensor over memory from outside"
             if was.token != now.token:
                 return f"{name} was {was.value!r:.60} and is {now.value!r:.60}"
         return "nothing differs"

@@ -128,7 +128,7 @@ def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> 
 def _value_token(leaf: Any, storages: StorageTable) -> Any:
     if is_instance(leaf, _SCALARS):
         return exact(leaf)
-    if is_instance(leaf, _VALUES):
+    if is_instance(leaf, _VALUES) and not type(leaf).__dictoffset__:  # one with attributes is what it is
         return (type(leaf), operand_of(leaf, storages.token))
     return (type(leaf), id(leaf))
 
@@ -158,6 +158,9 @@ def _tensor_leaf(
         return OutputLeaf(INPUT_VIEW, token, number, storages.input_dtype(number), tracked=tracked)
     if kind == EXTERNAL:
         seen_now = storages.externals[-1] is leaf  # no operation read it: it is the object itself
+        made = any(storages.externals[number] is leaf for number in storages.host_memory)
+        if made and not is_held(leaf):  # the call has made it over the memory of an array
+            return OutputLeaf(EXTERNAL_VIEW, token, value=leaf, base=leaf._base)
         if same or seen_now or is_held(leaf):
             return OutputLeaf(EXTERNAL_SAME, token, value=leaf)
         return OutputLeaf(EXTERNAL_VIEW, token, value=leaf, tracked=tracked, base=leaf._base)

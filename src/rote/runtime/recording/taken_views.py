@@ -41,8 +41,9 @@ _VIEWS = frozenset({
 
 def looked_at(made: OutputLeaf, leaf: torch.Tensor, seen_in: torch.Tensor | None) -> OutputLeaf:
     """A view's leaf, with how autograd treats it; ``seen_in`` is the tensor that it looks at, if at hand."""
-    apart = not made.tracked and seen_in is not None and counts_apart(leaf, seen_in)
-    return replace(made, creation=creation_kind(leaf), apart=apart)
+    alone = leaf is seen_in  # the call has made it over the memory of an array
+    apart = not made.tracked and seen_in is not None and (alone or counts_apart(leaf, seen_in))
+    return replace(made, creation=creation_kind(leaf), apart=apart, is_view=leaf._base is not None)
 
 
 def opaque_view(
@@ -119,6 +120,8 @@ def _alike(leaf: OutputLeaf, view: torch.Tensor) -> torch.Tensor:
     """A view that autograd treats as it does the recorded one."""
     if leaf.apart:
         return view.data
+    if not leaf.is_view and not view.requires_grad:
+        return view.detach()
     set_creation_kind(view, leaf.creation)
     return view
 

@@ -86,7 +86,9 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
     if kind is numpy.ndarray and name not in ARRAY_FACTS:
         _of_array(trace, name, value)
         return
-    if which not in trace.outside and which not in trace.outside.tensors:
+    if kind is OrderedDict and (name == "__dict__" or not hasattr(OrderedDict, name)):
+        _of_ordered(trace, name, value)
+    elif which not in trace.outside and which not in trace.outside.tensors:
         trace.outside.hold(kind)
         trace.seen.add((kind, name))
     else:
@@ -103,6 +105,14 @@ def attribute(trace: Trace, name: str, value: Any) -> None:
         _of_tensor(trace, name, value, kind)
     else:
         _of_instance(trace, name, value, kind)
+
+
+def _of_ordered(trace: Trace, name: str, value: OrderedDict[Any, Any]) -> None:
+    """Refuse what a dict among the arguments has as an attribute: the key has what it holds."""
+    number = trace.outside.given.branch(value)
+    if number is not None:
+        whose = trace.outside.given.names[number]
+        trace.running.refuse(whose, f"reads the attribute {name} of {whose}, which is taken apart as a dict")
 
 
 def _of_array(trace: Trace, name: str, value: Any) -> None:
@@ -599,18 +609,22 @@ def _store(trace: Trace, method: str, value: Any, name: str, *new: Any) -> None:
     if found is not _MISSING and not _is_plain(found, method):
         _hand_on(trace, found, value, name, *new)
         return
-    plain_store(trace, name, value, *new)
+    plain_store(trace, name, value, *new, deletes=not new)
     own = trace.kinds[type(value)] == OTHER and not trace.outside.has(value)
     if own and name not in OF_CLASS and type(value) is not numpy.ndarray:
         trace.outside.hold(type(value))
         trace.seen.add((type(value), name, method))
 
 
-def plain_store(trace: Trace, name: str, value: Any, new: Any = None) -> None:
+def plain_store(trace: Trace, name: str, value: Any, new: Any = None, *, deletes: bool = False) -> None:
     """Note that an attribute is set or deleted as by ``object.__setattr__``."""
     trace.outside.stray(value)
     shares = name == "__dict__" and trace.outside.has(new) and not trace.outside.has(value)
     _write(trace, name, value)
+    if deletes:
+        of_class = issubclass(type(value), type)
+        table = trace.classes.namespace(value) if of_class else lookup.attributes_of(value)
+        trace.writes.delete(table, name, value)
     if shares:  # the call made the object, but not its attributes
         trace.outside.find(value, None, said_name(type(value)))
 

@@ -143,7 +143,7 @@ def _as_object(trace: Trace, name: str, value: Any) -> None:
 def _store_as_object(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     value, name, new = _bound(function, args, 3)
     if issubclass(type(name), str):
-        plain_store(trace, name, value, new)
+        plain_store(trace, name, value, new, deletes=function.__name__ == "__delattr__")
 
 
 def _set_default(trace: Trace, key: Any, value: Any) -> None:

@@ -48,10 +48,16 @@ def _is_left_out(table: dict[str, Any], name: str) -> bool:
 
 
 def store_name(trace: Trace, name: str, table: dict[str, Any], *_: Any) -> None:
-    """Note that a global is set or deleted."""
+    """Note that a global is set."""
     if not _is_left_out(table, name):
         trace.outside.find(table, None, "")
         trace.writes.write(ITEM, table, name, None)
+
+
+def delete_name(trace: Trace, name: str, table: dict[str, Any], *_: Any) -> None:
+    """Note that a global is deleted."""
+    store_name(trace, name, table)
+    trace.writes.delete(table, name, None)
 
 
 def cell(trace: Trace, cell: CellType) -> None:

@@ -63,7 +63,7 @@ _NOTES: dict[str, _Row] = {
         f"{_OWN} and (type(value), name, '__delattr__') in trace.seen",
     ),
     "store_name": _Row("name, table, *new", names.store_name),
-    "delete_name": _Row("name, table, *new", names.store_name),
+    "delete_name": _Row("name, table, *new", names.delete_name),
     "cell": _Row(
         "value", names.cell, f"{_OWN} or ('cell', identity(value)) in trace.seen",
     ),

@@ -17,6 +17,7 @@ from .noted import Effect
 from .outside import SLOTS, Outside
 from .written import (
     MAPPINGS,
+    Reordered,
     WrittenSlot,
     as_text,
     contents,
@@ -54,6 +55,9 @@ class OutsideEffects:
             if each.address not in self._bound:
                 self._followed.leaves(contents(each.container))
                 yield from self._in_container(each)
+        for where, each in self._slots.reordered.items():
+            if where not in self._slots.changed:
+                yield from self._in_order(each)
 
     def _identify_kept(self) -> None:
         """What is state and taken apart lies in another slot now: which object it is matters there."""
@@ -101,6 +105,28 @@ class OutsideEffects:
         read = self._as_it_is(each, now)  # a replay leaves it as the call does, if it is so before
         if outside.given.branch(each.container) is not None:
             outside.given.read(read.kind, read.container, read.key, now, read.name)
+        else:
+            outside.reads.setdefault(_key(read), read)
+
+    def _in_order(self, reordered: Reordered) -> Iterable[Effect]:
+        """The effect on the order of names, of which some were deleted; a replay leaves it as it is."""
+        each, outside = reordered.written, self._outside
+        table = each.container
+        now = [name for name, _ in contents(table)]
+        added = [slot.key for slot in self._slots.written.values() if slot.is_in(table) and slot.key in table]
+        as_left = [name for name in each.was if name in table]
+        expected = [*as_left, *[name for name in added if name not in each.was]]
+        if now != expected:
+            other = next(place for place, name in enumerate(now) if name != expected[place])
+            name, given = outside.names.path(each.owner, " (order)"), outside.given.branch(table) is not None
+            was, later = as_text(expected[other]), as_text(now[other])
+            yield Effect(name, was, later, each.site, address_of(ORDER, table, None), given)
+            return
+        if reordered.deleted.isdisjoint(as_left):
+            return
+        read = Read(ORDER, table, None, Content(each.was), each.owner, " (order)", outside.names)
+        if outside.given.branch(table) is not None:
+            outside.given.read(read.kind, table, None, read.value, read.name)
         else:
             outside.reads.setdefault(_key(read), read)
 

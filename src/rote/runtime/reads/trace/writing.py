@@ -19,7 +19,7 @@ from .callables import Callables
 from .classes import Classes
 from .kinds import is_compilers
 from .outside import Outside
-from .written import Growing, WrittenSlot
+from .written import Growing, Reordered, WrittenSlot
 
 OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 """Attributes that give an object another class, other attributes or other code."""
@@ -87,6 +87,18 @@ class OutsideWrites:
             growing = slots.growing.get(where)
             was = slots.take_written(container) if growing is None else growing.written.was
             slots.changed[where] = WrittenSlot("", container, None, was, where, self._running.site())
+
+    def delete(self, table: Any, name: str, owner: Any) -> None:
+        """A name is about to be deleted from a namespace that is outside: set again, it comes last."""
+        where, slots = identity(table), self._slots
+        written = any([each.is_in(table) for each in slots.written.values()])
+        if not written:
+            return
+        if where not in slots.reordered:
+            was = tuple([name for name, _ in slots.contents_before(table)])
+            slot = WrittenSlot("", table, None, was, identity(owner), self._running.site())
+            slots.reordered[where] = Reordered(slot)
+        slots.reordered[where].deleted.add(name)
 
     def append(self, container: Any, count: int) -> bool:
         """Members are about to be added to a list or a deque; whether a replay can add its own."""

@@ -78,6 +78,14 @@ class Growing:
 
 
 @dataclass(frozen=True)
+class Reordered:
+    """A namespace outside from which names are deleted: which it had, and which those are."""
+
+    written: WrittenSlot
+    deleted: set[Any] = field(default_factory=set[Any])
+
+
+@dataclass(frozen=True)
 class Slots:
     """Slots outside in which lies what was put there for this call or by it: to read that is no condition."""
 
@@ -86,6 +94,8 @@ class Slots:
     )
     # containers of which any member may be written, by identity
     changed: dict[int, WrittenSlot] = field(default_factory=dict[int, WrittenSlot])
+    # namespaces from which names are deleted, by identity
+    reordered: dict[int, Reordered] = field(default_factory=dict[int, Reordered])
     growing: dict[int, Growing] = field(default_factory=dict[int, Growing])
     looked: set[int] = field(default_factory=set[int])  # what grew and was read afterwards
     extended: set[int] = field(default_factory=set[int])  # mappings to which a key was added
@@ -108,6 +118,8 @@ class Slots:
             del self.written[address]
         for which in [which for which, each in self.changed.items() if is_given(each.container)]:
             del self.changed[which]
+        for which in [which for which, each in self.reordered.items() if is_given(each.written.container)]:
+            del self.reordered[which]
 
     def left_in(self, each: WrittenSlot) -> Any:
         """What a slot held when the call returned."""
@@ -127,14 +139,18 @@ class Slots:
         if not written or type(was) is not tuple:
             return was
         if issubclass(type(container), dict):
-            before = [(key, written.get(key, value)) for key, value in was]
+            reordered = self.reordered.get(identity(container))
+            held = dict(was)
+            keys = held if reordered is None else reordered.written.was
+            before = [(key, written.get(key, held.get(key, MISSING))) for key in keys]
             return tuple([pair for pair in before if pair[1] is not MISSING])
         return tuple([written.get(place, value) for place, value in enumerate(was)])
 
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
         for held in (
-            *(self.written, self.changed, self.growing, self.carried, self.taken_back, self.carriers),
+            *(self.written, self.changed, self.reordered, self.growing),
+            *(self.carried, self.taken_back, self.carriers),
         ):
             held.clear()
 
