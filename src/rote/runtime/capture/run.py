@@ -354,11 +354,12 @@ class TracedCall:
 
     def _hand_out_kept(self, tracer: Tracer) -> None:
         """The callable raised: what it has left outside must not lie in the recording's memory."""
+        bound = self._hooks.bound(None)  # what it has written to its arguments is theirs, too
         if self._standing is not None:
             self._standing.put_back()
         if not self._is_in_recording:
             return
-        for kept in (self._with_rebound(tracer, self._hooks.bound(None)), self._with_rebound(tracer, None)):
+        for kept in (self._with_rebound(tracer, bound), self._with_rebound(tracer, None)):
             if type(kept) is Bound and self._hand_out(tracer, kept):
                 return
 
