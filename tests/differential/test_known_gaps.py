@@ -129,5 +129,3 @@ def test_hook_on_the_node_of_a_parameter():
         yield node.name()
 
     check(scenario)
-
-
