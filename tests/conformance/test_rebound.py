@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conformance.test_exact_tier import entries
 from torch import nn
 
 import rote
@@ -128,6 +130,41 @@ def filled(lines):
 )
 def test_nobody_can_tell(device, lines, between):
     played(device, lines, between)
+
+
+def comparing(graphs, function):
+    """A graphed callable whose replays are compared with plain calls again and again."""
+    g = rote.graph(function)
+    graphs.append(g)
+
+    def call(*args):
+        for entry in entries(g):
+            for recording in entry.recordings:
+                if recording.recorded:
+                    recording.compare_at(0)
+        return g(*args)
+
+    return call
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    lines=st.lists(filled(LINES), min_size=1, max_size=3),
+    between=st.dictionaries(
+        st.integers(2, CALLS - 2), st.lists(filled(BETWEEN), min_size=1, max_size=2), max_size=4
+    ),
+)
+def test_nobody_can_tell_which_calls_are_compared(device, lines, between):
+    plain = Scene(device, lines, between).run(lambda function: function)
+    assert_same(Scene(device, lines, between).run(partial(comparing, [])), plain)
+
+
+def test_calls_that_are_compared_leave_tensors_where_they_lay(device):
+    graphs = []
+    plain = Averaged(device, assigned).run(lambda function: function)
+    assert_same(Averaged(device, assigned).run(partial(comparing, graphs)), plain)
+    report = graphs[0].report()
+    assert report.recorded == 1 and "RT308" in graphs[0].explain(), graphs[0].explain()
 
 
 ALONE = (

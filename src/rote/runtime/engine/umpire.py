@@ -19,7 +19,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import NOT_MINE, Admission, Call, lengths_of
 from ..backends.protocol import Backend
-from ..program import REPLAYED, Result, Tally, saving_is_hooked, tells_passes
+from ..program import REPLAYED, Homes, Result, Tally, saving_is_hooked, tells_passes
 from ..recording import Recording
 from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream, told
 from ..replay import Counts
@@ -43,23 +43,31 @@ Calls that run plainly for want of a recording are followed by some that are not
 class Timed:
     """Stands for the value of a call that has not run, as PLAINLY does; :meth:`run` runs and times it.
 
-    ``spent`` are the seconds that rote has taken for the call already.
+    Args:
+        contest: Where its time goes; None if it is not asked for.
+        spent: Seconds that rote has taken for the call already.
+        homes: Where the tensors lie to which it gives other memory.
     """
 
-    __slots__ = ("_backend", "_contest", "_spent", "_upstream")
+    __slots__ = ("_backend", "_contest", "_homes", "_spent", "_upstream")
 
-    def __init__(self, contest: Contest, backend: Backend, upstream: Upstream, spent: float) -> None:
+    def __init__(
+        self, contest: Contest | None, backend: Backend, upstream: Upstream, spent: float, homes: Homes
+    ) -> None:
         self._contest = contest
         self._backend = backend
         self._upstream = upstream
         self._spent = spent
+        self._homes = homes
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function. What it raises goes to the caller; such a call is no sample."""
         timing = self._backend.start_timing(self._spent)
         value = function(*args, **kwargs)
         timing.stop()
-        self._contest.add(Turn.PLAIN, RoundTrip(timing, self._backend, value, self._upstream))
+        if self._contest is not None:
+            self._contest.add(Turn.PLAIN, RoundTrip(timing, self._backend, value, self._upstream))
+        self._homes.bring_back()
         return value
 
 
@@ -167,12 +175,14 @@ class Umpire:
             entry.counts.calls += 1
             text = "a plain call was made, to compare replays with"
             self._tally.add([reason(rules.SLOWER, text, user_site(caller))])
-            if turn is Turn.WARM:
+            rebound = recording.accesses.alone()
+            if turn is Turn.WARM and not rebound:
                 return WARMING
             backend = entry.prepare(call)
             upstream = Upstream.of(call, backend.device)
             told_apart = Admission.possible(call) or entry.counts.calls >= MOST_CALLS * self._counts.calls
-            return Timed(contest, backend, upstream, 0.0 if told_apart else spent)
+            asks = contest if turn is Turn.PLAIN else None
+            return Timed(asks, backend, upstream, 0.0 if told_apart else spent, Homes(rebound))
         return NOT_MINE
 
     def clear(self) -> None:

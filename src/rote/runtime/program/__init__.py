@@ -63,6 +63,7 @@ from .storages import (
     EXTERNAL,
     INPUT,
     NEW,
+    Homes,
     Look,
     Looks,
     Origin,

@@ -13,7 +13,7 @@ To copy where the tensor is assigned does not work: calls often hold what was th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -108,6 +108,41 @@ class ReboundTensors:
         """The call begins again: all lie where they lay."""
         for each in self.away():
             _lay(each.tensor, each.home)
+
+
+class Homes:
+    """Where tensors lie before a plain call that gives them other memory: recordings find them there alone.
+
+    After the call their values are copied there, and they lie there again, if nobody can tell.
+    """
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        with unseen_functions():
+            self._homes = [(tensor, tensor.data) for tensor in tensors]
+
+    def bring_back(self) -> None:
+        """The call is over, and its frames are gone."""
+        with unseen_functions(), torch.no_grad():
+            while self._homes:
+                tensor, home = self._homes.pop()
+                if tensor.data_ptr() != home.data_ptr() and _may_lie(tensor, home):
+                    home.copy_(tensor.data)
+                    _lay(tensor, home)
+
+
+def _may_lie(tensor: torch.Tensor, home: torch.Tensor) -> bool:
+    """Whether nobody could tell that a tensor lies in memory that is held for it, and not where it does."""
+    old, new = home.untyped_storage(), tensor.untyped_storage()
+    same = (tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+    if same != (home.shape, home.stride(), home.dtype, home.device):
+        return False
+    whole = old.nbytes() == new.nbytes() == tensor.nbytes
+    if not whole or home.storage_offset() or tensor.storage_offset():
+        return False
+    if not (_is_free(old) and _is_free(new)):
+        return False
+    del old, new
+    return _is_alone(tensor) and _is_alone(home)
 
 
 def are_alone(tensors: Collection[torch.Tensor]) -> bool:
