@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest
@@ -34,12 +35,25 @@ from rote.runtime.fusion.body import (
 )
 from rote.runtime.fusion.rows import SUMS, RowOrder
 
+_fma: Callable[[float, float, float], float] = ctypes.CDLL(None).fma
+_fma.restype, _fma.argtypes = ctypes.c_double, [ctypes.c_double] * 3  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def multiply_and_add(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """In one step: the product of two numbers of 32 bits has no rounding in 64, that of larger ones has."""
+    if a.dtype is not torch.float64:
+        return (a.double() * b.double() + c.double()).to(a.dtype)
+    rows = zip(*[each.reshape(-1).tolist() for each in torch.broadcast_tensors(a, b, c)], strict=True)
+    shape = torch.broadcast_shapes(a.shape, b.shape, c.shape)
+    return torch.tensor([_fma(*row) for row in rows], dtype=torch.float64).reshape(shape)
+
+
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "add": torch.add,
     "subtract": torch.sub,
     "multiply": torch.mul,
     "divide": torch.div,
-    "multiply and add": lambda a, b, c: (a.double() * b.double() + c.double()).to(a.dtype),
+    "multiply and add": multiply_and_add,
     "root": torch.sqrt,
     "negate": torch.neg,
     "absolute": torch.abs,
