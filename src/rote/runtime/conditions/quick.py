@@ -2,8 +2,9 @@
 
 A module has some ten containers and perhaps two slots that matter, and a guard over each slot costs the more
 the larger the model is. So the containers are asked whether they changed at all: a dict whose version is the
-recorded one holds what it held. That covers attributes, parameters, buffers, children, hooks and globals;
-lists, closure cells and values compared by content (sets, most of them) are left. A dict that changes and yet
+recorded one holds what it held. That covers attributes, parameters, buffers, children, hooks and globals.
+Lists, closure cells, small sets and attributes with slots are words of memory as well
+(:mod:`..fingerprint.held`); other values that are compared by content are left. A dict that changes and yet
 holds what is under guard (a namespace in which other things happen) is looked into slot by slot from then on.
 
 A version says nothing about the tensors themselves, which may be given other memory where they lie

@@ -10,9 +10,9 @@ An address says what is held only while that is alive: the guard keeps plain val
 that are read. Only lists whose length is under guard as well are read here, so that members are looked for
 in memory that is still there.
 
-A small set is its table: an address and a hash for each member. So are attributes that have a slot. To ask a
-model of transformers' for both, by name, took 25 to 90 us a call (the fields of its outputs' classes, what it
-has registered), to read them takes 1.
+A small set is its table: an address and a hash for each member; an attribute with a slot is a word of its
+object. A model of transformers' reads both in each call: the fields of its outputs' classes, and what it has
+registered.
 """
 
 from __future__ import annotations
