@@ -318,3 +318,21 @@ def test_a_full_cache_of_shapes(device):
             x = torch.ones(2 + n % 4 % 3, device=device)
             assert function(x).tolist() == [float(len(x))] * len(x)
     assert made[: len(made) // 2] == made[len(made) // 2 :]
+
+
+@pytest.mark.parametrize("decorate", [functools.cache, functools.lru_cache(1), functools.lru_cache(8)])
+def test_the_function_is_an_argument(device, decorate):
+    made = []
+
+    @decorate
+    def scale(n):
+        made.append(n)
+        return float(n)
+
+    g = rote.graph(lambda x, function: x * function(3))
+    for n in range(16):
+        if n == 10:
+            scale(5)
+        assert g(torch.ones(2, device=device), scale).tolist() == [3.0] * 2
+    assert g.report().replayed >= 8, g.explain()
+    assert made in ([3, 5], [3, 5, 3])

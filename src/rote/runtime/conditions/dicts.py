@@ -46,7 +46,7 @@ from ..fingerprint import (
 )
 from ..objects import Content, table_of
 from ..pytorch import dict_version, stance, told_by_stance
-from ..state import ASKED, CACHED, DEFINED, LENGTH, SUBCLASS, Entry
+from ..state import ASKED, CACHED, DEFINED, LENGTH, SUBCLASS, Argument, Entry
 from .guards import Guard
 
 _EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
@@ -252,6 +252,8 @@ def _says_empty(entry: Entry) -> bool:
 
 def _tables_of(entry: Entry) -> tuple[dict[Any, Any], ...]:
     """The dicts that say whether an answer is as it was; none if that is not known."""
+    if type(entry.container) is Argument:
+        return ()
     if entry.kind == ASKED:
         return told_by_stance() if entry.container is stance else ()
     table = table_of(entry.container, entry.key) if entry.kind == CACHED else None
