@@ -11,6 +11,7 @@ from tests.clock import ALLOWS_WORK, COSTS
 
 from rote.runtime.engine.ledger import (
     EARLY_CALLS,
+    FIRST_WORK_S,
     FOR_WORK,
     FREE_AHEAD,
     FREE_CALLS,
@@ -148,6 +149,17 @@ def test_what_is_optimised_is_paid_for_though_traces_are_free(replay_s, share):
     ledger.add_replays(10**6)
     ledger.add_work(SURPLUS_S)
     assert not ledger.allows_work  # no more is kept than the next step takes
+
+
+def test_short_calls_wait_for_the_first_step():
+    """It takes longer than their traced calls: compilers are started in it."""
+    ledger, plain_s = Ledger(), 1e-3
+    ledger.compare(replay_s=0.0, plain_s=plain_s)
+    ledger.add_trace(20 * plain_s, recorded=True)
+    ledger.add_replays(int(0.9 * FIRST_WORK_S / (FOR_WORK * plain_s)))
+    assert not ledger.allows_work
+    ledger.add_replays(int(0.2 * FIRST_WORK_S / (FOR_WORK * plain_s)))
+    assert ledger.allows_work
 
 
 def test_searches_are_paid_for_once_some_were_free():

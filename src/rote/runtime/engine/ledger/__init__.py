@@ -2,6 +2,7 @@
 
 from .ledger import (
     EARLY_CALLS,
+    FIRST_WORK_S,
     FOR_WORK,
     FREE_AHEAD,
     FREE_KEYS,

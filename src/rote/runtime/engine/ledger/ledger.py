@@ -33,9 +33,10 @@ then ran plainly, costs the time until it was left alone. A call is traced if th
 for, so the bound holds at any time, and not only in the end.
 
 **Optimising.** A recording is optimised step by step, each step once replays have earned what the last one
-took, the first once they have earned a traced call. They earn ``FOR_WORK`` of what they save for that, and
-``INVESTED`` of their own time, since long calls save little before these steps, and much after them. No step
-is free, or a program of short calls would be slower than plain just when it was recorded.
+took, the first once they have earned a traced call, and no less than ``FIRST_WORK_S``. They earn ``FOR_WORK``
+of what they save for that, and ``INVESTED`` of their own time, since long calls save little before these
+steps, and much after them. No step is free, or a program of short calls would be slower than plain just when
+it was recorded.
 
 **What a new key needs.** Once half of what is free is spent, a key has to come twice before it is traced, and
 once nothing is free, the call that records it has to be paid for, too. Else keys that never come again would
@@ -107,6 +108,10 @@ REINVESTED = 0.75
 
 FOR_WORK = 0.25
 """Of the time that replays save, what optimising may take."""
+
+FIRST_WORK_S = 0.25
+"""What the first step to optimise is taken for at least: compilers are started in it. In the zoo's Mamba,
+whose calls take 2 ms, it took as long as a hundred of them (``nvidia-h200/zoo.json``)."""
 
 INVESTED = 0.05
 """Of the time of replays, what optimising may take besides."""
@@ -295,7 +300,7 @@ class Ledger:
     @property
     def _next_work_s(self) -> float:
         """What the next such step takes, as far as is known."""
-        return self._work_s or self._trace_s
+        return self._work_s or max(self._trace_s, FIRST_WORK_S)
 
     def admits(self, key: int, *, ahead: bool = False, closed: bool = False) -> bool:
         """Whether the first traced call of a key may be made.
