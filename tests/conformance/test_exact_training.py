@@ -578,6 +578,27 @@ def test_random_updates_in_place(_evaluated, aliased):
     assert aliased or used[1] > 0.4 * used[0], used
 
 
+@pytest.mark.parametrize("name", ["addcmul_", "addcdiv_"])
+def test_a_third_operand_of_a_larger_type(_evaluated, name):
+    """PyTorch calculates in that type then."""
+
+    def fn(w: Tensor, end: Tensor, third: Tensor) -> Tensor:
+        w.mul_(3).sub_(0.1)
+        getattr(w, name)(end, third)
+        return w * 2
+
+    g = rote.graph(fn, keep=True)
+    for number in range(8):
+        if number >= 3:
+            soon(g)
+        end, third = torch.linspace(number - 4, 2, 9), torch.linspace(1, 3, 9).double()
+        mine, theirs = torch.linspace(-1, 1, 9), torch.linspace(-1, 1, 9)
+        assert_same(g(mine, end, third), fn(theirs, end, third), f"call {number}")
+        assert_same(mine, theirs, f"call {number}")
+    (recording,) = g.report().recordings
+    assert recording.tier is not None and not recording.tier.left
+
+
 def test_updates_in_place_are_stored_once(_evaluated):
     """Of several versions only the last one is in memory; a kernel reads and writes the same tensor."""
     w, average = torch.ones(3, 3), torch.zeros(3, 3)

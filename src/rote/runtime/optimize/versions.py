@@ -95,8 +95,8 @@ class InPlaceStore:
         value = Operation.called(operation.kind, f"aten::{name}", operands, named, operation.site)
         try:
             if name not in ("_to_copy", "zeros_like", "full_like"):
-                of_numbers = [each for each in operands[:2] if isinstance(each, (Token, Number))]
-                if common_type(of_numbers) is not target.dtype:
+                given = [each for each in operands if isinstance(each, (Token, Number))]
+                if common_type(given) is not target.dtype:
                     return None
             return cls(Fusible.of(index, value.ended("one", (result,))), target)
         except NoKernelError:
