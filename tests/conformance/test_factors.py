@@ -70,6 +70,19 @@ def test_factors_of_every_type(device, dtype):
         assert_same(g(x, t), torch.add(x, x, alpha=t), f"call {number}")
 
 
+def test_an_operator_that_takes_a_tensor_by_that_name(device):
+    @torch.library.custom_op("rote_factors::scaled", mutates_args=())
+    def scaled(x: torch.Tensor, alpha: torch.Tensor) -> torch.Tensor:
+        return x * alpha
+
+    for way in (lambda x, t: scaled(x, alpha=t), lambda x, t: torch.ops.rote_factors.scaled(x, alpha=t)):
+        g = rote.graph(way)
+        for number in range(8):
+            x = torch.full((3,), number / 7, device=device)
+            t = torch.tensor(number / 3, device=device)
+            assert_same(g(x, t), x * t, f"call {number}")
+
+
 @pytest.mark.parametrize("alpha", [torch.ones(2), torch.ones((), requires_grad=True)])
 def test_what_is_no_number_raises_as_ever(device, alpha):
     g = rote.graph(lambda x: torch.add(x, x, alpha=alpha.to(device)))

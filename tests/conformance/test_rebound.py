@@ -121,12 +121,16 @@ def filled(lines):
     return st.builds(lambda line, i, j: line.format(i=i, j=j), st.sampled_from(lines), places, places)
 
 
+MEANWHILE = st.dictionaries(
+    st.integers(2, CALLS - 2), st.lists(filled(BETWEEN), min_size=1, max_size=2), max_size=4
+)
+"""What happens behind some of the calls."""
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     lines=st.lists(filled(LINES), min_size=1, max_size=4),
-    between=st.dictionaries(
-        st.integers(2, CALLS - 2), st.lists(filled(BETWEEN), min_size=1, max_size=2), max_size=4
-    ),
+    between=MEANWHILE,
 )
 def test_nobody_can_tell(device, lines, between):
     played(device, lines, between)
@@ -150,9 +154,7 @@ def comparing(graphs, function):
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     lines=st.lists(filled(LINES), min_size=1, max_size=3),
-    between=st.dictionaries(
-        st.integers(2, CALLS - 2), st.lists(filled(BETWEEN), min_size=1, max_size=2), max_size=4
-    ),
+    between=MEANWHILE,
 )
 def test_nobody_can_tell_which_calls_are_compared(device, lines, between):
     plain = Scene(device, lines, between).run(lambda function: function)

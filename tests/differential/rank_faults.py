@@ -93,28 +93,7 @@ def training(wrap: Any, device: torch.device) -> Any:
     return step, net
 
 
-def data_parallel(wrap: Any, device: torch.device) -> Any:
-    net = Net(device)
-    parallel = DistributedDataParallel(net)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
-
-    @wrap
-    def step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = parallel(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step, net
-
-
-def tensor_parallel(wrap: Any, device: torch.device) -> Any:
-    net = Net(device)
-    mesh = dist.device_mesh.init_device_mesh(device.type, (dist.get_world_size(),))
-    parallelize_module(net, mesh, {"first": ColwiseParallel(), "second": RowwiseParallel()})
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
-
+def _stepped(wrap: Any, net: Any, optimizer: torch.optim.Optimizer) -> Any:
     @wrap
     def step(x: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
@@ -123,7 +102,24 @@ def tensor_parallel(wrap: Any, device: torch.device) -> Any:
         optimizer.step()
         return loss.detach()
 
-    return step, net
+    return step
+
+
+def data_parallel(wrap: Any, device: torch.device) -> Any:
+    net = Net(device)
+    parallel = DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+
+    return _stepped(wrap, parallel, optimizer), net
+
+
+def tensor_parallel(wrap: Any, device: torch.device) -> Any:
+    net = Net(device)
+    mesh = dist.device_mesh.init_device_mesh(device.type, (dist.get_world_size(),))
+    parallelize_module(net, mesh, {"first": ColwiseParallel(), "second": RowwiseParallel()})
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+
+    return _stepped(wrap, net, optimizer), net
 
 
 def fully_sharded(wrap: Any, device: torch.device) -> Any:
@@ -133,15 +129,7 @@ def fully_sharded(wrap: Any, device: torch.device) -> Any:
         fully_shard(each, mesh=mesh)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
 
-    @wrap
-    def step(x: torch.Tensor) -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = net(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step, net
+    return _stepped(wrap, net, optimizer), net
 
 
 PROGRAMS = {

@@ -100,7 +100,7 @@ class Dicts:
         self._numbers: list[int] = []
         self._filling: list[int] = []
         self._lengths: list[int] = []
-        self._tables_of: list[tuple[Entry, tuple[int, ...]]] = []
+        self._answers: list[tuple[Entry, tuple[int, ...]]] = []
         self.empties: list[Any] = []
 
     def cover(self, guard: Guard) -> set[int]:
@@ -109,7 +109,7 @@ class Dicts:
         readable = find_lengths()
         self._found, self._tables, self.empties = [], [], []
         self._filling, self._lengths = [], []  # places of words; the plain guard keeps the containers alive
-        self._tables_of = []
+        self._answers = []
         for entry in guard.entries:
             kind = type(entry.container)
             if kind in _EMPTY_TESTED and _says_empty(entry) and identity(entry.container) not in covered:
@@ -124,7 +124,7 @@ class Dicts:
         for entry in guard.entries if self._version_of is not None else ():
             tables = _tables_of(entry)
             if tables:
-                self._tables_of.append((entry, tuple(map(identity, tables))))
+                self._answers.append((entry, tuple(map(identity, tables))))
             for container in tables or (entry.container,):
                 mapping = _behind(container)
                 if type(mapping) not in _NUMBERED or not mapping or identity(container) in covered:
@@ -132,8 +132,8 @@ class Dicts:
                 if identity(mapping) not in self._busy:
                     self._found.append(mapping)
                     covered.add(identity(container))
-        if any([_is_registered(entry) for entry in guard.entries]):
-            self._lengths += [place for place in [find_registrations()] if place is not None]
+        place = find_registrations() if any(map(_is_registered, guard.entries)) else None
+        self._lengths += [place] if place is not None else []
         at = [self._version_at] if self._version_at is not None else []
         self._numbers = [place for found in self._found for place in places(id(found), at)]
         if self._read_epoch is not None:
@@ -171,7 +171,7 @@ class Dicts:
             False if there are busy dicts, or other ones in which an answer lies; they have to be sorted out
             first (:meth:`cover`).
         """
-        for entry, were in self._tables_of:
+        for entry, were in self._answers:
             if tuple(map(identity, _tables_of(entry))) != were:
                 return False
         if was is None or was.versions == now.versions:

@@ -99,9 +99,9 @@ class QuickGuard:
         if self._dicts.answer(entry, covered) or self._is_switch(entry):
             return True
         covers = identity(entry.container) in covered
-        if covers and (
-            entry.kind in _OF_KEYS or (entry.kind == ITEM and condition.is_kept(place, self._held))
-        ):
+        if covers and entry.kind in _OF_KEYS:
+            return True
+        if covers and entry.kind == ITEM and condition.is_kept(place, self._held):
             return True
         return condition.is_read(place, self._held)
 

@@ -73,8 +73,9 @@ class Held:
     """Slots that are read word by word."""
 
     def __init__(self) -> None:
-        self._sets, self._slots = dict[int, _ReadSet](), dict[tuple[type, str], int | None]()
-        self._cell, self._attributes = find_cell(), find_attributes()
+        self._sets = dict[int, _ReadSet]()
+        self._cell = find_cell()
+        self._attributes: dict[tuple[type, str], int | None] = {**find_attributes()}
         self._items, self._length = find_items(), find_lengths().get(list)
         self._places: list[int] = []
         self._wanted: list[int | Callable[[], int]] = []
@@ -93,10 +94,9 @@ class Held:
     def take_attribute(self, owner: Any, name: str, value: Any) -> bool:
         """Take on an attribute, if it can be read. A function without defaults has a word of zero."""
         kind = type if isinstance(owner, type) else type(owner)
-        place = self._attributes.get((kind, name))
-        if place is None and (kind, name) not in self._slots:
-            self._slots[kind, name] = place_of_slot(kind, name)
-        place = self._slots.get((kind, name)) if place is None else place
+        if (kind, name) not in self._attributes:
+            self._attributes[kind, name] = place_of_slot(kind, name)
+        place = self._attributes[kind, name]
         if place is None or (kind is type and name in _OF_HEAP_TYPES and not owner.__flags__ & _HEAP_TYPE):
             return False
         empty = value is None and name in _EMPTY_WITHOUT

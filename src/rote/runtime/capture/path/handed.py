@@ -12,7 +12,7 @@ So no number is followed through an operator that PyTorch takes apart. What beco
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any, cast
 
 import torch
@@ -39,6 +39,8 @@ _TAKEN = frozenset({
 _ENDS = {"randint": ("low", "high"), "randint_like": ("low", "high"), "random_": ("from", "to")}
 """Whole numbers that are no sizes, though schemas write them so: between which are drawn."""
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+_IN_C = (BuiltinFunctionType, MethodDescriptorType)
+"""Types of PyTorch's own functions in C."""
 _FACTORS = ("alpha", "beta", "value")
 """Names of operands that are numbers, and never tensors."""
 _WITH_VALUE = frozenset({"addcmul", "addcmul_", "addcdiv", "addcdiv_"})
@@ -139,8 +141,11 @@ def given_numbers(
 
 
 def factors_in(func: Any, kwargs: Mapping[str, Any]) -> list[str]:
-    """The operands that are numbers and are given as tensors: a function in C reads them there."""
-    if type(func) is FunctionType:
+    """The operands that are numbers and are given as tensors: PyTorch's functions in C read them there.
+
+    An operator of a library may take a tensor by such a name.
+    """
+    if type(func) not in _IN_C:
         return []
     found = [(name, kwargs[name]) for name in _FACTORS if type(kwargs.get(name)) in _PLAIN]
     return [

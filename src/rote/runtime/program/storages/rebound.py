@@ -94,11 +94,9 @@ class ReboundTensors:
         origin = self._storages.token(tensor).origin
         if origin[0] is not NEW:
             return False
-        old, new = home.untyped_storage(), tensor.untyped_storage()
-        whole = old.nbytes() == new.nbytes() == tensor.nbytes  # what else lies there would not be copied
-        if not (whole and _is_free(old) and _is_free(new) and _held(old) == _of_noted()):
+        old = home.untyped_storage()
+        if not _is_whole(tensor, home) or _held(old) != _of_noted():
             return False
-        del new
         owners, references = _of_tensor()
         if origin[1] in self._remembered:
             owners, references = self._remembered[origin[1]] + 1, references + 1
@@ -118,31 +116,24 @@ class Homes:
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         with unseen_functions():
-            self._homes = [(tensor, tensor.data) for tensor in tensors]
+            self._homes = [(tensor, tensor.data, describe_tensor(tensor)) for tensor in tensors]
 
     def bring_back(self) -> None:
         """The call is over, and its frames are gone."""
         with unseen_functions(), torch.no_grad():
             while self._homes:
-                tensor, home = self._homes.pop()
-                if tensor.data_ptr() != home.data_ptr() and _may_lie(tensor, home):
+                tensor, home, form = self._homes.pop()
+                if tensor.data_ptr() == home.data_ptr() or describe_tensor(tensor) != form:
+                    continue
+                if _is_whole(tensor, home) and _is_alone(tensor) and _is_alone(home):
                     home.copy_(tensor.data)
                     _lay(tensor, home)
 
 
-def _may_lie(tensor: torch.Tensor, home: torch.Tensor) -> bool:
-    """Whether nobody could tell that a tensor lies in memory that is held for it, and not where it does."""
+def _is_whole(tensor: torch.Tensor, home: torch.Tensor) -> bool:
+    """Whether a tensor may lie in memory that looks like its own: nothing else does, in either."""
     old, new = home.untyped_storage(), tensor.untyped_storage()
-    same = (tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
-    if same != (home.shape, home.stride(), home.dtype, home.device):
-        return False
-    whole = old.nbytes() == new.nbytes() == tensor.nbytes
-    if not whole or home.storage_offset() or tensor.storage_offset():
-        return False
-    if not (_is_free(old) and _is_free(new)):
-        return False
-    del old, new
-    return _is_alone(tensor) and _is_alone(home)
+    return old.nbytes() == new.nbytes() == tensor.nbytes and _is_free(old) and _is_free(new)
 
 
 def are_alone(tensors: Collection[torch.Tensor]) -> bool:
