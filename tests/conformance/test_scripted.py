@@ -1,5 +1,7 @@
 """Code of TorchScript: its constants, which lie in no object of Python."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -114,3 +116,33 @@ def test_a_constant_that_is_written(device):
             node.t("value").fill_(7.0)
         x = torch.full((3,), float(n), device=device)
         assert torch.equal(g(x), m(x))
+
+
+LED = SimpleNamespace(count=0)
+
+
+@torch.jit.ignore
+def count_now() -> float:
+    return float(LED.count)
+
+
+def led_by_python(x: torch.Tensor) -> torch.Tensor:
+    if count_now() > 20.0:
+        return x * 2 + 1
+    return x * 3 + 1
+
+
+def test_python_that_a_script_calls_leads_it(device):
+    """A number that changes is handed to the script: what it does with that nobody sees."""
+    LED.count = 0
+    script = torch.jit.script(led_by_python)
+
+    def fn(x):
+        LED.count += 1
+        return x * LED.count + script(x)
+
+    g = rote.graph(fn)
+    for number in range(26):
+        x = torch.full((3,), float(number), device=device)
+        expected = x * (number + 1) + (x * (2 if number + 1 > 20 else 3) + 1)
+        assert torch.equal(g(x), expected), f"call {number}"

@@ -78,6 +78,7 @@ from .torch_private import (
     SwitchPlaces,
     above_dispatch,
     below_autograd,
+    calls_python,
     constants_of,
     count_versions,
     counts_inside,

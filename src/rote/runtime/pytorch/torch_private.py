@@ -477,6 +477,12 @@ SCRIPTS: tuple[type, ...] = (torch.jit.ScriptFunction, torch._C.ScriptMethod)
 """Classes that run code of TorchScript."""
 
 
+def calls_python(script: Any) -> bool:
+    """Whether a function of TorchScript may get values from Python code (``torch.jit.ignore``)."""
+    graph = getattr(script, "inlined_graph", None)
+    return graph is None or bool(graph.findAllNodes("prim::PythonOp"))
+
+
 def constants_of(script: Any) -> set[int]:
     """Storages of the constants in code of TorchScript, as written and as executed."""
     graphs = [script.inlined_graph]

@@ -75,6 +75,7 @@ from ...numbers import (
     takes_names,
 )
 from ...objects import ARRAY_FACTS, is_of_pybind, pointer_of
+from ...pytorch import calls_python
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
 from ..table import lookup
@@ -137,8 +138,6 @@ _PLACES = {bisect.bisect_right: ("<=", "<"), bisect.bisect_left: ("<", "<=")}
 
 _OF_NUMPY: type = type(numpy.clip)
 """The type of numpy's functions in Python that others may replace for their own arrays."""
-_WITHOUT_NUMBERS = frozenset({_OF_NUMPY, torch.jit.ScriptFunction})
-"""Types of functions that see no numbers but those that they are given."""
 _IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType})
 """Types of numpy's functions."""
 _NOTHING: frozenset[int] = frozenset()
@@ -547,7 +546,7 @@ def _call(
         elif type(found) is FunctionType:
             _into_python(trace, numbers, found, args)
         else:
-            _unknown(numbers, function, args if type(function) in _WITHOUT_NUMBERS else (function, *args))
+            _unknown(numbers, function, args if _has_none(function) else (function, *args))
 
 
 def _on_arrays(
@@ -823,6 +822,12 @@ def _unknown(numbers: TrackedNumbers, function: Any, given: tuple[Any, ...]) -> 
     if not numbers.pin_inside(*given, objects=True):
         name = getattr(function, "__qualname__", type(function).__qualname__)
         numbers.stop(f"{name} is given an object, and may see numbers in it")
+
+
+def _has_none(function: Any) -> bool:
+    """Whether a function sees no numbers but those that it is given."""
+    scripted = type(function) is torch.jit.ScriptFunction
+    return type(function) is _OF_NUMPY or (scripted and not calls_python(function))
 
 
 def _is_of_torch(function: Any) -> bool:
