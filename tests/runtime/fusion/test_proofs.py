@@ -93,7 +93,6 @@ def test_a_missing_rounding_is_refuted():
     ("function", "dtype", "why"),
     [
         (lambda a: a.to(torch.int64), S, "it makes whole numbers of real ones"),
-        (lambda a: torch.add(a, a, alpha=2), S, "it multiplies and adds in one step"),
         (lambda a: a**3, S, "it raises to another power than 2"),
         (lambda a: a.sum(0, keepdim=True), S, "there is no rule for it"),
         (lambda a: a.bool() * a.bool(), S, "it calculates with truth values"),

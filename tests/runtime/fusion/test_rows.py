@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from rote.runtime.fusion import Fusible, NoKernelError, RowOrder, Written
 from rote.testing import assert_same
 
-SHAPES = ((51, 1024), (3, 96), (1, 512), (7, 260), (2, 40), (64, 132), (5, 2))
+SHAPES = (
+    (51, 1024), (3, 96), (1, 512), (7, 260), (2, 40), (64, 132), (5, 2), (1, 2048), (1, 4096), (2, 1100)
+)  # fmt: skip
 
 
 def on_gpu(function: Callable[..., tuple[Tensor, ...]], *args: Tensor) -> Planned:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 SUMS = 4
 """Sums of each lane, and elements that it loads at once."""
-_LANES_OF_WARP = 32
+LANES_OF_WARP = 32
 _MOST_LANES = 512
 _VECTORS_FROM = 128
 """Columns from which on lanes load vectors."""
@@ -54,7 +54,7 @@ class RowOrder:
             return None
         width = _power_of_two(columns // SUMS if vectors else columns)
         height = _power_of_two(rows)
-        lanes = min(width, _LANES_OF_WARP)
+        lanes = min(width, LANES_OF_WARP)
         together = min(height, _MOST_LANES // lanes)
         lanes = min(width, _MOST_LANES // together)
         shared = -(-columns // lanes) >= min(16 * together, _MOST_SHARED)

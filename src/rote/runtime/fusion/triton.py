@@ -28,7 +28,7 @@ from .body import (
 )
 from .cpp import index_text, picked_text, within_texts
 from .elements import ELEMENTS, is_short
-from .rows import SUMS, RowOrder
+from .rows import LANES_OF_WARP, SUMS, RowOrder
 from .rules import NoKernelError
 
 NAME = "fused"
@@ -44,6 +44,8 @@ from triton.language.extra import libdevice
 _FEWEST, _MOST = 128, 1024
 """Elements of a block."""
 _MOST_WARPS = 4
+_MOST_OF_LANE = 64
+"""Elements of a row that a thread keeps, if the row may have more threads."""
 _BLOCKS = 264
 """Blocks from which on they become larger: two for each multiprocessor of a large GPU."""
 
@@ -87,9 +89,22 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
 
 def _grid(count: int, order: RowOrder | None) -> Programs:
     if order is not None:
-        return Programs(count=order.rows, warps=max(1, min(_MOST_WARPS, order.lanes // 32)))
+        return Programs(count=order.rows, warps=max(1, _lanes_at_once(order) // LANES_OF_WARP))
     block = block_of(count)
     return Programs(count=-(-count // block), warps=max(1, min(_MOST_WARPS, block // 128)))
+
+
+def _lanes_at_once(order: RowOrder) -> int:
+    """Lanes of a row that are threads of its program.
+
+    To hand one another what they have added up takes threads of several warps most of the time of a short row.
+    """
+    if not order.vectors:
+        return order.lanes
+    lanes, most = LANES_OF_WARP, min(order.lanes, LANES_OF_WARP * _MOST_WARPS)
+    while lanes < most and lanes * _MOST_OF_LANE < order.columns:
+        lanes *= 2
+    return lanes
 
 
 def _lines(body: Body, block: int) -> list[str]:
@@ -110,17 +125,22 @@ def _name(place: int) -> str:
 class _RowText:
     """A kernel whose programs have a row each.
 
-    A row is taken in chunks, and what is known of each chunk is kept in variables of its own. A value that
-    follows from a sum of the row belongs to a later stage than that sum; all chunks of one stage come before
+    A row is taken in pieces, and what is known of each piece is kept in variables of its own. A value that
+    follows from a sum of the row belongs to a later stage than that sum; all pieces of one stage come before
     the next one. What is the same for all elements of the row is calculated once.
 
     The order of additions is written out, down to the last two lanes: ``tl.sum`` would choose one by the
-    layout.
+    layout. PyTorch's lanes may be more than the threads of a program: each piece belongs to as many of them
+    as there are threads, and pieces that belong to other lanes are added up in sums of their own, so that the
+    upper lanes are added to the lower ones without an exchange between threads.
     """
 
     def __init__(self, body: Body, order: RowOrder) -> None:
         self._body = body
         self._order = order
+        self._lanes = _lanes_at_once(order)
+        self._piece = SUMS * self._lanes
+        self._sums = order.lanes // self._lanes
         self._stages: list[int] = []
         self._alike: list[bool] = []
         for value in body.values:
@@ -132,7 +152,7 @@ class _RowText:
             self._alike.append(alike or (computed and all([self._alike[each] for each in operands])))
 
     def lines(self) -> list[str]:
-        lines = ["    row = tl.program_id(0)", f"    lane = tl.arange(0, {self._order.chunk})"]
+        lines = ["    row = tl.program_id(0)", f"    lane = tl.arange(0, {self._piece})"]
         for stage in range(max(self._stages) + 1):
             lines += self._stage(stage)
         return lines
@@ -147,40 +167,49 @@ class _RowText:
             for at, value in enumerate(self._body.values)
             if isinstance(value, Summed) and self._stages[value.operand] == stage
         ]
-        chunk, last = self._order.chunk, stage == max(self._stages)
+        piece, last = self._piece, stage == max(self._stages)
         for at, _ in sums:
-            yield f"    s{at} = tl.full(({chunk},), 0, tl.float32)"
-        for number in range(self._order.chunks):
+            for number in range(self._sums):
+                yield f"    s{at}_{number} = tl.full(({piece},), 0, tl.float32)"
+        for number in range(-(-self._order.columns // piece)):
             name = self._namer(number)
-            yield f"    c = lane + {number * chunk}"
+            yield f"    c = lane + {number * piece}"
             yield f"    inside = c < {self._order.columns}"
             yield f"    t = row * {self._order.columns} + c"
             for at, value in values:
                 if not self._alike[at]:
-                    yield f"    {name(at)} = {_written(value, self._body.count, chunk, name)}"
+                    yield f"    {name(at)} = {_written(value, self._body.count, piece, name)}"
             for at, operand in sums:
-                yield f"    s{at} = tl.where(inside, s{at} + {name(operand)}, s{at})"
+                into = f"s{at}_{number % self._sums}"
+                yield f"    {into} = tl.where(inside, {into} + {name(operand)}, {into})"
             for tensor, place in enumerate(self._body.stores, len(self._body.reads)) if last else ():
                 yield f"    tl.store(p{tensor} + t, {self._stored(name, place)}, inside)"
         for at, _ in sums:
             yield from self._added_up(at)
 
-    def _namer(self, chunk: int) -> Callable[[int], str]:
-        return lambda place: _name(place) if self._alike[place] else f"v{place}_{chunk}"
+    def _namer(self, number: int) -> Callable[[int], str]:
+        return lambda place: _name(place) if self._alike[place] else f"v{place}_{number}"
 
     def _stored(self, name: Callable[[int], str], place: int) -> str:
         if not self._alike[place]:
             return name(place)
-        return f"tl.broadcast_to({name(place)}, ({self._order.chunk},))"
+        return f"tl.broadcast_to({name(place)}, ({self._piece},))"
 
     def _added_up(self, at: int) -> Iterator[str]:
         """What the lanes have is added up."""
-        lanes = self._order.lanes
-        apart = f"s{at}" if self._order.vectors else f"tl.trans(tl.reshape(s{at}, ({SUMS}, {lanes})))"
-        yield f"    a, b = tl.split(tl.reshape({apart}, ({lanes}, 2, 2)))"
-        yield "    a, c = tl.split(a)"
-        yield "    b, d = tl.split(b)"
-        yield "    s = ((a + b) + c) + d"
+        lanes, sums = self._lanes, self._sums
+        for number in range(sums):
+            one = f"s{at}_{number}"
+            apart = one if self._order.vectors else f"tl.trans(tl.reshape({one}, ({SUMS}, {lanes})))"
+            yield f"    a, b = tl.split(tl.reshape({apart}, ({lanes}, 2, 2)))"
+            yield "    a, c = tl.split(a)"
+            yield "    b, d = tl.split(b)"
+            yield f"    {one} = ((a + b) + c) + d"
+        while sums > 1:
+            sums //= 2
+            for number in range(sums):
+                yield f"    s{at}_{number} = s{at}_{number} + s{at}_{number + sums}"
+        yield f"    s = s{at}_0"
         while lanes > 1:
             lanes //= 2
             yield f"    a, b = tl.split(tl.trans(tl.reshape(s, (2, {lanes}))))"
